@@ -97,7 +97,22 @@ func seal(args []string) error {
 		return failed("apply the system call filter", err)
 	}
 	argv := append([]string{os.Args[0]}, args[1:]...)
-	return failed("start "+argv[0], syscall.Exec(argv[0], argv, os.Environ()))
+	return failed("start "+argv[0], syscall.Exec(argv[0], argv, handedOn(os.Environ())))
+}
+
+// Procs is the variable by which Go knows on how many processors it may run, and one is
+// what stages are told: they have no use for more threads, which it would start.
+const Procs, One = "GOMAXPROCS", "1"
+
+// handedOn is the environment of what this stage becomes, which is no stage.
+func handedOn(env []string) []string {
+	var out []string
+	for _, v := range env {
+		if len(v) <= len(Procs) || v[:len(Procs)+1] != Procs+"=" {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // read takes the filter from its descriptor, which is then closed.

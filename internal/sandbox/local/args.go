@@ -155,6 +155,7 @@ func (d *Driver) commonArgs() []string {
 	if !defence.Off(defence.BoxEnvironment) {
 		args = append(args, "--clearenv")
 	}
+	args = append(args, "--setenv", seal.Procs, seal.One) // for the seal, which doesn't hand it on
 	args = append(args, "--proc", "/proc")
 	if !defence.Off(defence.BoxProc) {
 		args = append(args, d.maskProc(os.Geteuid() == 0)...)

@@ -24,6 +24,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/guest/seal"
 	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/cgroup"
@@ -209,7 +210,7 @@ func boxCommand(argv []string, launcher bool, inherited []*os.File, stderr *os.F
 	if defence.Off(defence.BoxEnvironment) {
 		cmd.Env = os.Environ()
 	} else if launcher {
-		cmd.Env = defence.LauncherEnv()
+		cmd.Env = append(defence.LauncherEnv(), seal.Procs+"="+seal.One) // it has no use for a second thread
 	}
 	return cmd
 }

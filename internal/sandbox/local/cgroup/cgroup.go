@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -198,13 +199,56 @@ func hasWord(s, word string) bool {
 	return false
 }
 
+// writeFile writes a file of the kernel's: in three system calls, where package os takes
+// seven, for it would be told when the file can be written.
 func writeFile(path, value string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	fd, err := open(path, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(value)
-	return errors.Join(err, f.Close())
+	defer unix.Close(fd)
+	_, err = again(func() (int, error) { return unix.Write(fd, []byte(value)) })
+	return failed("write", path, err)
+}
+
+// readFile reads one, as writeFile writes.
+func readFile(path string) ([]byte, error) {
+	fd, err := open(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 0, 4096)
+	for {
+		n, err := again(func() (int, error) { return unix.Read(fd, buf[len(buf):cap(buf)]) })
+		if err != nil || n == 0 {
+			return buf, failed("read", path, err)
+		}
+		if buf = buf[:len(buf)+n]; len(buf) == cap(buf) {
+			buf = slices.Grow(buf, len(buf))
+		}
+	}
+}
+
+func open(path string, flags int) (int, error) {
+	fd, err := again(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) })
+	return fd, failed("open", path, err)
+}
+
+// again makes a call until no signal interrupts it: Go sends its threads some.
+func again(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+func failed(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: path, Err: err}
 }
 
 // Group is one box's cgroup; its zero value stands for none.
@@ -311,7 +355,7 @@ func (g *Group) Kill() error {
 // Members lists the processes in the group.
 func (g *Group) Members() []int {
 	for _, dir := range g.Dirs {
-		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		data, err := readFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			continue
 		}
@@ -352,7 +396,7 @@ func (g *Group) read(controller, file string) string {
 	if !ok {
 		return ""
 	}
-	data, err := os.ReadFile(filepath.Join(dir, file))
+	data, err := readFile(filepath.Join(dir, file))
 	if err != nil {
 		return ""
 	}
