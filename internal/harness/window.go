@@ -5,14 +5,17 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
 	"choir.dev/choiros/contract"
 )
 
-var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`) })
+// toolName says whether vendors take s for the name of a tool or of a call. A regular expression
+// that counts so far takes each guest 0.2 ms to compile.
+func toolName(s string) bool {
+	const of = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	return s != "" && len(s) <= 64 && strings.Trim(s, of) == ""
+}
 
 // MaxArgs bounds the arguments of one call, in bytes.
 const MaxArgs = 1 << 20
@@ -35,14 +38,14 @@ func sanitize(m contract.Message, lim Limits, index int, used map[string]bool) (
 				continue
 			}
 			c := *p.Call
-			if !toolName().MatchString(c.ID) || used[c.ID] {
+			if !toolName(c.ID) || used[c.ID] {
 				c.ID = fmt.Sprintf("t%d_c%d", index, n)
 				for used[c.ID] {
 					c.ID += "x"
 				}
 			}
 			used[c.ID] = true
-			if !toolName().MatchString(c.Name) {
+			if !toolName(c.Name) {
 				faults[c.ID] = fmt.Sprintf("%q is not a tool's name.", Clip(c.Name, 60))
 				c.Name = "invalid_name"
 			}

@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -100,13 +99,16 @@ const (
 	maxTime        = 25 * time.Hour
 )
 
-// It is compiled at its first use: most boxes never see a declaration.
-var name = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`) })
+// named says whether s can be a tool's name. A regular expression that counts so far takes each
+// guest 0.2 ms to compile.
+func named(s string) bool {
+	return s != "" && len(s) <= 63 && 'a' <= s[0] && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}
 
 // validate says what a declaration lacks.
 func (t Tool) validate() error {
 	switch {
-	case !name().MatchString(t.Name):
+	case !named(t.Name):
 		return fmt.Errorf("name %q: give 1 to 63 lower case letters, digits and _, a letter first", t.Name)
 	case t.Description == "" || len(t.Description) > maxDescription:
 		return fmt.Errorf("description: give 1 to %d bytes", maxDescription)
