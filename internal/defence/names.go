@@ -92,6 +92,7 @@ const (
 	SharedComplete Name = "shared-complete" // one from which a package is missing is nobody else's
 	SharedPlain    Name = "shared-plain"    // nothing in it leads out of it
 	SharedWhole    Name = "shared-whole"    // what is not what was kept is made anew
+	SharedFailure  Name = "shared-failure"  // what one computer could not install another tries for itself
 	InstallQuiet   Name = "install-quiet"   // nothing that was fetched runs where there is a network
 )
 

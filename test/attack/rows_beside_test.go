@@ -97,6 +97,8 @@ var besideRows = []Row{
 		`a package's script wrote what all computers get`, defence.SharedScripts),
 	beside(40, "a computer hinders its own installation, and another one gets what is left of it", "computer/boxes", "TestAttack40_WhatAConnectionWasTakenFromIsNobodyElses",
 		`a tree that lacks a package is shared: .*`, defence.SharedComplete),
+	beside(40, "a computer has its installation fail, and with it another one's of the same", "computer/boxes", "TestAttack40_WhatHindersOneComputerHindersNoOther",
+		`what hindered one hinders another: .*`, defence.SharedFailure),
 	beside(40, "what all computers get leads out of itself, to what is another one's", "computer/boxes", "TestAttack40_NothingSharedLeadsOut",
 		`a link at .* to .* is shared: .*`, defence.SharedPlain),
 	beside(40, "what was installed is changed on the disk, and computers go on with it", "computer/boxes", "TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew",

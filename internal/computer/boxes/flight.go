@@ -6,14 +6,17 @@ import (
 	"io/fs"
 	"time"
 
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 )
 
 // flight is one installation that goes on, for everybody who waits for it. It is in
 // boxes of the computer that asked first, and ends with that one; whoever else waits
-// then begins it anew. It ends as well when nobody waits for it.
+// then begins it anew, and so where it fails: what hindered one computer need not
+// hinder another. It ends as well when nobody waits for it.
 type flight struct {
+	of     *Boxes // of the computer that installs
 	done   chan struct{}
 	cancel context.CancelFunc
 
@@ -41,7 +44,7 @@ func (t *trees) made(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 		if err := errors.Join(context.Cause(ctx), context.Cause(c.o.Awake)); err != nil {
 			return got, false, err
 		}
-		if err := t.lately(key); err != nil {
+		if err := t.lately(c.failing(key)); err != nil {
 			return got, false, err
 		}
 		f, mine, err := t.join(ctx, c, turn, key, make)
@@ -56,7 +59,7 @@ func (t *trees) made(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 			t.leave(f, key)
 			return got, false, context.Cause(ctx)
 		}
-		if f.err == nil || !f.again {
+		if f.err == nil || !f.again && (f.of == c || defence.Off(defence.SharedFailure)) {
 			return f.got, f.kept || !mine, f.err
 		}
 	}
@@ -74,7 +77,7 @@ func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 		return nil, false, context.Cause(ctx)
 	}
 	fctx, cancel := context.WithCancel(c.o.Awake)
-	f, mine := t.flying(key, &flight{done: closing(), cancel: cancel})
+	f, mine := t.flying(key, &flight{of: c, done: closing(), cancel: cancel})
 	if !mine { // somebody began meanwhile
 		cancel()
 		<-turn
@@ -98,6 +101,14 @@ func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 		return nil
 	})
 	return f, true, nil
+}
+
+// failing names what this computer could not install; others try for themselves.
+func (c *Boxes) failing(key string) string {
+	if defence.Off(defence.SharedFailure) {
+		return key
+	}
+	return string(c.o.CID) + " " + key
 }
 
 func closing() chan struct{} { return make(chan struct{}) }
@@ -139,7 +150,7 @@ func (t *trees) end(f *flight, key string, came flight) {
 			t.uses[key] += f.waiting
 		}
 	case !f.again:
-		t.failed[key] = failedInstall{f.err, time.Now().Add(installAgain)}
+		t.failed[f.of.failing(key)] = failedInstall{f.err, time.Now().Add(installAgain)}
 	}
 	if t.flights[key] == f {
 		delete(t.flights, key)

@@ -133,23 +133,49 @@ func TestTwoComputersInstallOnce(t *testing.T) {
 	}
 }
 
-// TestAFailedInstallationKeepsNothing: and is not tried again at once, by nobody.
+// TestAFailedInstallationKeepsNothing: and its computer does not try again at once.
 func TestAFailedInstallationKeepsNothing(t *testing.T) {
-	both := machineDependencies(t, "cid-one", "cid-two")
-	of := both[0].c.o.Machine.sharedTrees()
+	d := machineDependencies(t, "cid-one")[0]
+	of := d.c.o.Machine.sharedTrees()
 	n := 0
 	fails := func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
 		n++
-		_, err := both[0].filled(map[string]string{"out/file": "x"}, nil)(ctx, tmp)
+		_, err := d.filled(map[string]string{"out/file": "x"}, nil)(ctx, tmp)
 		return installed{}, errors.Join(err, fault.New("", fault.Unavailable, "", errors.New("the registry is gone")))
 	}
-	for _, d := range both {
+	for range 2 {
 		if _, _, err := of.made(t.Context(), d.c, d.turn, "go-x", fails); err == nil || !strings.Contains(err.Error(), "the registry is gone") {
 			t.Errorf("it came to %v", err)
 		}
 	}
-	if got := both[0].keys(t, of); n != 1 || len(got) != 0 {
+	if got := d.keys(t, of); n != 1 || len(got) != 0 {
 		t.Errorf("tried %d times; there are %v", n, got)
+	}
+}
+
+// TestAttack40_WhatHindersOneComputerHindersNoOther: neither who waited for the one
+// whose installation failed, nor who asks right after it.
+func TestAttack40_WhatHindersOneComputerHindersNoOther(t *testing.T) {
+	three := machineDependencies(t, "cid-one", "cid-two", "cid-three")
+	of := three[0].c.o.Machine.sharedTrees()
+	release := make(chan struct{})
+	first := ask(t.Context(), three[0], of, "go-x", func(context.Context, sandbox.Volume) (installed, error) {
+		<-release
+		return installed{}, fault.New("", fault.Exhausted, "", errors.New("its box had no memory"))
+	})
+	choirtest.Eventually(t, time.Minute, "the first has begun", func() bool { return of.waits("go-x") == 1 })
+	works := func(d *dependencies) filler { return d.filled(map[string]string{"out/file": "x"}, nil, goTree) }
+	second := ask(t.Context(), three[1], of, "go-x", works(three[1]))
+	choirtest.Eventually(t, time.Minute, "both wait", func() bool { return of.waits("go-x") == 2 })
+	close(release)
+	if a := <-first; a.err == nil {
+		t.Error("the first has installed")
+	}
+	third := ask(t.Context(), three[2], of, "go-x", works(three[2]))
+	for _, answer := range []chan asked{second, third} {
+		if a := <-answer; a.err != nil {
+			t.Errorf("what hindered one hinders another: %v", a.err)
+		}
 	}
 }
 
