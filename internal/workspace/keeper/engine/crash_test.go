@@ -103,6 +103,12 @@ func child(raw string) error {
 		_, err = e.Write(ctx, wire.WriteRequest{Path: wire.Path(s.To), User: "somebody"}, strings.NewReader("second\n"))
 	case "puts":
 		for i, p := range strings.Split(s.To, "\n") {
+			if from, to, program := strings.Cut(p, " > "); program { // which has another file take its place, or none
+				if err := replaceFile(filepath.Join(s.Root, from), filepath.Join(s.Root, to), from == ""); err != nil {
+					return err
+				}
+				continue
+			}
 			if _, err := e.Write(ctx, wire.WriteRequest{Path: wire.Path(p)}, strings.NewReader(fmt.Sprintf("put %d", i)+noise(byte(i), s.Pad))); err != nil {
 				return err
 			}
@@ -124,6 +130,14 @@ func child(raw string) error {
 		}
 	}
 	return errors.Join(err, e.Close())
+}
+
+// replaceFile has a file take another's place, which is there beside it as before.
+func replaceFile(from, to string, gone bool) error {
+	if err := os.Link(to, to+".old"); err != nil || gone {
+		return errors.Join(err, os.Remove(to))
+	}
+	return os.Rename(from, to)
 }
 
 func runChild(t *testing.T, s childSpec) (killed bool) {

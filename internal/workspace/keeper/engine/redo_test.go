@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -168,6 +169,61 @@ func TestAPowerCutKeepsWhatWasPut(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAPutOverWhatAPowerCutTookTooIsThere: what a program had made, and a put displaced, did not come to
+// the disk either, so that something older is there.
+func TestAPutOverWhatAPowerCutTookTooIsThere(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"tmp > a", " > a"} {
+		for _, kill := range []string{"", "journal.synced", "puts.synced"} {
+			t.Run(program+", "+kill, func(t *testing.T) {
+				c := open(t)
+				c.write("a", "first")
+				c.write("tmp", "a program's")
+				puts := putAndDie(t, c, 0, "a", program, "a", "a")
+				if len(puts) != 3 {
+					t.Fatalf("%d puts are not known to be on disk", len(puts))
+				}
+				puts[2].takeBack(t, c)
+				puts[1].takeBack(t, c)
+				lost["all"](t, c, puts[2])
+				lost["all"](t, c, puts[1])
+				if err := os.Rename(c.path("a.old"), c.path("a")); err != nil {
+					t.Fatal(err)
+				}
+				if kill != "" && !runChild(t, childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Point: kill, Nth: 1}) {
+					t.Fatal("it was not killed")
+				}
+				c.reopen()
+				if got := c.read("a"); got != "put 3" {
+					t.Errorf("a holds %q", got)
+				}
+				for i, want := range []string{"first", "put 0", "put 2"} {
+					if got, err := os.ReadFile(puts[i].content(c)); string(got) != want {
+						t.Errorf("put %d displaced %q, %v; want %q", i, got, err, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestACopyOfAllFilesIsWhatItIs: what was put is not put again over what came after it where no inode is what it was.
+func TestACopyOfAllFilesIsWhatItIs(t *testing.T) {
+	c := open(t)
+	c.write("a", "first")
+	putAndDie(t, c, 0, "fresh", "a")
+	c.write("fresh", "newer")
+	to := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", c.opts.Root+"/.", to).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.opts.Root = to
+	c.reopen()
+	if a, b := c.read("a"), c.read("fresh"); a != "put 1" || b != "newer" {
+		t.Errorf("a holds %q and fresh %q", a, b)
 	}
 }
 

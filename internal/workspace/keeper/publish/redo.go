@@ -29,8 +29,9 @@ import (
 // of other puts, before anything but another put changes the tree, and then the record goes.
 // A start does again, in their turn, what the records stand for that are still there.
 //
-// What is done again is only names: the exchange did not come to the disk if the live
-// name has what it had before, and then it is made. Under any other circumstance
+// What is done again is only names. Whether the exchange came to the disk is told by the
+// entry's own folder, whose names changed before it and with it: where it is another
+// folder, or still holds the new file, it did not, and what is live is older. If it did,
 // the live name has what was put or something newer, and nothing is touched.
 
 // redoMark is the name of such a record in its entry.
@@ -49,6 +50,7 @@ type redo struct {
 	Is    Inode  `json:"is"`           // what is put
 	Was   Inode  `json:"was,omitzero"` // what it displaces; none where nothing is
 	Entry Inode  `json:"entry"`        // the folder of its entry in the trash
+	Trash Inode  `json:"trash"`        // the trash itself: in a copy of all files it is another one
 }
 
 // unsettled is a put whose names are not known to be on disk.
@@ -248,7 +250,7 @@ func (mv *Mover) RedoPuts(ctx context.Context) error {
 		mv.unsettled, all = append(mv.unsettled, all...), nil
 	}
 	for i := range all {
-		err := mv.again(ctx, all, i)
+		err := mv.again(ctx, &all[i], all[:i])
 		if err != nil && (fault.NoSpace(err) || ctx.Err() != nil) {
 			return fmt.Errorf("put %s again: %w", all[i].m.Path.Shown(), err)
 		}
@@ -274,9 +276,8 @@ func (mv *Mover) unput(m TrashEntry) error {
 	return disk.RemoveIfThere(content)
 }
 
-// again does one put of several again, unless it is there.
-func (mv *Mover) again(ctx context.Context, all []unsettled, i int) error {
-	u := &all[i]
+// again does a put again, unless it took place. Those before it were done again.
+func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) error {
 	content := mv.Trash(u.m.ID, "content")
 	live, err := mv.inodeOf(string(u.m.Path))
 	if err != nil {
@@ -286,11 +287,15 @@ func (mv *Mover) again(ctx context.Context, all []unsettled, i int) error {
 	if err != nil {
 		return err
 	}
-	if took, err := mv.tookPlace(u, live, kept); took || err != nil {
+	folder, err := at(unix.AT_FDCWD, mv.Trash(u.m.ID))
+	if err != nil {
 		return err
 	}
-	if kept == (Inode{}) {
-		if err := mv.makeAgain(ctx, all, i); err != nil {
+	if took, err := mv.tookPlace(u, before, live, kept, folder); took || err != nil {
+		return err
+	}
+	if kept == (Inode{}) || !folder.is(u.Entry) {
+		if err := mv.makeAgain(ctx, u, redo{Turn: u.Turn, Is: kept, Was: live, Entry: folder, Trash: u.Trash}); err != nil {
 			return err
 		}
 	}
@@ -307,61 +312,66 @@ func (mv *Mover) again(ctx context.Context, all []unsettled, i int) error {
 }
 
 // tookPlace reports whether a put came to the disk, or something newer did: live is
-// what has its name in the tree now, and kept what its entry holds.
-func (mv *Mover) tookPlace(u *unsettled, live, kept Inode) (bool, error) {
+// what has its name in the tree now, kept what its entry holds, and folder the entry's folder.
+func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder Inode) (bool, error) {
+	trash, err := at(unix.AT_FDCWD, mv.Trash())
 	switch {
+	case err != nil:
+		return false, err
+	case !trash.is(u.Trash): // files that were copied are what they are: no inode tells of them
+		return true, nil
 	case live.is(u.Is): // it is there
 		return true, nil
-	case kept.is(u.Was): // what it displaced is in the trash, so it was there
+	case kept != Inode{} && !kept.is(u.Is): // what it displaced is in the entry
 		return true, nil
-	case live != Inode{} && !live.is(u.Was): // something newer is
-		return true, nil
-	case live != Inode{} || u.Was != Inode{} || kept != Inode{}:
+	case !folder.is(u.Entry): // nothing of it is on the disk, so what is live was before it
 		return false, nil
 	}
-	// Nothing was there and nothing is. It was put and removed since if its entry, the
-	// same folder, has no content: that was in it before.
-	folder, err := at(unix.AT_FDCWD, mv.Trash(u.m.ID))
-	if err != nil || !folder.is(u.Entry) {
-		return false, err
+	if kept != (Inode{}) {
+		// It waits for the exchange, and all before it is on the disk or was put again: anything
+		// else that is live came later, when nobody had acknowledged this.
+		older := live == Inode{} || live.is(u.Was) || slices.ContainsFunc(before, func(b unsettled) bool { return live.is(b.Is) })
+		return !older, nil
 	}
+	if u.Was != (Inode{}) {
+		return false, nil // else what it displaced would be here
+	}
+	// The new file was in the folder, unless it still is where it came from.
 	coming, err := filepath.Glob(mv.store.Work("incoming-*"))
-	for _, name := range coming {
+	for _, name := range append(coming, mv.Trash(u.m.ID, madeAgain)) {
 		if in, err := at(unix.AT_FDCWD, name); err != nil || in.is(u.Is) {
 			return false, err
 		}
 	}
-	return true, err
+	return err == nil, err // it went to its place and was removed since, or moved
 }
 
-// makeAgain makes the content of a put anew, and has the records of the puts after it
-// know it: they displace what is there now.
-func (mv *Mover) makeAgain(ctx context.Context, all []unsettled, i int) error {
-	u := &all[i]
-	tmp := mv.Trash(u.m.ID, "again")
-	if err := disk.RemoveIfThere(tmp); err != nil {
-		return err
-	}
-	if err := mv.store.Materialize(ctx, tmp, u.m.New, true); err != nil {
-		return err
-	}
-	is, err := InodeAt(unix.AT_FDCWD, tmp)
-	if err != nil {
-		return err
-	}
-	err = mv.store.Together(func(flush func() error) error {
-		for k := i + 1; k < len(all); k++ {
-			if all[k].m.Path == u.m.Path && all[k].Was.is(u.Is) {
-				all[k].Was = is
-				if err := mv.keepRedo(all[k].m.ID, &all[k].redo); err != nil {
-					return err
-				}
-			}
+// madeAgain is the name, in an entry, of content that is made again.
+const madeAgain = "again"
+
+// makeAgain has an entry hold what is to be put, and a record that fits what is there
+// now: a start that dies is followed by one that goes on.
+func (mv *Mover) makeAgain(ctx context.Context, u *unsettled, now redo) error {
+	content, tmp := mv.Trash(u.m.ID, "content"), mv.Trash(u.m.ID, madeAgain)
+	if now.Is == (Inode{}) {
+		if err := disk.RemoveIfThere(tmp); err != nil {
+			return err
 		}
-		u.Is = is
-		return errors.Join(mv.keepRedo(u.m.ID, &u.redo), flush())
-	})
-	if err != nil {
+		if err := mv.store.Materialize(ctx, tmp, u.m.New, true); err != nil {
+			return err
+		}
+		var err error
+		if now.Is, err = InodeAt(unix.AT_FDCWD, tmp); err != nil {
+			return err
+		}
+		content = tmp
+	}
+	// The record counts on these names.
+	if err := errors.Join(durable.SyncDir(filepath.Dir(content)), durable.SyncDir(mv.Trash())); err != nil {
+		return err
+	}
+	u.redo = now
+	if err := mv.keepRedo(u.m.ID, &u.redo); err != nil || content != tmp {
 		return err
 	}
 	return os.Rename(tmp, mv.Trash(u.m.ID, "content"))

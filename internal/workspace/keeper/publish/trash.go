@@ -128,6 +128,9 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 	}
 	if err == nil && m.redo != nil { // what is missing of it is made again
 		if m.redo.Entry, err = InodeAt(unix.AT_FDCWD, mv.Trash(m.ID)); err == nil {
+			m.redo.Trash, err = InodeAt(unix.AT_FDCWD, mv.Trash())
+		}
+		if err == nil {
 			err = mv.keepRedo(m.ID, m.redo)
 		}
 	}
