@@ -1,12 +1,14 @@
 package boxes
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // writers knows whether a program of somebody else's can write to the live tree,
@@ -19,6 +21,7 @@ type writers struct {
 	time    int             // changes whenever a writer begins, rests, works again or ends
 	open    map[string]bool // boxes by their ids, of which something may be left; false: one that rests
 	unnamed int             // those that have the id of another one
+	unlike  bool            // one of them, since there were none, sees the live tree otherwise than as it is
 }
 
 // writesLive reports whether a box may write to the live tree by itself. The
@@ -26,6 +29,14 @@ type writers struct {
 func writesLive(spec sandbox.BoxSpec) bool {
 	return spec.Kind != contract.BoxKeeper && slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool {
 		return m.Upper.Kind == sandbox.VolumeLive || m.Source.Kind == sandbox.VolumeLive && m.Mode != sandbox.ReadOnly
+	})
+}
+
+// showsLive reports whether all that a box can write to of the live tree is mounted as it
+// is, so that the kernel tells whoever watches the tree of it. It does not through an overlay.
+func showsLive(spec sandbox.BoxSpec) bool {
+	return !slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool {
+		return m.Upper.Kind == sandbox.VolumeLive || m.Source.Kind == sandbox.VolumeLive && m.Mode != sandbox.ReadOnly && m.Mode != sandbox.ReadWrite
 	})
 }
 
@@ -38,6 +49,7 @@ func (w *writers) begin(spec sandbox.BoxSpec) (ended func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.time++
+	w.unlike = w.unlike || !showsLive(spec)
 	if w.open == nil {
 		w.open = map[string]bool{}
 	}
@@ -56,6 +68,7 @@ func (w *writers) begin(spec sandbox.BoxSpec) (ended func()) {
 		} else {
 			delete(w.open, spec.ID)
 		}
+		w.unlike = w.unlike && len(w.open)+w.unnamed > 0
 	})
 }
 
@@ -74,17 +87,16 @@ func (w *writers) set(id string, works bool) {
 	}
 }
 
-// still names the time since the last writer ended, "" while there is one.
+// still names the time since the last writer ended. While there is one it is wire.Beside,
+// or "" where the keeper's watches could not tell what it writes.
 func (w *writers) still() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.unnamed > 0 {
-		return ""
-	}
-	for _, works := range w.open {
-		if works {
+	if w.unnamed > 0 || slices.Contains(slices.Collect(maps.Values(w.open)), true) {
+		if w.unlike {
 			return ""
 		}
+		return wire.Beside
 	}
 	if w.name == "" {
 		w.name = contract.NewID()

@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -33,9 +34,19 @@ func TestEveryBoxThatCanWriteIsAWriter(t *testing.T) {
 				}
 				continue
 			}
-			if w.still() != "" {
-				t.Errorf("a box of kind %s with %s counts as none that writes", kind, what)
+			want := ""
+			if m.Mode == sandbox.ReadWrite {
+				want = wire.Beside
 			}
+			if got := w.still(); got != want {
+				t.Errorf("beside a box of kind %s with %s it says %q, want %q", kind, what, got, want)
+			}
+			also := w.begin(sandbox.BoxSpec{ID: "also", Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}})
+			ended()
+			if got := w.still(); got != want {
+				t.Errorf("after a box of kind %s with %s, beside a terminal that was there then, it says %q, want %q", kind, what, got, want)
+			}
+			also()
 			ended()
 			ended()
 			if after := w.still(); after == "" || after == before {
@@ -65,7 +76,7 @@ func TestTwoWritersAreTwo(t *testing.T) {
 	second.ID = "two"
 	one, two := w.begin(spec), w.begin(second)
 	one()
-	if w.still() != "" {
+	if w.still() != wire.Beside {
 		t.Error("still, while a terminal is open")
 	}
 	two()
@@ -127,7 +138,7 @@ func TestABoxThatRestsDoesNotWrite(t *testing.T) {
 		t.Errorf("at rest: %q, before it was there: %q", first, before)
 	}
 	w.work("one")
-	if w.still() != "" {
+	if w.still() != wire.Beside {
 		t.Error("still, while a command runs in a box that was kept")
 	}
 	w.rest("one")
@@ -137,13 +148,13 @@ func TestABoxThatRestsDoesNotWrite(t *testing.T) {
 	other := spec
 	other.ID = "two"
 	w.begin(other)
-	if w.still() != "" {
+	if w.still() != wire.Beside {
 		t.Error("still, while another box has a command")
 	}
 	w.rest("two")
 	w.begin(other) // which says that it is two, as one does that could not be ended
 	w.rest("two")
-	if w.still() != "" {
+	if w.still() != wire.Beside {
 		t.Error("of two boxes of one name nobody knows which one rests")
 	}
 	ended()

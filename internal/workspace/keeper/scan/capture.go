@@ -44,7 +44,7 @@ type Candidate struct {
 // Look walks the live tree and finds what may differ from HEAD and is within the
 // limits; write says that it is to be stored, now is the file system's time before.
 func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []Candidate, error) {
-	s.foretold = nil
+	s.foretold, s.goesOn = nil, false
 	if cap, cands, ok := s.lookAgain(ctx); ok && ctx.Value(lookKey{}) == nil {
 		cands, err := s.choose(cap, cands, write)
 		return cap, cands, err

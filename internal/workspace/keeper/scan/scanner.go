@@ -43,6 +43,8 @@ type Scanner struct {
 	known       known                   // without looking
 	watch       *watch.Watch            // of the directories, by somebody else than the engine
 	watchFault  func(paths []wire.Path) // is told what the watch did not see
+	noted       noted                   // when it was noted which files were opened
+	goesOn      bool                    // what the look under way finds, and what comes after it, is told by the watch while others write
 	foretold    map[string]bool         // what the look under way will find to differ, as the watch says; nil when it says nothing
 }
 

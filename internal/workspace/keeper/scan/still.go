@@ -28,6 +28,9 @@ type stillness struct {
 	at   time.Time // when it came
 }
 
+// beside says that somebody lives who can write, and only in ways that watches tell.
+func (s stillness) beside() bool { return s.name == wire.Beside }
+
 type lookKey struct{}
 
 // WithStill is a context in which looks are taken under a stillness; "" for none. It is
@@ -105,10 +108,10 @@ func (s *Scanner) Doubt() { s.known = known{} }
 func (s *Scanner) found(still string, cap *Capture) {
 	s.known, s.Index.changed = known{}, nil
 	w := cap.Scan
-	if still == "" || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
+	if still == "" || still == wire.Beside && !s.goesOn || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
 		return // what is left out is judged anew each time
 	}
-	s.known = known{still: still, walk: w, dirty: map[string]bool{}, watched: s.watch.Lost() == "", ended: time.Now()}
+	s.known = known{still: still, walk: w, dirty: map[string]bool{}, watched: s.watch.Lost() == "", alone: s.goesOn, ended: time.Now()}
 	for _, p := range cap.Touched {
 		s.known.dirty[p] = true
 	}

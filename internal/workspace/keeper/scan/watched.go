@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,11 +23,16 @@ const maxLinked = 1000
 // watching runs a look at everything, and watches the directories that it meets when
 // nobody but the engine can write: before that, nothing is known anyway.
 func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) error {
-	if stillOf(ctx).name == "" || w.all {
+	still := stillOf(ctx)
+	switch {
+	case w.all || still.name == "" || still.beside() && !s.goesOn:
 		return run()
-	}
-	if err := s.watch.Begin(); err != nil {
-		return err
+	case still.beside():
+		s.watch.Again()
+	default:
+		if err := s.watch.Begin(); err != nil {
+			return err
+		}
 	}
 	w.watch = s.watch
 	err := run()
@@ -112,6 +118,10 @@ func (w *walker) watchOne(top int, p, rel string, how watch.Kind) (subs []string
 // stillness: because it is the one of that look, or because the watch tells of the rest.
 // What it tells is noted.
 func (s *Scanner) knows(still stillness, seen bool) bool {
+	if still.beside() {
+		return s.knowsBeside()
+	}
+	s.quiet(still)
 	same := s.known.still == still.name
 	switch {
 	case s.known.still == "":
@@ -131,6 +141,60 @@ func (s *Scanner) knows(still stillness, seen bool) bool {
 	}
 	s.note(paths)
 	return true
+}
+
+// noted is when it was noted last which files were opened, and under which stillness.
+type noted struct {
+	still string
+	at    time.Time
+}
+
+// quiet notes which files were opened. Those of before can be written to by nobody if
+// a request that came after they were noted named the same stillness.
+func (s *Scanner) quiet(still stillness) {
+	if s.noted.still == still.name && still.at.After(s.noted.at) {
+		s.watch.Forgive()
+	}
+	s.watch.Note()
+	s.noted = noted{still.name, time.Now()}
+}
+
+// knowsBeside reports whether what differs from the last look at everything is known
+// while somebody lives who can write: what makes an event is told, and anything else
+// happens to a file that was opened, or got its name, since nobody could write.
+func (s *Scanner) knowsBeside() bool {
+	s.noted = noted{}
+	if s.known.still == "" || !s.known.alone {
+		return false
+	}
+	paths, ok := s.toldBeside()
+	if !ok {
+		return false
+	}
+	s.note(paths)
+	s.goesOn = true
+	return true
+}
+
+// toldBeside is what the watch tells of since it was asked last, with the files that
+// somebody may have open and that are other than the index says.
+func (s *Scanner) toldBeside() ([]string, bool) {
+	paths, ok := s.toldOf()
+	if !ok {
+		return nil, false
+	}
+	s.watch.Note()
+	opened, ok := s.watch.Opened()
+	for _, p := range opened {
+		leaf := s.Index.Leaf(p)
+		if leaf == nil {
+			continue // what is new was told, and what was not taken is ignored
+		}
+		if st, err := s.Lstat(p); err != nil || st != leaf.Stat {
+			paths = append(paths, p)
+		}
+	}
+	return paths, ok
 }
 
 // toldOf is what the watch tells of since it was asked last.
@@ -190,7 +254,11 @@ func (s *Scanner) compare(cap *Capture) {
 	}
 	missed := unseen()
 	if len(missed) > 0 { // by somebody on the host, while the look was under way
-		paths, ok := s.toldOf()
+		ask := s.toldOf
+		if s.goesOn {
+			ask = s.toldBeside
+		}
+		paths, ok := ask()
 		if !ok {
 			return
 		}
@@ -204,6 +272,9 @@ func (s *Scanner) compare(cap *Capture) {
 		return
 	}
 	s.known.watched = false
+	if s.goesOn { // whoever is at work may have made it just now: an event comes after what it tells
+		return
+	}
 	_ = s.watch.Close()
 	s.watch = watch.None("a change was not seen by watches, which are off until the computer wakes anew")
 	if s.watchFault != nil {

@@ -1,9 +1,7 @@
 package watch
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +26,8 @@ type Watch struct {
 	lost  string          // why not everything is known; "" when it is
 	rest  int             // looks for which nothing is watched
 	off   string          // why the newest look left nothing watched; "" when it did not
+	opens opens
+	again bool // the look under way finds what is watched already
 }
 
 // dir is a directory that is watched.
@@ -79,13 +79,16 @@ const (
 )
 
 // New watches nothing yet; at most max directories will be, 0 for none at all.
-func New(max int) *Watch { return &Watch{fd: -1, max: max, lost: "nothing was looked at yet"} }
+func New(max int) *Watch {
+	return &Watch{fd: -1, max: max, lost: "nothing was looked at yet", opens: opens{fd: -1}}
+}
 
 // None never watches anything, and says why.
-func None(why string) *Watch { return &Watch{fd: -1, lost: why, off: why} }
+func None(why string) *Watch { return &Watch{fd: -1, lost: why, off: why, opens: opens{fd: -1}} }
 
-// Share is how many directories one computer's watch takes of what the kernel allows
-// the user that runs choir, who needs them for the programs in boxes too.
+// Share is how many directories one computer may watch of what the kernel allows
+// the user that runs choir, who needs watches for the programs in boxes too. A directory whose
+// files are looked at takes two.
 func Share() int {
 	const part, most, unknown = 8, 100_000, 8192
 	raw, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
@@ -99,6 +102,7 @@ func Share() int {
 // Close ends the watch.
 func (w *Watch) Close() error {
 	w.Lose("it is closed")
+	w.opens.close("it is closed")
 	fd := w.fd
 	w.fd, w.dirs, w.names = -1, nil, nil
 	if fd < 0 {
@@ -123,7 +127,7 @@ func (w *Watch) Off() string { return w.off }
 
 // Begin says that a look at everything begins: what was before it makes no difference.
 func (w *Watch) Begin() error {
-	w.names, w.left, w.lost = map[place]*fate{}, map[uint32]kind{}, ""
+	w.names, w.left, w.lost, w.again = map[place]*fate{}, map[uint32]kind{}, "", false
 	if w.max <= 0 {
 		w.off = cmp.Or(w.off, "watching is off")
 		w.Lose(w.off)
@@ -149,7 +153,16 @@ func (w *Watch) Begin() error {
 	if w.lost != "" {
 		return w.Close()
 	}
+	w.opens.begin()
 	return nil
+}
+
+// Again says that a look at everything begins while somebody else can write, and that all
+// directories are watched already: what it meets must be as it is known here. What happens
+// meanwhile is told after it.
+func (w *Watch) Again() {
+	w.round++
+	w.again = true
 }
 
 // Dir watches an open directory. It is called before its names are read.
@@ -162,18 +175,27 @@ func (w *Watch) Dir(fd int, p string, how Kind) {
 		mask |= content
 	}
 	wd, err := unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(fd), mask)
+	if errors.Is(err, unix.ENOSPC) && w.opens.fd >= 0 {
+		w.opens.close("there are too many directories")
+		wd, err = unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(fd), mask)
+	}
 	if err != nil {
 		w.Lose("a directory can't be watched: " + err.Error())
 		return
 	}
 	d, known := w.dirs[int32(wd)]
 	switch {
-	case known && d.round == w.round && (d.path != p || d.how != how):
+	case w.again && !known:
+		w.Lose("a directory came that was not told of")
+	case known && (w.again || d.round == w.round) && (d.path != p || d.how != how):
 		w.Lose("a directory moved while it was looked at")
 	case !known && len(w.dirs) >= w.max:
 		w.Lose(fmt.Sprintf("there are more than %d directories", w.max))
 	}
 	w.dirs[int32(wd)] = dir{p, w.round, how}
+	if how == Looked {
+		w.opens.dir(fd, p, w.round)
+	}
 }
 
 // End says that everything was looked at: what was not met is not watched any more.
@@ -182,7 +204,10 @@ func (w *Watch) End() error {
 	if w.fd < 0 {
 		return nil
 	}
-	if w.off = w.lost; w.lost != "" {
+	if !w.again {
+		w.off = w.lost
+	}
+	if w.lost != "" {
 		if len(w.dirs) > w.max || strings.HasSuffix(w.lost, unix.ENOSPC.Error()) {
 			w.rest = restFor
 		}
@@ -190,10 +215,15 @@ func (w *Watch) End() error {
 	}
 	for wd, d := range w.dirs {
 		if d.round != w.round {
+			if w.again {
+				w.Lose("a directory is gone that was not told of")
+				return nil
+			}
 			delete(w.dirs, wd)
 			_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) // it went with its directory
 		}
 	}
+	w.opens.end(w.round)
 	return nil
 }
 
@@ -242,32 +272,10 @@ func (w *Watch) Changed(see See, captured, linked func(p string) bool) (paths []
 }
 
 // read reads what is reported.
-func (w *Watch) read(each func(wd int32, mask, cookie uint32, name string)) {
-	const head = unix.SizeofInotifyEvent
-	buf := make([]byte, 64<<10)
-	for n := 0; n < maxEvents; {
-		got, err := unix.Read(w.fd, buf)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case errors.Is(err, unix.EAGAIN):
-			return
-		case err != nil || got <= 0:
-			w.Lose("what happened can't be read")
-			return
-		}
-		for rec := buf[:got]; len(rec) >= head; n++ {
-			size := head + int(binary.NativeEndian.Uint32(rec[12:]))
-			if size > len(rec) {
-				w.Lose("what happened can't be read")
-				return
-			}
-			name, _, _ := bytes.Cut(rec[head:size], []byte{0})
-			each(int32(binary.NativeEndian.Uint32(rec)), binary.NativeEndian.Uint32(rec[4:]), binary.NativeEndian.Uint32(rec[8:]), string(name))
-			rec = rec[size:]
-		}
+func (w *Watch) read(do func(wd int32, mask, cookie uint32, name string)) {
+	if why := each(w.fd, do); why != "" {
+		w.Lose(why)
 	}
-	w.Lose("too much happened")
 }
 
 // happened takes one event in.

@@ -30,6 +30,11 @@ const maxAnswer = 96 << 20
 // write to the live tree: another name, or none, means that somebody could.
 const StillHeader = "X-Choir-Still"
 
+// Beside takes a stillness's place in StillHeader while others can write, and each
+// of them only to the directories and files of the live tree itself, by calls of the kernel
+// that keeper and they share: in no box is an overlay above the tree, or can one be mounted.
+const Beside = "beside"
+
 // NewClient returns a Keeper over a transport that ends at the engine's handler, such
 // as the keeper box's tether. still is asked with each call; nil: never still.
 func NewClient(rt http.RoundTripper, still func() string) Keeper {
