@@ -18,7 +18,8 @@ import (
 // that could write ended, for as long as none began. Under the same stillness the
 // tree differs from what a look found only in what the engine itself did, which
 // it writes down before it does it. Whoever names no stillness, or another one,
-// has the whole tree looked at; so has everybody after the engine's start.
+// has the whole tree looked at, unless watches tell of what was written since; so has
+// everybody after the engine's start.
 
 type stillKey struct{}
 
