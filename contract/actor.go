@@ -29,46 +29,70 @@ const (
 )
 
 // Capability is something that an actor may do. Every event type and every
-// method names the one that it takes.
+// method names the one that it takes, and so do the addresses of a desktop's origin.
 type Capability string
 
-// The capabilities.
+// The capabilities of people, and of what acts for them. In one computer:
 const (
-	CanRead      Capability = "read"       // see files, documents, runs and events
-	CanPrompt    Capability = "prompt"     // say what is wanted: prompts, answers, words to a run and its end
-	CanWrite     Capability = "write"      // change files and documents
-	CanExec      Capability = "exec"       // run commands on the live tree
-	CanRestore   Capability = "restore"    // checkpoint, go back, undo
-	CanArrange   Capability = "arrange"    // windows, and what else only looks different
-	CanApprove   Capability = "approve"    // allow what reaches beyond the computer
-	CanManage    Capability = "manage"     // one computer: its name, waking, recovery, export
-	CanEnter     Capability = "enter"      // let a page into the desktop
-	CanConfigure Capability = "configure"  // the machine: its secrets and models
-	CanInvite    Capability = "invite"     // make links that sign in
-	CanPlan      Capability = "plan"       // plan a run, hand out its tasks, ask its person, report
-	CanWork      Capability = "work"       // use tools, end a task
-	CanPropose   Capability = "propose"    // change documents if a person accepts it
-	CanThink     Capability = "think"      // call models
-	CanAskEgress Capability = "egress.ask" // ask for a host that was not granted
-	CanRecord    Capability = "record"     // what the host alone knows
+	CanRead    Capability = "read"    // see files, documents, runs and events
+	CanPrompt  Capability = "prompt"  // say what is wanted: prompts, answers, words to a run and its end
+	CanWrite   Capability = "write"   // change files and documents, by oneself or by agents; git push
+	CanExec    Capability = "exec"    // run commands on the live tree, at a terminal or without one
+	CanRestore Capability = "restore" // checkpoint, go back, undo
+	CanArrange Capability = "arrange" // windows, the computer's name, and trying again to wake it
+	CanNetwork Capability = "network" // have agents reach hosts beyond this machine, and ask for more of them
+	CanApprove Capability = "approve" // allow what reaches beyond the computer
+	CanManage  Capability = "manage"  // remove a computer and put it back, rebuild and recover it, export all of it
+	CanEnter   Capability = "enter"   // let a page into the desktop
+	CanInvite  Capability = "invite"  // let others in, and say as what
 )
 
-// Capabilities lists every capability.
-var Capabilities = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanApprove, CanManage, CanEnter,
-	CanConfigure, CanInvite, CanPlan, CanWork, CanPropose, CanThink, CanAskEgress, CanRecord}
+// Of an account, and of the machine; those of the machine are granted as powers
+// (internal/grant), which have the same names.
+const (
+	CanSelf      Capability = "self"      // the account's own: its tokens, its sessions, joining and leaving computers
+	CanSecrets   Capability = "secrets"   // the vault: list, store, remove
+	CanModels    Capability = "models"    // test a model at the machine's cost
+	CanMachine   Capability = "machine"   // doctor, upkeep, recovery
+	CanComputers Capability = "computers" // make computers
+	CanAccounts  Capability = "accounts"  // invite accounts, remove them, give powers
+)
 
-// kinds is what an actor of each kind may do when nothing was taken from it.
-var kinds = map[ActorKind]capabilities{
-	KindPerson: setOf(CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanApprove, CanManage, CanEnter, CanConfigure, CanInvite),
+// Of agents and of the host.
+const (
+	CanPlan    Capability = "plan"    // plan a run, hand out its tasks, ask its person, report
+	CanWork    Capability = "work"    // use tools, end a task
+	CanPropose Capability = "propose" // change documents if a person accepts it
+	CanThink   Capability = "think"   // call models
+	CanRecord  Capability = "record"  // what the host alone knows
+)
+
+// Capabilities lists every capability, those of people first.
+var Capabilities = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanNetwork, CanApprove, CanManage, CanEnter,
+	CanInvite, CanSelf, CanSecrets, CanModels, CanMachine, CanComputers, CanAccounts, CanPlan, CanWork, CanPropose, CanThink, CanRecord}
+
+// kinds is what an actor of each kind may do when nothing was taken from it. What
+// a person may is less by their role in a computer, by their powers over the machine and
+// by what the token was made for that they came with (internal/grant).
+var kinds = map[ActorKind]CapabilitySet{
+	KindPerson: SetOf(CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanNetwork, CanApprove, CanManage, CanEnter, CanInvite,
+		CanSelf, CanSecrets, CanModels, CanMachine, CanComputers, CanAccounts),
 	// Code that anybody may have written approves nothing and knows no secret.
-	KindApp: setOf(CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange),
-	// A box is hostile: what a program in it may do is what was asked for and granted, later.
-	KindProgram:   setOf(),
-	KindWorker:    setOf(),
-	KindDirector:  setOf(CanPlan, CanWrite, CanPropose, CanThink),
-	KindAssociate: setOf(CanWork, CanWrite, CanPropose, CanThink, CanAskEgress),
-	KindSystem:    setOf(CanRecord, CanPrompt, CanWrite, CanPropose, CanRestore, CanApprove, CanPlan, CanWork, CanExec),
+	KindApp: SetOf(CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanNetwork),
+	// A box is hostile, so what runs in one asks nothing and appends nothing: what it does is
+	// told by who let it. A program of a terminal is the person's command, whose start and
+	// end are theirs; a worker's tool calls are its Associate's, who is outside the box.
+	KindProgram:   SetOf(),
+	KindWorker:    SetOf(),
+	KindDirector:  SetOf(CanPlan, CanWrite, CanPropose, CanThink),
+	KindAssociate: SetOf(CanWork, CanWrite, CanPropose, CanThink, CanNetwork),
+	KindSystem:    SetOf(CanRecord, CanPrompt, CanWrite, CanPropose, CanRestore, CanApprove, CanPlan, CanWork, CanExec),
 }
+
+// Lendable is what a token may be made for: what people may but for what takes a
+// person on the console, which no program does for them.
+var Lendable = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanNetwork, CanManage, CanInvite,
+	CanSelf, CanSecrets, CanModels, CanMachine, CanComputers, CanAccounts}
 
 // ActorKinds lists every kind, those of people first.
 var ActorKinds = []ActorKind{KindPerson, KindApp, KindProgram, KindDirector, KindAssociate, KindWorker, KindSystem}
@@ -81,7 +105,7 @@ func (k ActorKind) Valid() bool { _, ok := kinds[k]; return ok }
 func (k ActorKind) Client() bool { return k == KindPerson || k == KindApp || k == KindProgram }
 
 // Can reports whether an actor of the kind may do c when nothing was taken from it.
-func (k ActorKind) Can(c Capability) bool { return kinds[k]&setOf(c) != 0 }
+func (k ActorKind) Can(c Capability) bool { return kinds[k].Has(c) }
 
 // Actor is who asks, or who acted. The zero value is nobody, who may do nothing.
 type Actor struct {
@@ -93,7 +117,7 @@ type Actor struct {
 	// nobody asked.
 	On string
 
-	lacks capabilities // what was taken from its kind's: so it never has more
+	lacks CapabilitySet // what was taken from its kind's: so it never has more
 }
 
 // Person is somebody with an account.
@@ -121,32 +145,30 @@ func (a Actor) Account() string {
 }
 
 // Can reports whether the actor may do c.
-func (a Actor) Can(c Capability) bool { return (kinds[a.Kind]&^a.lacks)&setOf(c) != 0 }
+func (a Actor) Can(c Capability) bool { return (kinds[a.Kind] &^ a.lacks).Has(c) }
 
 // Only returns the actor with no more than the capabilities that are named. It
 // gives none that the actor has not, and what this version does not know is
 // nothing.
-func (a Actor) Only(some ...Capability) Actor {
-	a.lacks |= ^setOf(some...)
+func (a Actor) Only(some ...Capability) Actor { return a.Within(SetOf(some...)) }
+
+// Within returns the actor with no more than what is in a set.
+func (a Actor) Within(s CapabilitySet) Actor {
+	a.lacks |= ^s
 	return a
 }
 
 // Without returns the actor without the capabilities that are named.
 func (a Actor) Without(some ...Capability) Actor {
-	a.lacks |= setOf(some...)
+	a.lacks |= SetOf(some...)
 	return a
 }
 
 // May lists what the actor may do.
-func (a Actor) May() []Capability {
-	var out []Capability
-	for _, c := range Capabilities {
-		if a.Can(c) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
+func (a Actor) May() []Capability { return (kinds[a.Kind] &^ a.lacks).List() }
+
+// Lacks lists what was taken from the actor of what its kind may do.
+func (a Actor) Lacks() []Capability { return (kinds[a.Kind] & a.lacks).List() }
 
 // Name is the actor as events carry it: its kind and, after a colon, its id.
 func (a Actor) Name() ActorName {
@@ -204,11 +226,11 @@ func (n ActorName) Actor(account string) (Actor, error) {
 	return a, a.Validate()
 }
 
-// capabilities is a set of them.
-type capabilities uint32
+// CapabilitySet is a set of capabilities. The zero value is none of them.
+type CapabilitySet uint32
 
-// setOf makes a set; what is no capability is not in it.
-func setOf(some ...Capability) (s capabilities) {
+// SetOf makes a set; what is no capability is not in it.
+func SetOf(some ...Capability) (s CapabilitySet) {
 	for _, c := range some {
 		for i, known := range Capabilities {
 			if c == known {
@@ -218,6 +240,23 @@ func setOf(some ...Capability) (s capabilities) {
 	}
 	return s
 }
+
+// Has reports whether c is in the set. What is no capability is in none.
+func (s CapabilitySet) Has(c Capability) bool { return s&SetOf(c) != 0 }
+
+// List lists what is in the set.
+func (s CapabilitySet) List() []Capability {
+	var out []Capability
+	for i, c := range Capabilities {
+		if s&(1<<i) != 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Everything is the set of all capabilities.
+func Everything() CapabilitySet { return SetOf(Capabilities...) }
 
 // checkLine checks one line of text that may be empty.
 func checkLine(field, s string, max int) error {

@@ -87,7 +87,7 @@ func TestEveryTypeSaysWhoMayAppendIt(t *testing.T) {
 			t.Errorf("%s is said by the code in boxes", info.Type)
 		}
 	}
-	for _, c := range []contract.Capability{contract.CanApprove, contract.CanConfigure, contract.CanInvite, contract.CanEnter, contract.CanManage, contract.CanRecord} {
+	for _, c := range []contract.Capability{contract.CanApprove, contract.CanSecrets, contract.CanMachine, contract.CanAccounts, contract.CanInvite, contract.CanEnter, contract.CanManage, contract.CanRecord} {
 		if contract.KindApp.Can(c) {
 			t.Errorf("an app can %s", c)
 		}

@@ -154,7 +154,7 @@ func (p ApprovalAnswered) cross() error {
 }
 
 func init() {
-	register[ApprovalRequested](TypeInfo{Type: "approval.requested", Doc: "Something beyond what the computer was granted waits for a person.", By: []ActorKind{KindAssociate}, Needs: CanAskEgress, Projected: true})
+	register[ApprovalRequested](TypeInfo{Type: "approval.requested", Doc: "Something beyond what the computer was granted waits for a person.", By: []ActorKind{KindAssociate}, Needs: CanNetwork, Projected: true})
 	register[EgressMetered](TypeInfo{Type: "egress.metered", Doc: "What has passed a tunnel so far.", By: host, Needs: CanRecord, Projected: true})
 	register[ApprovalAnswered](TypeInfo{Type: "approval.answered", Doc: "A person allowed or denied it on the console, or the system denied it.", By: []ActorKind{KindPerson, KindSystem}, Needs: CanApprove, Projected: true})
 }

@@ -348,6 +348,6 @@ func init() {
 	register[WindowMoved](TypeInfo{Type: "window.moved", Doc: "A window was moved, resized, minimised or maximised.", By: clients, Needs: CanArrange, Action: true, Projected: true})
 	register[WindowFocused](TypeInfo{Type: "window.focused", Doc: "A window was raised.", By: clients, Needs: CanArrange, Action: true, Projected: true})
 	register[WindowClosed](TypeInfo{Type: "window.closed", Doc: "A window was closed.", By: clients, Needs: CanArrange, Action: true, Projected: true})
-	register[SecretSet](TypeInfo{Type: "secret.set", Doc: "A secret was stored.", By: []ActorKind{KindPerson}, Needs: CanConfigure})
-	register[SecretRemoved](TypeInfo{Type: "secret.removed", Doc: "A secret was removed.", By: []ActorKind{KindPerson}, Needs: CanConfigure})
+	register[SecretSet](TypeInfo{Type: "secret.set", Doc: "A secret was stored.", By: []ActorKind{KindPerson}, Needs: CanSecrets})
+	register[SecretRemoved](TypeInfo{Type: "secret.removed", Doc: "A secret was removed.", By: []ActorKind{KindPerson}, Needs: CanSecrets})
 }

@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/contract"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -58,7 +59,7 @@ func TestOnlyTheConsoleAnswersApprovals(t *testing.T) {
 	w := open(t)
 	cookie := w.signIn()
 	desktop, desktopCookie := w.enter(cookie)
-	_, token, err := w.ids.NewToken(context.Background(), w.owner.ID, "ci")
+	_, token, err := w.ids.NewToken(context.Background(), w.owner.ID, "ci", identity.TokenScope{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestOnlyTheConsoleAnswersApprovals(t *testing.T) {
 func TestAttack22_ATokenMakesNobodyWhoAnswers(t *testing.T) {
 	w := open(t)
 	w.signIn()
-	_, token, err := w.ids.NewToken(t.Context(), w.owner.ID, "ci")
+	_, token, err := w.ids.NewToken(t.Context(), w.owner.ID, "ci", identity.TokenScope{})
 	if err != nil {
 		t.Fatal(err)
 	}

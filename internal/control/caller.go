@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/origin"
@@ -31,12 +32,27 @@ type caller struct {
 	token   string            // the token's id, "" for a session
 	appends *appending        // nil for a request that only reads
 	machine bool              // the token that the machine's owner keeps in a file
+	// scope is the most that what they came with is good for, and expires when that
+	// ends by itself; zero: not before its stream does.
+	scope   contract.CapabilitySet
+	expires time.Time
 }
 
-// actor is who asks, of a caller who came in over HTTP: a person.
-func (c caller) actor() contract.Actor { return contract.Person(c.user) }
+// callerWith is who came with a token.
+func callerWith(t identity.Token, r *http.Request) caller {
+	return caller{user: t.User, token: t.ID, machine: t.Machine, scope: t.Scope(), expires: t.Expires, appends: appends(r)}
+}
 
 type callerKey struct{}
+
+type actorKey struct{}
+
+// actorOf is who asks, once they were let in: a person, with no more than they may
+// of what is asked. Before that it is nobody.
+func actorOf(ctx context.Context) contract.Actor {
+	a, _ := ctx.Value(actorKey{}).(contract.Actor)
+	return a
+}
 
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
@@ -77,7 +93,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				problem.Write(w, problem.Of(s.log, r.URL.Path, err))
 				return
 			}
-			ctx = context.WithValue(ctx, callerKey{}, caller{user: t.User, token: t.ID, machine: t.Machine, appends: appends(r)})
+			ctx = context.WithValue(ctx, callerKey{}, callerWith(t, r))
 		case slices.Contains(open, r.URL.Path) || strings.HasPrefix(r.URL.Path, "/api/schemas/"):
 			if console && origin.Unsafe(r) {
 				if p := origin.Foreign(r, s.hosts.Console()); p != nil {
@@ -106,7 +122,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				problem.Write(w, problem.Of(s.log, r.URL.Path, err))
 				return
 			}
-			ctx = context.WithValue(ctx, callerKey{}, caller{user: ses.User, session: &ses, secret: secret, appends: appends(r)})
+			ctx = context.WithValue(ctx, callerKey{}, caller{user: ses.User, session: &ses, secret: secret, scope: contract.Everything(), appends: appends(r)})
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

@@ -95,7 +95,7 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request, c Computer, in 
 	if put.If, err = in.Condition(); err != nil {
 		return err
 	}
-	f, err := c.PutFile(r.Context(), callerOf(r.Context()).actor(), put, httpio.Limit(r.Body, maxFile))
+	f, err := c.PutFile(r.Context(), actorOf(r.Context()), put, httpio.Limit(r.Body, maxFile))
 	if err != nil {
 		return problem.TooLarge(unmet(in.Conditional(), err))
 	}

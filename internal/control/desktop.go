@@ -21,7 +21,6 @@ import (
 	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/view"
 )
@@ -57,6 +56,7 @@ type visit struct {
 	place   identity.Place
 	label   string // of the host it came by
 	origin  string
+	actor   contract.Actor // the desktop's code, with what its visitor may
 }
 
 // serveDesktop serves one desktop's origin. Its page is written by agents, so
@@ -103,7 +103,10 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	}
 	v.label, v.origin = label, self
 	route := desktopRoute(r)
-	if err := s.decide(r.Context(), route.may, v.session.User, v.place.Computer); err != nil {
+	if v.actor, err = s.granted(r.Context(), contract.DesktopOf(v.session.User), contract.Everything(), v.place.Computer); err == nil {
+		err = needs(v.actor, route.may)
+	}
+	if err != nil {
 		problem.Write(w, problem.Of(s.log, "desktop", err))
 		return
 	}
@@ -113,21 +116,21 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 // deskRoute is an address of a desktop's origin and what it takes.
 type deskRoute struct {
 	method, path string
-	may          grant.Rule
+	may          contract.Capability
 	serve        func(s *Server, w http.ResponseWriter, r *http.Request, v visit)
 }
 
 // deskRoutes are the control plane's own addresses there.
 var deskRoutes = []deskRoute{
-	{http.MethodGet, "session", grant.View, (*Server).desktopSession},
-	{http.MethodGet, "nats", grant.View, (*Server).desktopBus},
-	{http.MethodGet, "heartbeat.js", grant.View, (*Server).heartbeatJS},
-	{http.MethodPost, "heartbeat", grant.View, (*Server).heartbeat}, // tells of one's own page
-	{http.MethodPost, "files", grant.Edit, (*Server).bringIn},
+	{http.MethodGet, "session", contract.CanRead, (*Server).desktopSession},
+	{http.MethodGet, "nats", contract.CanRead, (*Server).desktopBus},
+	{http.MethodGet, "heartbeat.js", contract.CanRead, (*Server).heartbeatJS},
+	{http.MethodPost, "heartbeat", contract.CanRead, (*Server).heartbeat}, // tells of one's own page
+	{http.MethodPost, "files", contract.CanWrite, (*Server).bringIn},
 }
 
 // deskContent is everything else: what a desktop is made of.
-var deskContent = deskRoute{may: grant.View, serve: (*Server).content}
+var deskContent = deskRoute{may: contract.CanRead, serve: (*Server).content}
 
 func desktopRoute(r *http.Request) deskRoute {
 	for _, d := range deskRoutes {
@@ -136,7 +139,7 @@ func desktopRoute(r *http.Request) deskRoute {
 		}
 	}
 	if strings.HasPrefix(r.URL.Path, "/_choir") {
-		return deskRoute{may: grant.View, serve: func(_ *Server, w http.ResponseWriter, _ *http.Request, _ visit) {
+		return deskRoute{may: contract.CanRead, serve: func(_ *Server, w http.ResponseWriter, _ *http.Request, _ visit) {
 			problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
 		}}
 	}
@@ -163,7 +166,10 @@ func (s *Server) still(v visit) func(context.Context) (contract.CID, error) {
 	return func(ctx context.Context) (contract.CID, error) {
 		_, err := s.o.Identity.ByPrincipal(ctx, v.session.ID)
 		if err == nil {
-			err = s.decide(ctx, grant.View, v.session.User, v.place.Computer)
+			var now contract.Actor
+			if now, err = s.granted(ctx, contract.DesktopOf(v.session.User), contract.Everything(), v.place.Computer); err == nil {
+				err = needs(now, contract.CanRead)
+			}
 		}
 		return v.place.Computer, err
 	}
@@ -271,12 +277,8 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit)
 		if err != nil {
 			return view.Session{}, err
 		}
-		held, err := s.o.Identity.Held(r.Context(), v.session.User, v.place.Computer)
-		if err != nil {
-			return view.Session{}, err
-		}
 		return view.Session{
-			ReadOnly: grant.Edit.Decide(held) != nil,
+			ReadOnly: !v.actor.Can(contract.CanWrite),
 			CID:      v.place.Computer, Name: info.Name, User: v.session.User, LastSequence: c.Last(), Provider: provider,
 			NATS: view.SessionBus{URL: ownPrefix + "nats", JWT: cred.JWT, Seed: cred.Seed, Inbox: cred.Inbox, Streams: cred.Streams, Expires: cred.Expires},
 		}, nil

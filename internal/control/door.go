@@ -39,9 +39,8 @@ func (d door) Operation(m rpc.Declared) huma.Operation {
 
 // Reach implements rpc.Door.
 func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.Table, rpc.Caller, error) {
-	cid, err := d.s.reach(ctx, m, computer)
-	c := callerOf(ctx)
-	who := rpc.Caller{Computer: cid, Actor: c.actor(), Session: c.stream()}
+	cid, actor, err := d.s.reach(ctx, m, computer)
+	who := rpc.Caller{Computer: cid, Actor: actor, Session: callerOf(ctx).stream()}
 	if m.Host || err != nil {
 		return d.s.own, who, err
 	}
@@ -73,23 +72,29 @@ func unmet(conditional bool, err error) error {
 	return problem.Refuse(http.StatusPreconditionFailed, fault.Conflict, fault.Answer(err), fault.HintOf(err))
 }
 
-// reach returns the computer that a request names, if the caller may ask this of
+// reach returns the computer that a request names and who the caller is in it, if they may ask this of
 // it, once it is as the method needs it; what is asked counts by its effect.
-func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (contract.CID, error) {
+func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (cid contract.CID, who contract.Actor, err error) {
 	if err := may(ctx, m.Doors); err != nil {
-		return "", err
+		return "", who, err
 	}
-	if err := m.Permits(callerOf(ctx).actor()); err != nil {
-		return "", err
-	}
-	account := callerOf(ctx).user
+	c := callerOf(ctx)
 	if m.Needs == rpc.Plane {
-		return "", s.decide(ctx, m.May, account, "")
+		who, err = s.granted(ctx, contract.Person(c.user), c.scope, "")
+	} else {
+		cid, who, err = s.named(ctx, c, computer)
 	}
-	cid, err := s.named(ctx, m.May, account, computer)
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = m.Permits(who)
 	}
+	if err != nil || m.Needs == rpc.Plane {
+		return "", who, err
+	}
+	return cid, who, s.admit(ctx, m, cid)
+}
+
+// admit has a computer be as a method needs it, and counts what is asked.
+func (s *Server) admit(ctx context.Context, m rpc.Declared, cid contract.CID) (err error) {
 	switch m.Needs {
 	case rpc.Awake:
 		_, err = s.o.Computers.Get(ctx, cid)
@@ -97,15 +102,15 @@ func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (co
 		_, err = s.o.Computers.History(ctx, cid)
 	}
 	if err != nil {
-		return cid, err
+		return err
 	}
 	switch m.Effect {
 	case rpc.Stores:
-		return cid, s.take(ctx, cid, s.quota.Take)
+		return s.take(ctx, cid, s.quota.Take)
 	case rpc.Governs:
-		return cid, s.govern(ctx, cid)
+		return s.govern(ctx, cid)
 	}
-	return cid, nil
+	return nil
 }
 
 // may refuses a caller who came in by another door than the method's. A grant of

@@ -38,7 +38,7 @@ func gitAddress(cid contract.CID, repository string) string {
 // gitToken makes a token for one repository of the caller's.
 func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRequest) (view.GitAccess, error) {
 	if in.Body.Write {
-		if err := s.decide(ctx, grant.Edit, who.Actor.Account(), who.Computer); err != nil {
+		if err := needs(who.Actor, contract.CanWrite); err != nil {
 			return view.GitAccess{}, err
 		}
 	}
@@ -78,7 +78,10 @@ func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRe
 
 // tokenView is a token as its owner sees it.
 func tokenView(k identity.Token) view.Token {
-	v := view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Machine: k.Machine}
+	v := view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Machine: k.Machine, May: k.May}
+	if !k.Expires.IsZero() {
+		v.Expires = &k.Expires
+	}
 	if k.Git != nil {
 		v.Git = &view.GitScope{Computer: k.Git.Computer, Repository: k.Git.Repository, Write: k.Git.Write, Expires: k.Git.Expires}
 	}
@@ -183,7 +186,6 @@ func (s *Server) git(w http.ResponseWriter, r *http.Request) error {
 	if err := inScope(scope, asked); err != nil {
 		return err
 	}
-	asked.call.By = c.actor()
 	body, err := gitBody(r, s.o.AddBytes)
 	if err != nil {
 		return err
@@ -221,7 +223,7 @@ func (s *Server) gitCaller(r *http.Request) (caller, *identity.GitScope, error) 
 	if err != nil {
 		return caller{}, nil, err
 	}
-	return caller{user: t.User, token: t.ID, machine: t.Machine, appends: appends(r)}, t.Git, nil
+	return callerWith(t, r), t.Git, nil
 }
 
 // gitReach returns the computer that is asked for, if the caller may: what may be
@@ -236,17 +238,21 @@ func (s *Server) gitReach(ctx context.Context, c caller, asked *gitAsked, scope 
 	if scope != nil && contract.CID(asked.computer) != scope.Computer && !defence.Off(defence.GitScope) {
 		return "", grant.NoComputer()
 	}
-	rule := grant.View
+	takes := contract.CanRead
 	if asked.call.Push {
-		rule = grant.Edit
+		takes = contract.CanWrite
 		if scope != nil && !scope.Write && !defence.Off(defence.GitWrite) {
 			return "", problem.Refuse(http.StatusForbidden, fault.Denied, "this token is for reading", "Make one that may push: choir git url --write")
 		}
 	}
-	cid, err := s.named(ctx, rule, c.user, asked.computer)
+	cid, who, err := s.named(ctx, c, asked.computer)
+	if err == nil {
+		err = needs(who, takes)
+	}
 	if err != nil {
 		return "", err
 	}
+	asked.call.By = who
 	asked.computer = string(cid)
 	if asked.call.Push && !asked.call.Advertise {
 		return cid, s.take(ctx, cid, s.quota.Take)

@@ -13,48 +13,60 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// decide says whether an account may what a rule is about, of a computer or, when
-// cid is empty, of none. Every door asks it, once for each request: HTTP in
-// reach, the bus in onBus, a desktop's origin in serveDesktop.
-func (s *Server) decide(ctx context.Context, rule grant.Rule, account string, cid contract.CID) error {
-	held, err := s.o.Identity.Held(ctx, account, cid)
+// granted returns an actor with no more than their account was granted in a computer or,
+// when cid is empty, where none is asked, and than scope allows. Every door has its actors of it, once
+// for each request: HTTP in reach, git in gitReach, the bus in onBus, a desktop's origin in serveDesktop.
+// fault.NotFound to whoever is no member.
+func (s *Server) granted(ctx context.Context, who contract.Actor, scope contract.CapabilitySet, cid contract.CID) (contract.Actor, error) {
+	held, err := s.o.Identity.Held(ctx, who.Account(), cid)
 	if err != nil {
-		return err
+		return contract.Actor{}, err
 	}
-	return rule.Decide(held)
+	if cid == "" {
+		return held.Outside(who, scope)
+	}
+	return held.Inside(who, scope)
 }
 
-// named returns the id of the computer that a request names, awake or not, if
-// the caller may what the rule is about. Somebody else's answers as one that there
+// needs refuses an actor who may not do something.
+func needs(who contract.Actor, c contract.Capability) error {
+	if !who.Can(c) && !defence.Off(defence.ActorAskPower) {
+		return grant.Refuse(c)
+	}
+	return nil
+}
+
+// named returns the id of the computer that a request names, awake or not, and the
+// caller as a person with what they may in it. Somebody else's answers as one that there
 // is not, after the same steps.
-func (s *Server) named(ctx context.Context, rule grant.Rule, account, id string) (contract.CID, error) {
+func (s *Server) named(ctx context.Context, c caller, id string) (contract.CID, contract.Actor, error) {
 	cid := contract.CID(id)
 	if id == only {
-		mine, err := s.mine(ctx, account)
+		mine, err := s.mine(ctx, c.user)
 		if err != nil {
-			return "", err
+			return "", contract.Actor{}, err
 		}
 		switch len(mine) {
 		case 0:
-			return "", grant.NoComputer()
+			return "", contract.Actor{}, grant.NoComputer()
 		case 1:
 			cid = mine[0]
 		default:
-			return "", fault.New("", fault.Invalid, "Name one with --computer.", errSeveral)
+			return "", contract.Actor{}, fault.New("", fault.Invalid, "Name one with --computer.", errSeveral)
 		}
 	}
 	if err := cid.Validate(); err != nil {
-		return "", err
+		return "", contract.Actor{}, err
 	}
-	err := s.decide(ctx, rule, account, cid)
+	who, err := s.granted(ctx, contract.Person(c.user), c.scope, cid)
 	if fault.Is(err, fault.NotFound) {
 		// Made since anybody asked: recording it is part of listing.
-		if _, err := s.computersOf(ctx, account); err != nil {
-			return "", err
+		if _, err := s.computersOf(ctx, c.user); err != nil {
+			return "", contract.Actor{}, err
 		}
-		err = s.decide(ctx, rule, account, cid)
+		who, err = s.granted(ctx, contract.Person(c.user), c.scope, cid)
 	}
-	return cid, err
+	return cid, who, err
 }
 
 // mine are the computers that an account is a member of, as computersOf lists
@@ -171,5 +183,9 @@ func (s *Server) onBus(ctx context.Context, m rpc.Declared, cid contract.CID, pr
 	if ses.Computer != cid {
 		return rpc.Caller{}, fault.New("", fault.Denied, "Reload the console.", errOtherComputer)
 	}
-	return rpc.Caller{Computer: cid, Actor: contract.DesktopOf(ses.User), Session: ses.Root, Principal: ses.ID}, s.decide(ctx, m.May, ses.User, cid)
+	who, err := s.granted(ctx, contract.DesktopOf(ses.User), contract.Everything(), cid)
+	if err == nil {
+		err = m.Permits(who)
+	}
+	return rpc.Caller{Computer: cid, Actor: who, Session: ses.Root, Principal: ses.ID}, err
 }

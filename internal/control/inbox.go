@@ -47,7 +47,7 @@ func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v visit) {
 		if err != nil {
 			return view.File{}, err
 		}
-		f, err := c.PutFile(r.Context(), contract.DesktopOf(v.session.User), view.Put{Path: at}, httpio.Limit(r.Body, maxInbox))
+		f, err := c.PutFile(r.Context(), v.actor, view.Put{Path: at}, httpio.Limit(r.Body, maxInbox))
 		f.ID = at
 		return f, problem.TooLarge(err)
 	}()

@@ -167,10 +167,10 @@ func (s *Server) makeOwn(ctx context.Context, who rpc.Caller, cid contract.CID, 
 		return view.Computer{}, err
 	}
 	defer func() { err = errors.Join(err, s.adopted(ctx, cid, err != nil)) }()
-	if err := s.decide(ctx, grant.Own, who.Actor.Account(), cid); fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
-		return view.Computer{}, fault.New("", fault.Conflict, "Draw another id, or leave it out.", errors.New("this id is taken"))
-	} else if err != nil {
+	if held, err := s.o.Identity.Held(ctx, who.Actor.Account(), cid); err != nil {
 		return view.Computer{}, err
+	} else if held.Role != grant.Owner {
+		return view.Computer{}, fault.New("", fault.Conflict, "Draw another id, or leave it out.", errors.New("this id is taken"))
 	}
 	c, err := do(cid)
 	if err != nil {
@@ -206,7 +206,12 @@ func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id st
 		return run, err
 	}
 	ctx, release, err := s.hold(ctx, holderOf(callerOf(ctx)), func(context.Context) (contract.CID, error) {
-		return who.Computer, s.decide(ctx, rpc.RunShow.May, who.Actor.Account(), who.Computer)
+		// It can be found from now on by whoever takes the right to it away.
+		now, err := s.granted(ctx, contract.Person(who.Actor.Account()), callerOf(ctx).scope, who.Computer)
+		if err == nil {
+			err = rpc.RunShow.Permits(now)
+		}
+		return who.Computer, err
 	})
 	if err != nil {
 		return view.Run{}, err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/grant"
@@ -93,7 +95,7 @@ func (s *Server) bindAccounts(t rpc.Table) {
 		return s.link(ctx, in.Account)
 	})
 	rpc.Bind(t, rpc.AccountInvite, func(ctx context.Context, who rpc.Caller, in rpc.NewAccountRequest) (view.Invited, error) {
-		if err := s.holds(ctx, who.Actor.Account(), in.Body.Powers); err != nil {
+		if err := holds(who.Actor, in.Body.Powers); err != nil {
 			return view.Invited{}, err
 		}
 		u, err := ids.NewAccount(ctx, in.Body.Name, in.Body.Powers)
@@ -108,13 +110,13 @@ func (s *Server) bindAccounts(t rpc.Table) {
 		return view.Invited{Account: account(a), Link: link}, err
 	})
 	rpc.Bind(t, rpc.AccountChange, func(ctx context.Context, who rpc.Caller, in rpc.ChangeAccountRequest) (rpc.None, error) {
-		if err := s.above(ctx, who.Actor.Account(), in.Account, in.Body.Powers); err != nil {
+		if err := s.above(ctx, who.Actor, in.Account, in.Body.Powers); err != nil {
 			return rpc.None{}, err
 		}
 		return rpc.Done(ids.SetPowers(ctx, in.Account, in.Body.Powers))
 	})
 	rpc.Bind(t, rpc.AccountRemove, func(ctx context.Context, who rpc.Caller, in rpc.OnAccount) (rpc.None, error) {
-		if err := s.above(ctx, who.Actor.Account(), in.Account, nil); err != nil {
+		if err := s.above(ctx, who.Actor, in.Account, nil); err != nil {
 			return rpc.None{}, err
 		}
 		ended, err := ids.RemoveAccount(ctx, in.Account)
@@ -137,8 +139,17 @@ func (s *Server) bindTokens(t rpc.Table) {
 		return rpc.Listed(out, false, err)
 	})
 	rpc.Bind(t, rpc.TokenCreate, func(ctx context.Context, who rpc.Caller, in rpc.NewTokenRequest) (view.Token, error) {
-		k, secret, err := ids.NewToken(ctx, who.Actor.Account(), in.Body.Name)
-		return view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Secret: secret}, err
+		scope := identity.TokenScope{May: in.Body.May}
+		if in.Body.Days > 0 {
+			scope.Expires = s.o.Now().Add(time.Duration(in.Body.Days) * 24 * time.Hour)
+		}
+		k, secret, err := ids.NewToken(ctx, who.Actor.Account(), in.Body.Name, scope)
+		if err != nil {
+			return view.Token{}, err
+		}
+		v := tokenView(k)
+		v.Secret = secret
+		return v, nil
 	})
 	rpc.Bind(t, rpc.GitToken, s.gitToken)
 	rpc.Bind(t, rpc.TokenRevoke, func(ctx context.Context, who rpc.Caller, in rpc.OnToken) (rpc.None, error) {
@@ -167,22 +178,18 @@ func (s *Server) link(ctx context.Context, account string) (view.Link, error) {
 
 // above refuses to have an account govern one that may what it may not itself, or
 // give it that: whoever invites others can't become more than they are.
-func (s *Server) above(ctx context.Context, caller, account string, powers []grant.Power) error {
+func (s *Server) above(ctx context.Context, who contract.Actor, account string, powers []grant.Power) error {
 	h, err := s.o.Identity.Held(ctx, account, "")
 	if err != nil {
 		return err
 	}
-	return s.holds(ctx, caller, slices.Concat(h.Powers, powers))
+	return holds(who, slices.Concat(h.Powers, powers))
 }
 
-// holds refuses powers that an account has not got itself.
-func (s *Server) holds(ctx context.Context, account string, powers []grant.Power) error {
-	h, err := s.o.Identity.Held(ctx, account, "")
-	if err != nil {
-		return err
-	}
+// holds refuses powers that an actor has not got itself.
+func holds(who contract.Actor, powers []grant.Power) error {
 	for _, p := range powers {
-		if !slices.Contains(h.Powers, p) && !defence.Off(defence.GrantGiven) {
+		if !who.Can(contract.Capability(p)) && !defence.Off(defence.GrantGiven) {
 			return fault.New("", fault.Denied, "Ask somebody who has it.", fmt.Errorf("the power %q is not yours to give or to take", p))
 		}
 	}

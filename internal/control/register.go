@@ -103,9 +103,10 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 // caller may.
 func (s *Server) stream(r *http.Request, d rpc.Declared, computer string, f func(*http.Request, contract.CID) error) error {
 	var cid contract.CID
+	var who contract.Actor
 	ctx, release, err := s.hold(r.Context(), holderOf(callerOf(r.Context())), func(ctx context.Context) (_ contract.CID, err error) {
 		if err = s.present(ctx, callerOf(ctx)); err == nil {
-			cid, err = s.reach(ctx, d, computer)
+			cid, who, err = s.reach(ctx, d, computer)
 		}
 		return cid, err
 	})
@@ -113,5 +114,5 @@ func (s *Server) stream(r *http.Request, d rpc.Declared, computer string, f func
 		return err
 	}
 	defer release()
-	return f(r.WithContext(ctx), cid)
+	return f(r.WithContext(context.WithValue(ctx, actorKey{}, who)), cid)
 }

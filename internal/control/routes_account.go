@@ -45,8 +45,15 @@ func (s *Server) routeAccount(hapi huma.API) {
 		Everywhere bool `query:"everywhere"`
 	}) (*signOutOut, error) {
 		c := callerOf(ctx)
+		// A token's sessions are its account's: what was not made for that ends none.
+		who, err := s.granted(ctx, contract.Person(c.user), c.scope, "")
+		if err == nil {
+			err = needs(who, contract.CanSelf)
+		}
+		if err != nil {
+			return nil, err
+		}
 		var ended []string
-		var err error
 		switch {
 		case in.Everywhere:
 			ended, err = s.o.Identity.RevokeAll(ctx, c.user)

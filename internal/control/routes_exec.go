@@ -42,7 +42,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, 
 	if err != nil {
 		return err
 	}
-	req.By = callerOf(r.Context()).actor()
+	req.By = actorOf(r.Context())
 	ctx, release := context.WithCancel(r.Context())
 	defer release()
 	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {

@@ -37,7 +37,7 @@ func (s *Server) routeFiles(hapi huma.API) {
 		if origin == "" {
 			origin = in.Name
 		}
-		a, err := c.AddTar(r.Context(), callerOf(r.Context()).actor(), in.Name, origin, httpio.Limit(r.Body, s.o.AddBytes))
+		a, err := c.AddTar(r.Context(), actorOf(r.Context()), in.Name, origin, httpio.Limit(r.Body, s.o.AddBytes))
 		if err != nil {
 			return problem.TooLargeTo(err, fmt.Sprintf("it has more than %d MiB; nothing of it was brought in", s.o.AddBytes>>20),
 				"Raise storage.add_mb, or add it in several smaller folders.")

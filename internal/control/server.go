@@ -200,7 +200,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	own := r.Body
 	defer func() { r.Body = own }()
 	r.Body = httpio.NewBody(own, w)
-	s.takeBackCookies(w, r, where)
+	s.hosts.TakeBackCookies(w, r, where)
 	switch where {
 	case origin.Console:
 		s.console.ServeHTTP(w, r)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
@@ -23,6 +24,7 @@ type holder struct {
 	account string
 	session string       // of a browser, or the token
 	cid     contract.CID // whose computer's; "" as long as it is not known
+	expires time.Time    // when the right to it ends by itself; zero: it does not
 }
 
 type stream struct {
@@ -30,12 +32,19 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
+// forever is longer than any stream is open.
+const forever = 100 * 366 * 24 * time.Hour
+
 // hold returns a context that ends with the server, with parent, and when who
 // holds the stream loses the right to it. What may decides is asked when the
 // stream can be found by whoever takes that right away: there is no moment in
 // between. It says of which computer the stream is.
 func (s *Server) hold(parent context.Context, of holder, may func(context.Context) (contract.CID, error)) (context.Context, func(), error) {
-	ctx, cancel := context.WithCancel(parent)
+	left := forever
+	if !of.expires.IsZero() {
+		left = of.expires.Sub(s.o.Now()) // a token that ends takes along what is open by it
+	}
+	ctx, cancel := context.WithTimeout(parent, left)
 	stop := context.AfterFunc(s.ctx, cancel)
 	st := &stream{of, cancel}
 	s.streams.mu.Lock()
@@ -104,7 +113,9 @@ func (s *Server) present(ctx context.Context, c caller) error {
 }
 
 // holderOf is whose a request's streams are.
-func holderOf(c caller) holder { return holder{account: c.user, session: c.stream()} }
+func holderOf(c caller) holder {
+	return holder{account: c.user, session: c.stream(), expires: c.expires}
+}
 
 // stream is what a caller's streams belong to.
 func (c caller) stream() string {

@@ -141,7 +141,7 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 	if _, err := c.Undo(ctx, false); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.machine().restored; len(got) != 2 || !got[0].DryRun || got[0].By != contract.Person(w.owner.ID) || !got[1].Undo {
+	if got := w.machine().restored; len(got) != 2 || !got[0].DryRun || got[0].By.Name() != contract.Person(w.owner.ID).Name() || !got[1].Undo {
 		t.Fatalf("restored: %+v", got)
 	}
 	doc := contract.NewID()

@@ -50,6 +50,8 @@ const (
 	GrantMember   Name = "grant.member"   // row 23: a computer is there for its members only
 	GrantRole     Name = "grant.role"     // row 23: a member does what the role allows
 	GrantPower    Name = "grant.power"    // row 23: what is the machine's takes a power of its own
+	GrantScope    Name = "grant.scope"    // row 23: a token does what it was made for, and no more
+	GrantExpiry   Name = "grant.expiry"   // row 30: and for as long as it was made for
 	GrantGiven    Name = "grant.given"    // row 23: nobody gives or takes a power that is not theirs
 	GrantListed   Name = "grant.listed"   // row 23: computers are listed to their members only
 	GrantCut      Name = "grant.cut"      // row 30: who loses a right loses the streams and sockets that it held

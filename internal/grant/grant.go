@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
@@ -22,6 +23,19 @@ const (
 
 var ranks = []Role{None, Viewer, Editor, Owner}
 
+// brings is what a role allows in its computer beyond the role before it.
+func (r Role) brings() contract.CapabilitySet {
+	switch r {
+	case Viewer:
+		return contract.SetOf(contract.CanRead, contract.CanEnter, contract.CanSelf)
+	case Editor:
+		return contract.SetOf(contract.CanPrompt, contract.CanWrite, contract.CanExec, contract.CanRestore, contract.CanArrange, contract.CanNetwork)
+	case Owner:
+		return contract.SetOf(contract.CanApprove, contract.CanManage, contract.CanInvite)
+	}
+	return 0
+}
+
 // Known says whether it is a member's role.
 func (r Role) Known() bool { return slices.Contains(ranks[1:], r) }
 
@@ -31,17 +45,28 @@ func (r Role) AtLeast(least Role) bool {
 	return r.Known() && least.Known() && slices.Index(ranks, r) >= slices.Index(ranks, least)
 }
 
-// Power is a part of the machine's administration. No role in any computer
-// brings one, and no power makes anybody a member of a computer.
+// May is what a role allows in its computer. What is no role allows nothing.
+func (r Role) May() (s contract.CapabilitySet) {
+	for _, below := range ranks[1:] {
+		if r.AtLeast(below) {
+			s |= below.brings()
+		}
+	}
+	return s
+}
+
+// Power is a part of the machine's administration, and the capability of the same
+// name. No role in any computer brings one, and no power makes anybody a member of a
+// computer.
 type Power string
 
 // The powers.
 const (
-	Secrets   Power = "secrets"   // the vault: list, store, remove
-	Models    Power = "models"    // test a model at the machine's cost
-	Machine   Power = "machine"   // doctor, upkeep, recovery
-	Computers Power = "computers" // make computers
-	Accounts  Power = "accounts"  // invite accounts, remove them, give powers
+	Secrets   = Power(contract.CanSecrets)
+	Models    = Power(contract.CanModels)
+	Machine   = Power(contract.CanMachine)
+	Computers = Power(contract.CanComputers)
+	Accounts  = Power(contract.CanAccounts)
 )
 
 // Powers lists them all.
@@ -49,29 +74,6 @@ func Powers() []Power { return []Power{Secrets, Models, Machine, Computers, Acco
 
 // Known says whether it is a power.
 func (p Power) Known() bool { return slices.Contains(Powers(), p) }
-
-// Rule is what a method takes. The zero rule lets nobody in.
-type Rule struct {
-	Account bool  // an account, and nothing more
-	Role    Role  // this role at least, in the computer that is asked
-	Power   Power // this power; with a role, both
-}
-
-// What methods take.
-var (
-	Anyone = Rule{Account: true}
-	View   = Rule{Role: Viewer}
-	Edit   = Rule{Role: Editor}
-	Own    = Rule{Role: Owner}
-)
-
-// With is the rule that takes a power.
-func With(p Power) Rule { return Rule{Power: p} }
-
-// Says tells whether a rule says anything, and nothing that there is not.
-func (r Rule) Says() bool {
-	return r != Rule{} && (r.Role == None || r.Role.Known()) && (r.Power == "" || r.Power.Known())
-}
 
 // Holder is what somebody was granted: machine-wide, and in one computer.
 type Holder struct {
@@ -89,35 +91,57 @@ func NoComputer() error {
 	return fault.New("", fault.NotFound, "choir computers lists yours, and choir computers create NAME makes one.", errNone)
 }
 
-// Decide returns nil when who holds h may what r is about: fault.NotFound to
-// whoever is no member of the computer, fault.Denied otherwise.
-func (r Rule) Decide(h Holder) error {
-	if h.Account == "" {
-		return fault.New("", fault.Denied, "Sign in.", errors.New("nobody is signed in"))
+// Inside returns an actor with no more than h allows in the computer that it is of, and
+// than scope allows: what the token or session was made for that they came with. It is
+// fault.NotFound to whoever is no member.
+func (h Holder) Inside(who contract.Actor, scope contract.CapabilitySet) (contract.Actor, error) {
+	role := h.Role
+	if role == None && !defence.Off(defence.GrantMember) {
+		return contract.Actor{}, NoComputer()
 	}
-	if !r.Says() {
-		return fault.New("", fault.Denied, "", errors.New("nobody may do this"))
+	if role == None || defence.Off(defence.GrantRole) {
+		role = Owner
 	}
-	if r.Role != None {
-		if err := r.member(h); err != nil {
-			return err
-		}
-	}
-	if r.Power != "" && !slices.Contains(h.Powers, r.Power) && !defence.Off(defence.GrantPower) {
-		return fault.New("", fault.Denied, "Ask who administers this machine.", fmt.Errorf("this takes the power %q, which this account has not got", r.Power))
-	}
-	return nil
+	return h.bound(who, role.May(), scope)
 }
 
-func (r Rule) member(h Holder) error {
-	if h.Role == None {
-		if defence.Off(defence.GrantMember) {
-			return nil
+// Outside returns an actor with no more than h allows where no computer is asked, and
+// than scope allows: each account sees which computers are its own and whom it signed in as,
+// and has its tokens.
+func (h Holder) Outside(who contract.Actor, scope contract.CapabilitySet) (contract.Actor, error) {
+	return h.bound(who, contract.SetOf(contract.CanRead, contract.CanSelf), scope)
+}
+
+// bound is the one place in which all that an actor may is put together: their kind's
+// row, which an actor never exceeds, what was granted, and what they came with.
+func (h Holder) bound(who contract.Actor, granted, scope contract.CapabilitySet) (contract.Actor, error) {
+	if h.Account == "" {
+		return contract.Actor{}, fault.New("", fault.Denied, "Sign in.", errors.New("nobody is signed in"))
+	}
+	powers := h.Powers
+	if defence.Off(defence.GrantPower) {
+		powers = Powers()
+	}
+	for _, p := range powers {
+		if p.Known() {
+			granted |= contract.SetOf(contract.Capability(p))
 		}
-		return NoComputer()
 	}
-	if !h.Role.AtLeast(r.Role) && !defence.Off(defence.GrantRole) {
-		return fault.New("", fault.Denied, "Ask one of its owners.", fmt.Errorf("this takes the role %s in this computer; yours is %s", r.Role, h.Role))
+	if defence.Off(defence.GrantScope) {
+		scope = contract.Everything()
 	}
-	return nil
+	return who.Within(granted & scope), nil
+}
+
+// Refuse is said to whoever has not got what something takes. It says who can give it:
+// whoever made the token that they came with, or whoever grants it.
+func Refuse(c contract.Capability) error {
+	hint := "Ask who administers this machine for it"
+	for _, r := range ranks[1:] {
+		if r.brings().Has(c) {
+			hint = "Ask one of the computer's owners for the role " + string(r)
+			break
+		}
+	}
+	return fault.New("", fault.Denied, hint+", or use a token that was made with it.", fmt.Errorf("this takes %q, which was not given to you here", c))
 }

@@ -1,77 +1,113 @@
 package grant_test
 
 import (
-	"slices"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/grant"
 )
 
-// Every rule against every holder, by a table that is written otherwise than the
-// decision: a role may what those below it may, a power is held or not, and a
-// rule that says nothing lets nobody in.
-func TestDecide(t *testing.T) {
-	order := map[grant.Role]int{grant.None: 0, grant.Viewer: 1, grant.Editor: 2, grant.Owner: 3, "admin": -1}
-	powers := append(grant.Powers(), "root")
-	for role, has := range order {
-		for _, held := range append(powers, "") {
-			h := grant.Holder{Account: "u-1", Role: role}
-			if held != "" {
-				h.Powers = []grant.Power{held}
+// What each role allows is written down here once more: a word in the table lets
+// somebody in.
+func TestRoles(t *testing.T) {
+	for role, want := range map[grant.Role]string{
+		grant.None: "", "admin": "",
+		grant.Viewer: "read enter self",
+		grant.Editor: "read prompt write exec restore arrange network enter self",
+		grant.Owner:  "read prompt write exec restore arrange network approve manage enter invite self",
+	} {
+		if got := words(role.May()); got != want {
+			t.Errorf("a %s may %q, want %q", role, got, want)
+		}
+	}
+}
+
+func words(s contract.CapabilitySet) string {
+	var out []string
+	for _, c := range s.List() {
+		out = append(out, string(c))
+	}
+	return strings.Join(out, " ")
+}
+
+// An actor may what their kind's row, what was granted and what they came with allow,
+// whatever each of them is: nothing beside the three, and nothing that one of them has not.
+func TestWhatIsGrantedIsTheIntersection(t *testing.T) {
+	roles := []grant.Role{grant.None, grant.Viewer, grant.Editor, grant.Owner, "admin"}
+	for range 2000 {
+		kind, scope := contract.ActorKinds[rand.IntN(len(contract.ActorKinds))], contract.CapabilitySet(rand.Uint32())
+		h := grant.Holder{Account: "u-1", Role: roles[rand.IntN(len(roles))]}
+		for _, p := range append(grant.Powers(), "root") {
+			if rand.IntN(2) == 0 {
+				h.Powers = append(h.Powers, p)
 			}
-			for wanted, least := range order {
-				for _, power := range append(powers, "") {
-					r := grant.Rule{Role: wanted, Power: power}
-					known := least >= 0 && (power == "" || slices.Contains(grant.Powers(), power)) && (wanted != "" || power != "")
-					member := wanted == "" || has >= least && has > 0
-					want := known && member && (power == "" || power == held)
-					if got := r.Decide(h); (got == nil) != want {
-						t.Fatalf("%+v asked by %+v: %v", r, h, got)
-					}
-				}
+		}
+		who := contract.Actor{Kind: kind, ID: "x", On: "u-1"}
+		inside, err := h.Inside(who, scope)
+		if none := h.Role == grant.None; none != fault.Is(err, fault.NotFound) || !none && err != nil {
+			t.Fatalf("%+v: %v", h, err)
+		}
+		outside, err2 := h.Outside(who, scope)
+		if err2 != nil {
+			t.Fatal(err2)
+		}
+		for _, c := range contract.Capabilities {
+			power := false
+			for _, p := range h.Powers {
+				power = power || string(p) == string(c)
 			}
-			if err := grant.Anyone.Decide(h); err != nil {
-				t.Errorf("an account is not anyone: %v", err)
+			own := c == contract.CanRead || c == contract.CanSelf
+			both := kind.Can(c) && scope.Has(c)
+			if err == nil && inside.Can(c) != (both && (power || h.Role.May().Has(c))) {
+				t.Fatalf("a %s that holds %+v, came with %v: in the computer %s is %v", kind, h, scope.List(), c, inside.Can(c))
+			}
+			if outside.Can(c) != (both && (power || own)) {
+				t.Fatalf("a %s that holds %+v, came with %v: where no computer is asked %s is %v", kind, h, scope.List(), c, outside.Can(c))
 			}
 		}
 	}
-	if err := (grant.Rule{}).Decide(grant.Holder{Account: "u-1", Role: grant.Owner, Powers: grant.Powers()}); !fault.Is(err, fault.Denied) {
-		t.Errorf("no rule: %v", err)
-	}
-	if err := grant.Anyone.Decide(grant.Holder{}); !fault.Is(err, fault.Denied) {
-		t.Errorf("nobody: %v", err)
+	all := contract.Everything()
+	for _, who := range []contract.Actor{contract.Person(""), contract.Person("u-1")} {
+		nobody := grant.Holder{Role: grant.Owner, Powers: grant.Powers()} // of an account that there is not
+		if _, err := nobody.Inside(who, all); !fault.Is(err, fault.Denied) {
+			t.Errorf("nobody, in a computer: %v", err)
+		}
+		if _, err := nobody.Outside(who, all); !fault.Is(err, fault.Denied) {
+			t.Errorf("nobody: %v", err)
+		}
 	}
 }
 
 // Who is no member is told what is told of a computer that there is not.
 func TestForeignIsNotThere(t *testing.T) {
-	for _, r := range []grant.Rule{grant.View, grant.Edit, grant.Own, {Role: grant.Owner, Power: grant.Machine}} {
-		err := r.Decide(grant.Holder{Account: "u-1", Powers: grant.Powers()})
-		if err == nil || fault.Text(err) != fault.Text(grant.NoComputer()) || fault.HintOf(err) != fault.HintOf(grant.NoComputer()) || !fault.Is(err, fault.NotFound) {
-			t.Errorf("%+v: a foreign computer answers %v", r, err)
-		}
+	_, err := grant.Holder{Account: "u-1", Powers: grant.Powers()}.Inside(contract.Person("u-1"), contract.Everything())
+	if err == nil || fault.Text(err) != fault.Text(grant.NoComputer()) || fault.HintOf(err) != fault.HintOf(grant.NoComputer()) || !fault.Is(err, fault.NotFound) {
+		t.Errorf("a foreign computer answers %v", err)
 	}
 }
 
-// A viewer changes nothing, and an editor lets nobody in.
-func TestRoles(t *testing.T) {
-	for _, c := range []struct {
-		who  grant.Role
-		what grant.Rule
-	}{{grant.Viewer, grant.Edit}, {grant.Viewer, grant.Own}, {grant.Editor, grant.Own}} {
-		if err := c.what.Decide(grant.Holder{Account: "u-1", Role: c.who}); !fault.Is(err, fault.Denied) {
-			t.Errorf("a %s may what takes %s: %v", c.who, c.what.Role, err)
-		}
-	}
-}
-
-// What is the machine's takes its own power, whatever is one's in a computer.
+// What is the machine's takes its own power, whatever is one's in a computer, and a
+// power is the capability of its name.
 func TestPowers(t *testing.T) {
 	for _, p := range grant.Powers() {
-		if err := grant.With(p).Decide(grant.Holder{Account: "u-1", Role: grant.Owner}); !fault.Is(err, fault.Denied) {
+		who, err := grant.Holder{Account: "u-1", Role: grant.Owner}.Inside(contract.Person("u-1"), contract.Everything())
+		if err != nil || who.Can(contract.Capability(p)) {
 			t.Errorf("an account without it uses the power %s: %v", p, err)
+		}
+		if contract.SetOf(contract.Capability(p)) == 0 {
+			t.Errorf("the power %s is no capability", p)
+		}
+	}
+}
+
+// Who lacks something is told who can give it.
+func TestARefusalSaysWhoCanGiveIt(t *testing.T) {
+	for c, want := range map[contract.Capability]string{contract.CanRead: "viewer", contract.CanExec: "editor", contract.CanManage: "owner", contract.CanSecrets: "administers"} {
+		if err := grant.Refuse(c); !fault.Is(err, fault.Denied) || !strings.Contains(fault.HintOf(err), want) || !strings.Contains(fault.Text(err), string(c)) {
+			t.Errorf("%s: %v (%s)", c, err, fault.HintOf(err))
 		}
 	}
 }

@@ -76,7 +76,14 @@ func (s *Store) NewGitToken(ctx context.Context, user, parent, name string, scop
 			return err
 		}
 		// Who asks may have been revoked, or taken out, meanwhile, and this one would end
-		// with nothing.
+		// with nothing. It is good for no longer than the token that asks for it.
+		var ends int64
+		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(expires), 0) FROM tokens WHERE id = ?", parent).Scan(&ends); err != nil {
+			return err
+		}
+		if ends > 0 && ends < scope.Expires.UnixMilli() {
+			scope.Expires = fromMillis(ends)
+		}
 		res, err := tx.ExecContext(ctx, `INSERT INTO git_tokens (hash, id, user, name, computer, repository, write, parent, created, expires)
 			SELECT ?, ?, ?3, ?, ?5, ?, ?, ?8, ?, ? WHERE (?8 = '' OR EXISTS (SELECT 1 FROM tokens WHERE id = ?8 AND user = ?3))
 			AND EXISTS (SELECT 1 FROM members WHERE computer = ?5 AND user = ?3)`,
@@ -127,6 +134,10 @@ func scanGitToken(row interface{ Scan(...any) error }) (Token, error) {
 	var created, expires int64
 	err := row.Scan(&t.ID, &t.User, &t.Name, &t.Git.Computer, &t.Git.Repository, &t.Git.Write, &created, &expires)
 	t.Created, t.Git.Expires = fromMillis(created), fromMillis(expires)
+	t.Expires, t.May = t.Git.Expires, []contract.Capability{contract.CanRead}
+	if t.Git.Write {
+		t.May = append(t.May, contract.CanWrite)
+	}
 	return t, err
 }
 

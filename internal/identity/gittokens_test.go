@@ -20,7 +20,7 @@ func TestTokensForGit(t *testing.T) {
 	if _, err := s.Adopt(ctx, cid, u.ID, "Studio"); err != nil {
 		t.Fatal(err)
 	}
-	api, apiSecret, err := s.NewToken(ctx, u.ID, "ci")
+	api, apiSecret, err := s.NewToken(ctx, u.ID, "ci", identity.TokenScope{})
 	if err != nil {
 		t.Fatal(err)
 	}

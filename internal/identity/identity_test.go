@@ -259,7 +259,7 @@ func TestNoSecretAtRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticket := must[string](t)(s.NewTicket(ctx, session, contract.NewCID()))
-	_, token, err := s.NewToken(ctx, u.ID, "ci")
+	_, token, err := s.NewToken(ctx, u.ID, "ci", identity.TokenScope{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestTokens(t *testing.T) {
 	}
 	must[[]string](t)(s.RevokeAll(ctx, u.ID))
 	must[identity.Token](t)(s.Token(ctx, second)) // signing out everywhere is for browsers
-	tok, secret, err := s.NewToken(ctx, u.ID, "ci")
+	tok, secret, err := s.NewToken(ctx, u.ID, "ci", identity.TokenScope{})
 	if err != nil {
 		t.Fatal(err)
 	}

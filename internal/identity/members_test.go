@@ -213,7 +213,7 @@ func TestAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, token, err := s.NewToken(ctx, b.ID, "ci")
+	_, token, err := s.NewToken(ctx, b.ID, "ci", identity.TokenScope{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ func (s *Store) end(ctx context.Context, op, where string, arg any) (ids []strin
 
 // Lives says whether there is a session or an API token of an id.
 func (s *Store) Lives(ctx context.Context, id string) (lives bool, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1) OR EXISTS (SELECT 1 FROM tokens WHERE id = ?1)
+	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1) OR EXISTS (SELECT 1 FROM tokens WHERE id = ?1 AND (expires = 0 OR expires > ?2))
 		OR EXISTS (SELECT 1 FROM git_tokens WHERE id = ?1 AND expires > ?2)`, id, s.millis()).Scan(&lives)
 	return lives, fault.Wrap("identity.Lives", err)
 }

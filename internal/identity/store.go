@@ -119,6 +119,7 @@ CREATE TABLE counted (
 		addSums(),
 		addMembers(),
 		addGitTokens(),
+		addScopes(),
 	}
 })
 

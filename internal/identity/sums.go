@@ -71,7 +71,10 @@ func summedOf(version int) []summedTable {
 	if version < gitTokensSince {
 		return members
 	}
-	return slices.Concat(members, summedGitTokens)
+	if version < scopesSince {
+		return slices.Concat(members, summedGitTokens)
+	}
+	return slices.Concat(members[:4], summedScopes, members[5:], summedGitTokens)
 }
 
 // summedFirst are those of the first version with sums.

@@ -33,7 +33,7 @@ func used(t *testing.T) string {
 	}
 	link(t, s, u.ID)
 	cid := contract.NewCID()
-	if _, _, err := s.NewToken(ctx, u.ID, "a token"); err != nil {
+	if _, _, err := s.NewToken(ctx, u.ID, "a token", identity.TokenScope{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Adopt(ctx, cid, u.ID, "Studio"); err != nil {
@@ -242,7 +242,7 @@ func TestAnEarlierFileOpens(t *testing.T) {
 		if p, err := s.ByHandle(t.Context(), "studio"); err != nil || p.Computer != a {
 			t.Errorf("version %d: %+v, %v", version, p, err)
 		}
-		if list, err := s.Tokens(t.Context(), "u-1"); err != nil || len(list) != 1 || list[0].ID != "t-1" {
+		if list, err := s.Tokens(t.Context(), "u-1"); err != nil || len(list) != 1 || list[0].ID != "t-1" || !list[0].Whole || !list[0].Expires.IsZero() {
 			t.Errorf("version %d: %+v, %v", version, list, err)
 		}
 		if err := s.Close(); err != nil {

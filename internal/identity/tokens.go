@@ -7,83 +7,180 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
-// Token is an API token's record, without its secret.
+// scopesSince is the version from which on API tokens have a scope and an end.
+const scopesSince = 6
+
+// summedScopes is the table of API tokens since then.
+var summedScopes = []summedTable{
+	{"tokens", []string{"hash", "id", "user", "name", "created", "may", "expires"}},
+}
+
+// addScopes is the migration that gives API tokens a scope and an end. Those that
+// there are may what their account may, for as long as it is there. A row without a
+// scope may nothing.
+func addScopes() string {
+	return `
+DROP TRIGGER tokens_inserted;
+DROP TRIGGER tokens_updated;
+ALTER TABLE tokens ADD COLUMN may TEXT NOT NULL DEFAULT ''; -- capabilities, one space between; '` + whole + `': all that its account may
+ALTER TABLE tokens ADD COLUMN expires INTEGER NOT NULL DEFAULT 0; -- 0: never
+` + summedScopes[0].triggers() + `
+UPDATE tokens SET may = '` + whole + `';
+`
+}
+
+// whole is the scope of a token that may all that its account may.
+const whole = "*"
+
+// MostTokenDays is how long a token that ends may be good for.
+const MostTokenDays = 366
+
+// Token is a token's record, without its secret.
 type Token struct {
 	ID, User, Name string
 	Created        time.Time
-	Machine        bool      // the one that the machine's owner keeps in a file
-	Git            *GitScope // of one for git, which is good for nothing else
+	Machine        bool // the one that the machine's owner keeps in a file
+	// Whole says that it may what its account may; May is else what it was made for.
+	Whole   bool
+	May     []contract.Capability
+	Expires time.Time // zero: never
+	Git     *GitScope // of one for git, which is good for nothing else
+}
+
+// Scope is the most that whoever holds the token may, whatever its account may.
+func (t Token) Scope() contract.CapabilitySet {
+	if t.Whole {
+		return contract.Everything()
+	}
+	return contract.SetOf(t.May...)
 }
 
 // machineToken is the name of that one.
 const machineToken = "this machine"
 
+// TokenScope is what an API token is made for.
+type TokenScope struct {
+	May     []contract.Capability // nil: what its account may
+	Expires time.Time             // zero: never
+}
+
+func (scope TokenScope) text() string {
+	if scope.May == nil {
+		return whole
+	}
+	var words []string
+	for _, c := range contract.SetOf(scope.May...).List() {
+		words = append(words, string(c))
+	}
+	return strings.Join(words, " ")
+}
+
 // NewToken makes an API token for an account. The secret is returned once.
-func (s *Store) NewToken(ctx context.Context, user, name string) (Token, string, error) {
+func (s *Store) NewToken(ctx context.Context, user, name string, scope TokenScope) (Token, string, error) {
 	if name == machineToken {
 		return Token{}, "", fault.New("identity.NewToken", fault.Invalid, "Choose another name.", errors.New("the name is taken by the machine's own token"))
 	}
-	return s.newToken(ctx, user, name)
+	return s.newToken(ctx, user, name, scope)
 }
 
-func (s *Store) newToken(ctx context.Context, user, name string) (Token, string, error) {
+func (s *Store) newToken(ctx context.Context, user, name string, scope TokenScope) (Token, string, error) {
 	const op = "identity.NewToken"
 	secret, hash := newSecret("choir_")
 	now := s.millis()
-	t := Token{ID: "t-" + contract.NewID(), User: user, Name: name, Created: fromMillis(now), Machine: name == machineToken}
+	expires := int64(0)
+	if !scope.Expires.IsZero() {
+		expires = scope.Expires.UnixMilli()
+		if d := expires - now; d <= 0 || d > (MostTokenDays*24*time.Hour).Milliseconds() {
+			return Token{}, "", fault.New(op, fault.Invalid, "Choose a shorter time, or none.", errors.New("a token that ends is good for a year at most"))
+		}
+	}
+	id := "t-" + contract.NewID()
 	err := s.tx(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM tokens WHERE user = ? AND expires > 0 AND expires <= ?", user, now); err != nil {
+			return err
+		}
 		if err := atMost(ctx, tx, maxTokens, "API tokens of this account", "Revoke one first.", "SELECT count(*) FROM tokens WHERE user = ?", user); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO tokens (hash, id, user, name, created) VALUES (?, ?, ?, ?, ?)", hash, t.ID, user, name, now)
+		_, err := tx.ExecContext(ctx, "INSERT INTO tokens (hash, id, user, name, created, may, expires) VALUES (?, ?, ?, ?, ?, ?, ?)", hash, id, user, name, now, scope.text(), expires)
 		return err
 	})
 	if err != nil {
 		return Token{}, "", fault.Wrap(op, err)
 	}
-	return t, secret, nil
+	return tokenOfRow(id, user, name, now, scope.text(), expires), secret, nil
 }
 
-// Token checks an API token. fault.Denied when it is unknown or revoked.
+const tokenColumns = "id, user, name, created, may, expires"
+
+func scanToken(row interface{ Scan(...any) error }) (Token, error) {
+	var id, user, name, may string
+	var created, expires int64
+	err := row.Scan(&id, &user, &name, &created, &may, &expires)
+	return tokenOfRow(id, user, name, created, may, expires), err
+}
+
+// tokenOfRow makes a record of a row. What it was made for that this version does not
+// know is left out of it.
+func tokenOfRow(id, user, name string, created int64, may string, expires int64) Token {
+	t := Token{ID: id, User: user, Name: name, Created: fromMillis(created), Machine: name == machineToken, Whole: may == whole}
+	if !t.Whole {
+		for word := range strings.FieldsSeq(may) {
+			t.May = append(t.May, contract.Capability(word))
+		}
+		t.May = contract.SetOf(t.May...).List()
+	}
+	if expires > 0 {
+		t.Expires = fromMillis(expires)
+	}
+	return t
+}
+
+// Token checks an API token. fault.Denied when it is unknown, revoked or has expired.
 func (s *Store) Token(ctx context.Context, secret string) (Token, error) {
 	const op = "identity.Token"
-	refuse := denied(op, "Set CHOIR_TOKEN to a valid token, or unset it to use the running instance's own.", "the API token is not valid")
+	refuse := denied(op, "Set CHOIR_TOKEN to a valid token, or unset it to use the running instance's own.", "the API token is not valid, or has expired")
 	if !plausible(secret) {
 		return Token{}, refuse
 	}
 	hash := hashOf(secret)
-	t, err := remembered(ctx, s, tokenOf(hash), func(ctx context.Context) (t Token, keep bool, err error) {
-		err = s.db.QueryRowContext(ctx, "SELECT id, user, name FROM tokens WHERE hash = ?", hash).Scan(&t.ID, &t.User, &t.Name)
-		t.Machine = t.Name == machineToken
+	t, err := remembered(ctx, s, tokenOf(hash), func(ctx context.Context) (Token, bool, error) {
+		t, err := scanToken(s.db.QueryRowContext(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE hash = ?", hash))
 		return t, true, err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return Token{}, refuse
 	}
+	if err == nil && s.ended(t) {
+		return Token{}, refuse
+	}
+	t.May = slices.Clone(t.May) // its callers' own
 	return t, fault.Wrap(op, err)
 }
 
 // tokenOf asks whose token has a hash.
 type tokenOf string
 
-// Tokens lists an account's API tokens, oldest first, then those for git.
+// ended says whether a token's time is over. What is remembered of one does not say so.
+func (s *Store) ended(t Token) bool {
+	return !t.Expires.IsZero() && s.millis() >= t.Expires.UnixMilli() && !defence.Off(defence.GrantExpiry)
+}
+
+// Tokens lists an account's API tokens that are good, oldest first, then those for git.
 func (s *Store) Tokens(ctx context.Context, user string) ([]Token, error) {
 	const op = "identity.Tokens"
-	out, err := scanAll(ctx, s.db, func(rows *sql.Rows) (Token, error) {
-		var t Token
-		var created int64
-		err := rows.Scan(&t.ID, &t.User, &t.Name, &created)
-		t.Machine, t.Created = t.Name == machineToken, fromMillis(created)
-		return t, err
-	}, "SELECT id, user, name, created FROM tokens WHERE user = ? ORDER BY created, id", user)
+	out, err := scanAll(ctx, s.db, func(rows *sql.Rows) (Token, error) { return scanToken(rows) },
+		"SELECT "+tokenColumns+" FROM tokens WHERE user = ? AND (expires = 0 OR expires > ?) ORDER BY created, id", user, s.millis())
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -147,7 +244,7 @@ func (s *Store) MachineToken(ctx context.Context, file, given string) (string, e
 	if _, err := s.db.ExecContext(ctx, "DELETE FROM tokens WHERE user = ? AND name = ?", owner.ID, machineToken); err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	_, secret, err := s.newToken(ctx, owner.ID, machineToken)
+	_, secret, err := s.newToken(ctx, owner.ID, machineToken, TokenScope{})
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}

@@ -1,11 +1,13 @@
 package rpc_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/rpc"
 )
@@ -26,8 +28,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 		d := m.About()
 		if d.Doors&rpc.Desktop != 0 {
 			gotDesktop[d.Name] = d.Effect
-			if d.May.Role == grant.Owner || d.May.Power != "" {
-				t.Errorf("a desktop may call %s, which takes %+v: its code is written by others than its visitor", d.Name, d.May)
+			if slices.ContainsFunc(d.Takes(), func(c contract.Capability) bool { return !grant.Editor.May().Has(c) }) {
+				t.Errorf("a desktop may call %s, which takes %v: its code is written by others than its visitor", d.Name, d.Takes())
 			}
 			if _, served := rpc.ByService(d.Name); !served {
 				t.Errorf("%s is not served on the bus", d.Name)
@@ -50,36 +52,69 @@ func TestWhoMayCallWhat(t *testing.T) {
 // What each method takes of its caller is written down here once more: a word in a
 // declaration lets somebody in.
 func TestWhatMethodsTake(t *testing.T) {
-	want := map[grant.Rule]string{
-		grant.View: "approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get document.get document.revisions egress.list events.read exec.output files.get files.list frame.get " +
-			"frame.stream frame.ticket git.token log.read member.leave member.list proposal.get proposal.list run.follow run.get run.list run.show state.snapshot trash.list",
-		grant.Edit: "action checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo command.run command.signal command.stop computer.rename computer.wake document.revise exec.run exec.stop files.add_tar " +
-			"files.add_url files.move files.put files.remove prompt.submit proposal.accept proposal.dismiss run.answer run.cancel run.pause run.resume run.steer run.undo trash.put_back",
-		grant.Own: "approval.answer computer.export computer.putback computer.rebuild computer.remove invitation.create invitation.list invitation.revoke member.change member.remove",
-		{Role: grant.Owner, Power: grant.Machine}: "computer.recover",
-		grant.Anyone:                                 "account.get computer.list computer.removed invitation.accept model.list token.create token.list token.revoke",
-		grant.With(grant.Accounts):                   "account.change account.invite account.link account.list account.remove",
-		grant.With(grant.Computers):                  "computer.create",
-		{Role: grant.Editor, Power: grant.Computers}: "computer.fork",
-		grant.With(grant.Secrets):                    "secret.list secret.remove secret.set",
-		grant.With(grant.Models):                     "model.test",
-		grant.With(grant.Machine):                    "system.doctor",
+	want := map[string]string{
+		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.list computer.removed document.get document.revisions egress.list events.read exec.output " +
+			"files.get files.list frame.get frame.stream log.read member.list model.list proposal.get proposal.list run.follow run.get run.list run.show state.snapshot trash.list",
+		"prompt":            "action prompt.submit run.answer run.cancel run.pause run.resume run.steer",
+		"write":             "document.revise files.add_tar files.add_url files.move files.put files.remove proposal.accept proposal.dismiss trash.put_back",
+		"exec":              "command.run command.signal command.stop exec.run exec.stop",
+		"restore":           "checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo run.undo",
+		"arrange":           "computer.rename computer.wake",
+		"approve":           "approval.answer",
+		"manage":            "computer.export computer.putback computer.rebuild computer.remove",
+		"enter":             "frame.ticket",
+		"invite":            "invitation.create invitation.list invitation.revoke member.change member.remove",
+		"self":              "invitation.accept member.leave token.create token.list token.revoke",
+		"self read":         "git.token",
+		"manage machine":    "computer.recover",
+		"restore computers": "computer.fork",
+		"accounts":          "account.change account.invite account.link account.list account.remove",
+		"computers":         "computer.create",
+		"secrets":           "secret.list secret.remove secret.set",
+		"models":            "model.test",
+		"machine":           "system.doctor",
 	}
-	got := map[grant.Rule][]string{}
+	got := map[string][]string{}
 	for _, m := range rpc.All() {
 		d := m.About()
-		got[d.May] = append(got[d.May], d.Name)
-		if d.Effect != rpc.Reads && d.May == grant.View && d.Name != "frame.ticket" && d.Name != "member.leave" && d.Name != "git.token" {
+		takes := strings.Trim(fmt.Sprint(d.Takes()), "[]")
+		got[takes] = append(got[takes], d.Name)
+		if !slices.ContainsFunc(d.Takes(), func(c contract.Capability) bool { return !grant.Viewer.May().Has(c) }) && d.Effect != rpc.Reads && d.May != contract.CanSelf && d.May != contract.CanEnter {
 			t.Errorf("a viewer changes something by %s", d.Name)
 		}
 	}
-	for rule, names := range got {
+	for takes, names := range got {
 		slices.Sort(names)
-		if strings.Join(names, " ") != want[rule] {
-			t.Errorf("%+v is taken by\n%s\nwant\n%s", rule, strings.Join(names, " "), want[rule])
+		if strings.Join(names, " ") != want[takes] {
+			t.Errorf("%s is taken by\n%s\nwant\n%s", takes, strings.Join(names, " "), want[takes])
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("%d rules, want %d", len(got), len(want))
+		t.Errorf("%d kinds of methods, want %d", len(got), len(want))
+	}
+}
+
+// A token is made for what some method takes of programs, or what a run is held to: any
+// other word would promise something.
+func TestWhatTokensAreMadeForIsTaken(t *testing.T) {
+	taken := map[contract.Capability]bool{contract.CanNetwork: true}
+	for _, m := range rpc.All() {
+		if d := m.About(); d.Doors&rpc.Program != 0 {
+			for _, c := range d.Takes() {
+				taken[c] = true
+			}
+		}
+	}
+	for _, c := range contract.Capabilities {
+		if lendable := slices.Contains(contract.Lendable, c); lendable != taken[c] {
+			t.Errorf("a token is made for %s: %v; a program needs it: %v", c, lendable, taken[c])
+		}
+	}
+	for name, may := range map[string][]contract.Capability{"none": {}, "what a person decides": {contract.CanApprove}, "what there is not": {contract.CanRead, "everything"}} {
+		in := rpc.NewTokenRequest{}
+		in.Body.Name, in.Body.May = "ci", may
+		if in.Validate() == nil {
+			t.Errorf("a token is made for %s", name)
+		}
 	}
 }

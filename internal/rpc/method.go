@@ -9,7 +9,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/grant"
 )
 
 // Doors are those who may call a method.
@@ -97,12 +96,13 @@ type Declared struct {
 	Detail  string
 	HTTP    Route // none: only on the bus
 	Doors   Doors
-	// May is what the caller must have been granted. Without it nobody may call.
-	May    grant.Rule
-	Effect Effect
-	Kind   Kind
-	Needs  Needs
-	Limit  time.Duration // 0: Quick
+	// May is what the caller must be able to do, and Also what else, of the few for
+	// which one is not enough. Without it nobody may call.
+	May, Also contract.Capability
+	Effect    Effect
+	Kind      Kind
+	Needs     Needs
+	Limit     time.Duration // 0: Quick
 	// Noun is what the bus calls the entries of a list.
 	Noun string
 	// Host says that the control plane answers it, not the computer.
@@ -214,7 +214,7 @@ var all = make([]Any, 0, 128)
 // said of each.
 func All() []Any {
 	for _, m := range all {
-		if d := m.About(); d.Takes() == "" {
+		if d := m.About(); !d.says() {
 			panic("rpc: nothing says what " + d.Name + " takes of who asks it")
 		}
 	}

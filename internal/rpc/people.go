@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -121,12 +122,24 @@ type LinkRequest struct {
 type NewTokenRequest struct {
 	Itself
 	Body struct {
-		Name string `json:"name" required:"true" minLength:"1" maxLength:"100"`
+		Name string                `json:"name" required:"true" minLength:"1" maxLength:"100"`
+		May  []contract.Capability `json:"may,omitempty" minItems:"1" maxItems:"32" doc:"what it is for; without it, all that you may"`
+		Days int                   `json:"days,omitempty" minimum:"0" maximum:"366" doc:"how long it is good for; 0: until it is revoked"`
 	}
 }
 
 // Validate implements validation.
-func (r NewTokenRequest) Validate() error { return validLine("name", r.Body.Name) }
+func (r NewTokenRequest) Validate() error {
+	if r.Body.May != nil && len(r.Body.May) == 0 {
+		return &contract.FieldError{Field: "may", Reason: "names nothing; leave it out for all that you may"}
+	}
+	for _, c := range r.Body.May {
+		if !slices.Contains(contract.Lendable, c) {
+			return &contract.FieldError{Field: "may", Reason: fmt.Sprintf("has %q; a token is made for some of %v", contract.Shorten(string(c), 40), contract.Lendable)}
+		}
+	}
+	return validLine("name", r.Body.Name)
+}
 
 // GitTokenRequest makes a token for git.
 type GitTokenRequest struct {
@@ -155,60 +168,60 @@ func patch(path, id string) Route  { return Route{http.MethodPatch, path, id} }
 var (
 	MemberList = list[Of, view.Member](Declared{
 		Name: "member.list", Summary: "Who is in a computer, and as what",
-		HTTP: get("/members", "members-list"), May: grant.View, Doors: API, Needs: Known, Host: true, Noun: "members"})
+		HTTP: get("/members", "members-list"), May: contract.CanRead, Doors: API, Needs: Known, Host: true, Noun: "members"})
 	MemberChange = done[ChangeMemberRequest](Declared{
 		Name: "member.change", Summary: "Give a member another role",
-		HTTP: patch("/members/{account}", "members-change"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: patch("/members/{account}", "members-change"), May: contract.CanInvite, Doors: API, Effect: Stops, Needs: Known, Host: true})
 	MemberRemove = done[OnMember](Declared{
 		Name: "member.remove", Summary: "Take a member out: what they have open in the computer ends at once",
-		HTTP: remove("/members/{account}", "members-remove"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: remove("/members/{account}", "members-remove"), May: contract.CanInvite, Doors: API, Effect: Stops, Needs: Known, Host: true})
 	MemberLeave = done[Of](Declared{
 		Name: "member.leave", Summary: "Leave a computer",
-		HTTP: post("/leave", "members-leave"), May: grant.View, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: post("/leave", "members-leave"), May: contract.CanSelf, Doors: API, Effect: Stops, Needs: Known, Host: true})
 	InvitationCreate = single[InviteRequest, view.Invitation](Declared{
 		Name: "invitation.create", Summary: "Invite one account: whoever has the token first is let in",
-		HTTP: post("/invitations", "invitations-create"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: post("/invitations", "invitations-create"), May: contract.CanInvite, Doors: API, Effect: Stops, Needs: Known, Host: true})
 	InvitationList = list[Of, view.Invitation](Declared{
 		Name: "invitation.list", Summary: "Invitations that wait",
-		HTTP: get("/invitations", "invitations-list"), May: grant.Own, Doors: API, Needs: Known, Host: true, Noun: "invitations"})
+		HTTP: get("/invitations", "invitations-list"), May: contract.CanInvite, Doors: API, Needs: Known, Host: true, Noun: "invitations"})
 	InvitationRevoke = done[OnInvitation](Declared{
 		Name: "invitation.revoke", Summary: "Take an invitation back",
-		HTTP: remove("/invitations/{invitation}", "invitations-revoke"), May: grant.Own, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: remove("/invitations/{invitation}", "invitations-revoke"), May: contract.CanInvite, Doors: API, Effect: Stops, Needs: Known, Host: true})
 )
 
 // Who may sign in to this machine, and the programs of each.
 var (
 	AccountGet = single[Nothing, view.Account](Declared{
-		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true})
+		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), May: contract.CanRead, Doors: API, Needs: Plane, Host: true})
 	AccountLink = single[LinkRequest, view.Link](Declared{
 		Name: "account.link", Summary: "Make a one-time sign-in link; for the machine owner's own program only",
-		HTTP: post("/links", "account-link"), May: grant.With(grant.Accounts), Doors: Owner, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/links", "account-link"), May: contract.CanAccounts, Doors: Owner, Effect: Stops, Needs: Plane, Host: true})
 	AccountList = list[Nothing, view.Account](Declared{
 		Name: "account.list", Summary: "Everybody who may sign in, oldest first",
-		HTTP: get("/accounts", "accounts-list"), May: grant.With(grant.Accounts), Doors: API, Needs: Plane, Host: true, Noun: "accounts"})
+		HTTP: get("/accounts", "accounts-list"), May: contract.CanAccounts, Doors: API, Needs: Plane, Host: true, Noun: "accounts"})
 	AccountInvite = single[NewAccountRequest, view.Invited](Declared{
 		Name: "account.invite", Summary: "Make an account and the link that signs in to it, once",
-		HTTP: post("/accounts", "accounts-invite"), May: grant.With(grant.Accounts), Doors: People, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/accounts", "accounts-invite"), May: contract.CanAccounts, Doors: People, Effect: Stops, Needs: Plane, Host: true})
 	AccountChange = done[ChangeAccountRequest](Declared{
 		Name: "account.change", Summary: "Say what of the machine's administration an account may",
-		HTTP: patch("/accounts/{account}", "accounts-change"), May: grant.With(grant.Accounts), Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: patch("/accounts/{account}", "accounts-change"), May: contract.CanAccounts, Doors: API, Effect: Stops, Needs: Plane, Host: true})
 	AccountRemove = done[OnAccount](Declared{
 		Name: "account.remove", Summary: "Remove an account with its sessions, tokens and memberships",
-		HTTP: remove("/accounts/{account}", "accounts-remove"), May: grant.With(grant.Accounts), Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: remove("/accounts/{account}", "accounts-remove"), May: contract.CanAccounts, Doors: API, Effect: Stops, Needs: Plane, Host: true})
 	InvitationAccept = single[JoinRequest, view.Membership](Declared{
 		Name: "invitation.accept", Summary: "Become a member of a computer by an invitation",
-		HTTP: post("/join", "invitations-accept"), May: grant.Anyone, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/join", "invitations-accept"), May: contract.CanSelf, Doors: API, Effect: Stops, Needs: Plane, Host: true})
 	TokenList = list[Nothing, view.Token](Declared{
 		Name: "token.list", Summary: "Your tokens, of the API and for git, without their secrets",
-		HTTP: get("/tokens", "tokens-list"), May: grant.Anyone, Doors: API, Needs: Plane, Host: true, Noun: "tokens"})
+		HTTP: get("/tokens", "tokens-list"), May: contract.CanSelf, Doors: API, Needs: Plane, Host: true, Noun: "tokens"})
 	TokenCreate = single[NewTokenRequest, view.Token](Declared{
-		Name: "token.create", Summary: "Make an API token, which may what you may; its secret is shown once",
-		HTTP: post("/tokens", "tokens-create"), May: grant.Anyone, Doors: People, Effect: Stops, Needs: Plane, Host: true})
+		Name: "token.create", Summary: "Make an API token for what you may or for less; its secret is shown once",
+		HTTP: post("/tokens", "tokens-create"), May: contract.CanSelf, Doors: People, Effect: Stops, Needs: Plane, Host: true})
 	GitToken = single[GitTokenRequest, view.GitAccess](Declared{
 		Name: "git.token", Summary: "Make a token for git, good for one repository; its secret is shown once",
 		Detail: "The repository's address is the path in the answer, below this server's origin. A token that another token made ends with it.",
-		HTTP:   post("/git/tokens", "git-token"), May: grant.View, Doors: API, Effect: Stops, Host: true})
+		HTTP:   post("/git/tokens", "git-token"), May: contract.CanSelf, Also: contract.CanRead, Doors: API, Effect: Stops, Host: true})
 	TokenRevoke = done[OnToken](Declared{
 		Name: "token.revoke", Summary: "Make one of your tokens invalid, and those for git that it made: what is open by them ends at once",
-		HTTP: remove("/tokens/{token}", "tokens-revoke"), May: grant.Anyone, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: remove("/tokens/{token}", "tokens-revoke"), May: contract.CanSelf, Doors: API, Effect: Stops, Needs: Plane, Host: true})
 )

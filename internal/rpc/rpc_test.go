@@ -32,8 +32,8 @@ func TestDeclarations(t *testing.T) {
 		for what, wrong := range map[string]bool{
 			"nobody may call it":               d.Doors == 0,
 			"it says nothing of itself":        d.Summary == "",
-			"nobody was granted it":            !d.May.Says(),
-			"what it takes is not of it":       (d.Needs == rpc.Plane) != (d.May.Role == grant.None),
+			"nobody was granted it":            contract.SetOf(d.May) == 0 || d.Also != "" && contract.SetOf(d.Also) == 0,
+			"what it takes is not of it":       d.Needs != rpc.Plane && !grant.Owner.May().Has(d.May),
 			"its door has no route":            overHTTP != (d.HTTP.ID != ""),
 			"it reads, or it does not":         overHTTP && (d.HTTP.Verb == http.MethodGet) != (d.Effect == rpc.Reads),
 			"its entries have no name":         isList != (d.Noun != ""),

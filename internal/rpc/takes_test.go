@@ -14,14 +14,16 @@ func TestWhatMethodsTakeOfActors(t *testing.T) {
 		d := m.About()
 		for _, kind := range contract.ActorKinds {
 			who := contract.Actor{Kind: kind, ID: "x"}
-			if d.AskedBy(kind) && !kind.Can(d.Takes()) {
-				t.Errorf("%s is asked by a %s, who can't %s", d.Name, kind, d.Takes())
+			for _, c := range d.Takes() {
+				if d.AskedBy(kind) && !kind.Can(c) {
+					t.Errorf("%s is asked by a %s, who can't %s", d.Name, kind, c)
+				}
+				if d.Permits(who.Without(c)) == nil {
+					t.Errorf("%s is asked by a %s who was not given %s", d.Name, kind, c)
+				}
 			}
 			if err := d.Permits(who); (err == nil) != d.AskedBy(kind) {
 				t.Errorf("%s asked by a %s: %v", d.Name, kind, err)
-			}
-			if d.Permits(who.Without(d.Takes())) == nil {
-				t.Errorf("%s is asked by a %s who was not given %s", d.Name, kind, d.Takes())
 			}
 		}
 		if d.Permits(contract.Actor{}) == nil {
@@ -35,7 +37,9 @@ func TestWhatMethodsTakeOfActors(t *testing.T) {
 func TestEveryCapabilityIsAsked(t *testing.T) {
 	asked := map[contract.Capability]bool{}
 	for _, m := range rpc.All() {
-		asked[m.About().Takes()] = true
+		for _, c := range m.About().Takes() {
+			asked[c] = true
+		}
 	}
 	for _, info := range contract.Types() {
 		asked[info.Needs] = true
@@ -47,12 +51,17 @@ func TestEveryCapabilityIsAsked(t *testing.T) {
 	}
 }
 
-// A method of which nothing says what it takes is asked by nobody.
-func TestWhatTakesNothingIsAskedByNobody(t *testing.T) {
-	d := rpc.Declared{Name: "nobody.said", Doors: rpc.API | rpc.Desktop}
-	for _, kind := range contract.ActorKinds {
-		if d.Permits(contract.Actor{Kind: kind, ID: "x"}) == nil {
-			t.Errorf("it is asked by a %s", kind)
+// A method whose declaration says nothing of what it takes, or names what there is not,
+// is nobody's: not even of whoever may everything.
+func TestAMethodWithoutACapabilityIsNobodys(t *testing.T) {
+	for _, d := range []rpc.Declared{
+		{Name: "x", Doors: rpc.API | rpc.Desktop}, {Name: "x", Doors: rpc.API | rpc.Desktop, May: "everything"},
+		{Name: "x", Doors: rpc.API | rpc.Desktop, May: contract.CanRead, Also: "everything"}, {Name: "x", Doors: rpc.API | rpc.Desktop, Also: contract.CanRead},
+	} {
+		for _, kind := range contract.ActorKinds {
+			if d.Permits(contract.Actor{Kind: kind, ID: "x"}) == nil {
+				t.Errorf("%+v is asked by a %s", d, kind)
+			}
 		}
 	}
 }

@@ -73,6 +73,9 @@ type Token struct {
 	Name    string    `json:"name"`
 	Created time.Time `json:"created"`
 	Machine bool      `json:"machine,omitempty" doc:"the one that the machine's owner keeps in a file"`
-	Git     *GitScope `json:"git,omitempty" doc:"of a token for git, which the API does not take"`
-	Secret  string    `json:"secret,omitempty" doc:"in the answer to who made it only"`
+	// May is empty for a token that may what its account may.
+	May     []contract.Capability `json:"may,omitempty" doc:"what it was made for; missing: all that its account may"`
+	Expires *time.Time            `json:"expires,omitempty" doc:"missing: it does not end by itself"`
+	Git     *GitScope             `json:"git,omitempty" doc:"of a token for git, which the API does not take"`
+	Secret  string                `json:"secret,omitempty" doc:"in the answer to who made it only"`
 }

@@ -101,7 +101,7 @@ var verbRows = map[string]row{
 	"accounts rm":         {args: "{nobody}", code: 1, bad: "a b"},
 	"tokens":              {bad: "extra"},
 	"git url":             {bad: "--days 0"},
-	"tokens create":       {args: "{how}", bad: "a b"},
+	"tokens create":       {args: "{how} --may read --days 1", bad: "a --may everything"},
 	"tokens revoke":       {args: "{nobody}", code: 1, bad: "a b"},
 	"computers fork":      {args: "Attempt --checkpoint 0000000", code: 1, bad: "a b"},
 	"computers remove":    {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},

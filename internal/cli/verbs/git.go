@@ -86,18 +86,3 @@ func gitBase(base string) (string, error) {
 	}
 	return u.String(), nil
 }
-
-// tokenFor says what a token for git is good for.
-func tokenFor(k view.Token) string {
-	if k.Git == nil {
-		return ""
-	}
-	may, where := "reads", k.Git.Repository
-	if k.Git.Write {
-		may = "reads and pushes to"
-	}
-	if where == "" {
-		where = "the history of its files"
-	}
-	return fmt.Sprintf("%s %s of %s until %s", may, where, k.Git.Computer, k.Git.Expires.Local().Format("2006-01-02"))
-}

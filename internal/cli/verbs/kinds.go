@@ -44,11 +44,18 @@ func Kinds() map[string]cli.Kind {
 		"TOKEN":   {Asks: listed(rpc.TokenList, rpc.Nothing{}, func(k view.Token) cli.Name { return cli.Name{Word: k.ID, About: k.Name + " " + tokenFor(k)} })},
 		"ROLE":    {Words: fixed(grant.Viewer, grant.Editor, grant.Owner)},
 		"POWER":   {Words: fixed(grant.Powers()...)},
-		"SHELL":   {Words: fixed("bash", "zsh", "fish")},
-		"TYPE":    {Words: eventTypes},
-		"LOCAL":   {Local: true},
-		"FILE":    {Local: true},
-		"DIR":     {Folder: true},
+		"CAPABILITY": {Words: func() []cli.Name {
+			out := names(contract.Lendable, func(c contract.Capability) cli.Name { return cli.Name{Word: string(c)} })
+			for i := range out {
+				out[i].About = lendable[i].says
+			}
+			return out
+		}},
+		"SHELL": {Words: fixed("bash", "zsh", "fish")},
+		"TYPE":  {Words: eventTypes},
+		"LOCAL": {Local: true},
+		"FILE":  {Local: true},
+		"DIR":   {Folder: true},
 	}
 	// What is made up, or known to the caller alone.
 	for _, free := range []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "ADDR:PORT", "INVITATION-TOKEN"} {

@@ -303,50 +303,6 @@ func accountsRemove() cli.Verb {
 	}
 }
 
-// Tokens is choir tokens.
-func Tokens() cli.Verb {
-	return cli.Verb{
-		Use: "tokens", Short: "List your tokens, of the API and for git", Args: cli.Exactly(0), JSON: []view.Token{},
-		Examples: []string{"choir tokens"},
-		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
-			tokens, err := client.Call(ctx, c, rpc.TokenList, rpc.Nothing{})
-			if err != nil {
-				return err
-			}
-			return t.Show(cli.List(tokens.Items), func(w io.Writer) {
-				for _, k := range tokens.Items {
-					terminal.Row(w, k.ID, terminal.OneLine(k.Name, 60), terminal.Time(k.Created), tokenFor(k))
-				}
-			})
-		},
-		Verbs: []cli.Verb{{
-			Use: "create NAME", Short: "Make an API token, which may what you may; its secret is shown once", Args: cli.Exactly(1), JSON: view.Token{},
-			Examples: []string{"choir tokens create ci"},
-			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
-				in := rpc.NewTokenRequest{}
-				in.Body.Name = args[0]
-				k, err := client.Call(ctx, c, rpc.TokenCreate, in)
-				if err != nil {
-					return err
-				}
-				return t.Show(k, func(w io.Writer) {
-					terminal.Row(w, "token", k.ID)
-					terminal.Row(w, "secret", k.Secret)
-				})
-			},
-		}, {
-			Use: "revoke TOKEN", Short: "Make a token invalid, and those for git that it made: what is open by them ends at once", Args: cli.Exactly(1), JSON: removed{},
-			Examples: []string{"choir tokens revoke t-01a2"},
-			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
-				if _, err := client.Call(ctx, c, rpc.TokenRevoke, rpc.OnToken{Token: args[0]}); err != nil {
-					return err
-				}
-				return t.Show(removed{args[0], true}, func(w io.Writer) { terminal.Row(w, "revoked", args[0]) })
-			},
-		}},
-	}
-}
-
 func asRole(s string) (grant.Role, error) {
 	if r := grant.Role(s); r.Known() {
 		return r, nil

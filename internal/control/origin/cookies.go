@@ -1,10 +1,9 @@
-package control
+package origin
 
 import (
 	"net/http"
 	"strings"
 
-	"choir.dev/choiros/internal/control/origin"
 	"choir.dev/choiros/internal/defence"
 )
 
@@ -20,20 +19,20 @@ const (
 	cookieDepth = 8        // how many folders of a request's path they are looked for in
 )
 
-// takeBackCookies removes from the browser what a desktop's page has set for
+// TakeBackCookies removes from the browser what a desktop's page has set for
 // more hosts than its own.
-func (s *Server) takeBackCookies(w http.ResponseWriter, r *http.Request, where origin.Place) {
+func (h Hosts) TakeBackCookies(w http.ResponseWriter, r *http.Request, where Place) {
 	lines := r.Header["Cookie"]
 	if len(lines) == 0 || defence.Off(defence.ControlCookies) {
 		return
 	}
 	all := strings.Join(lines, "; ")
-	domains := []string{s.hosts.Parent}
-	if where == origin.Desktop {
+	domains := []string{h.Parent}
+	if where == Desktop {
 		if len(all) <= ownCookies {
 			return
 		}
-		domains = append(domains, "desk."+s.hosts.Parent)
+		domains = append(domains, "desk."+h.Parent)
 	}
 	var names []string
 	seen := map[string]bool{}
