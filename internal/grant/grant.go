@@ -143,5 +143,5 @@ func Refuse(c contract.Capability) error {
 			break
 		}
 	}
-	return fault.New("", fault.Denied, hint+", or use a token that was made with it.", fmt.Errorf("this takes %q, which was not given to you here", c))
+	return fault.New("", fault.Denied, hint+", or use a token that was made with it.", fmt.Errorf("this takes the capability %q, which was not given to you here", c))
 }
