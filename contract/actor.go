@@ -90,8 +90,9 @@ var kinds = map[ActorKind]CapabilitySet{
 }
 
 // Lendable is what a token may be made for: what people may but for what takes a
-// person on the console, which no program does for them.
-var Lendable = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanNetwork, CanManage, CanInvite,
+// person on the console, which no program does for them, and CanNetwork, to which nothing
+// holds a run yet.
+var Lendable = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanManage, CanInvite,
 	CanSelf, CanSecrets, CanModels, CanMachine, CanComputers, CanAccounts}
 
 // ActorKinds lists every kind, those of people first.

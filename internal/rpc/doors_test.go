@@ -94,10 +94,10 @@ func TestWhatMethodsTake(t *testing.T) {
 	}
 }
 
-// A token is made for what some method takes of programs, or what a run is held to: any
-// other word would promise something.
+// A token is made for what some method takes of programs: any other word would promise
+// something.
 func TestWhatTokensAreMadeForIsTaken(t *testing.T) {
-	taken := map[contract.Capability]bool{contract.CanNetwork: true}
+	taken := map[contract.Capability]bool{}
 	for _, m := range rpc.All() {
 		if d := m.About(); d.Doors&rpc.Program != 0 {
 			for _, c := range d.Takes() {

@@ -24,12 +24,11 @@ var lendable = []struct {
 	says string
 }{
 	{contract.CanRead, "see files, documents, runs and events"},
-	{contract.CanPrompt, "prompt, answer, steer and end runs"},
-	{contract.CanWrite, "change files and documents, have agents do it, push with git"},
+	{contract.CanPrompt, "prompt, answer, steer and end runs, which do what any run may"},
+	{contract.CanWrite, "change files and documents, push with git"},
 	{contract.CanExec, "run commands, a terminal's among them"},
 	{contract.CanRestore, "make checkpoints, go back, undo"},
 	{contract.CanArrange, "rename a computer, wake it, move windows"},
-	{contract.CanNetwork, "have agents reach hosts beyond this machine"},
 	{contract.CanManage, "export, rebuild, remove and put back a computer"},
 	{contract.CanInvite, "let others in: as much as an owner, in the end"},
 	{contract.CanSelf, "list and revoke tokens, end sessions, join and leave computers"},
@@ -69,7 +68,7 @@ func tokensCreate() cli.Verb {
 	}
 	return cli.Verb{
 		Use: "create NAME", Short: "Make an API token, for what you may or for less; its secret is shown once", Args: cli.Exactly(1), JSON: view.Token{},
-		Long:     long + "What a run does, which it prompts, is not less by that. When a token ends, what is open by it ends, too.",
+		Long:     long + "When a token ends, what is open by it ends, too.",
 		Examples: []string{"choir tokens create ci", "choir tokens create watcher --may read --days 30", "choir tokens create bot --may read --may prompt --may write"},
 		Flags: func(f *pflag.FlagSet) {
 			f.StringArrayVar(&may, "may", nil, "a `CAPABILITY` that it is for, a word of these; may be given often")
