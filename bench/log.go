@@ -53,7 +53,7 @@ func openRecords(ctx context.Context, dir string) (_ *records, err error) {
 	if r.st, err = state.Open(ctx, filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
 		return nil, err
 	}
-	if r.log, err = ledger.Open(ctx, r.bus.JetStream(), ledger.Options{CID: contract.NewCID(), Blobs: blobs, Index: r.st, Health: r.bus.Health}); err != nil {
+	if r.log, err = ledger.Open(ctx, r.bus.JetStream(), ledger.Options{CID: contract.NewCID(), Blobs: blobs, Index: r.st, Live: r.bus, Health: r.bus.Health}); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -1,5 +1,7 @@
 package contract
 
+import "strings"
+
 // Subjects on NATS. Clients hold no JetStream permissions; only the control
 // plane publishes to log.>.
 
@@ -29,9 +31,13 @@ func SubjectLogAll(cid CID) string { return "log." + string(cid) + ".>" }
 // its owner.
 func SubjectFence(cid CID) string { return "fence." + string(cid) }
 
-// SubjectLive is what all who may look at a computer see alike: where the stream
-// republishes its log, and the tick. What is one session's alone is never here.
+// SubjectLive is what all who may look at a computer see alike: the events of its
+// log, said once they are acknowledged, and the tick. What is one session's alone is
+// never here.
 func SubjectLive(cid CID) string { return "live." + string(cid) + ".>" }
+
+// SubjectSaid is where an event is said live.
+func SubjectSaid(e Event) string { return "live." + strings.TrimPrefix(SubjectEvent(e), "log.") }
 
 // SubjectTick carries {"sequence":n} periodically, so that a lost last event is noticed.
 func SubjectTick(cid CID) string { return "live." + string(cid) + ".tick" }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,9 @@ type backend interface {
 	// Sign makes credentials of a user's claims, Revoke ends those of users.
 	Sign(*jwt.UserClaims) (string, error)
 	Revoke(now time.Time, users []string) error
+	// Heard says whether anybody listens to a subject; true when that can't be found
+	// out.
+	Heard(subject string) bool
 	// Opening calls open, which has a stream opened or made, and keeps the stream's files
 	// whatever comes of that. Shut closes one and leaves its files, Forget says that one is
 	// deleted. What somebody else runs does neither.
@@ -80,6 +84,7 @@ type Bus struct {
 	replicas int
 	nc       *nats.Conn
 	js       jetstream.JetStream
+	live     *nats.Conn // on which events are said: what follows it there waits for all who listen
 
 	mu       sync.Mutex
 	grants   map[string][]grant // by principal
@@ -150,16 +155,10 @@ func (o Options) open(ctx context.Context) (backend, error) {
 }
 
 func (b *Bus) connect(ctx context.Context) (err error) {
-	b.nc, err = b.on.Dial(nats.Name("control"),
-		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.Timeout(10*time.Second),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			subject := ""
-			if sub != nil {
-				subject = sub.Subject
-			}
-			b.log.Warn("bus connection", "error", err, "subject", subject)
-		}))
-	if err != nil {
+	if b.live, err = b.dial("live"); err != nil {
+		return err
+	}
+	if b.nc, err = b.dial("control"); err != nil {
 		return err
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {
@@ -171,24 +170,34 @@ func (b *Bus) connect(ctx context.Context) (err error) {
 	return nil
 }
 
+func (b *Bus) dial(name string) (*nats.Conn, error) {
+	return b.on.Dial(nats.Name(name),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.Timeout(10*time.Second),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			b.log.Warn("bus connection", "connection", name, "error", err, "subject", subject)
+		}))
+}
+
 // StreamConfig is the stream that holds a computer's log: one each, so that its
 // files are damaged, set aside and made again without touching another's. It
 // expires nothing and captures nothing that a client may publish.
 func StreamConfig(cid contract.CID, replicas int) jetstream.StreamConfig {
-	subjects := contract.SubjectLogAll(cid)
 	return jetstream.StreamConfig{
-		Name:        contract.StreamLog(cid),
-		Description: "A computer's log.",
-		Subjects:    []string{subjects},
-		Storage:     jetstream.FileStorage,
-		Retention:   jetstream.LimitsPolicy,
-		MaxMsgs:     -1, MaxBytes: -1, MaxMsgsPerSubject: -1,
+		Name:         contract.StreamLog(cid),
+		Description:  "A computer's log.",
+		Subjects:     []string{contract.SubjectLogAll(cid)},
+		Storage:      jetstream.FileStorage,
+		Retention:    jetstream.LimitsPolicy,
+		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1,
 		MaxMsgSize: maxStoredEvent,
 		Discard:    jetstream.DiscardNew,
 		Replicas:   max(1, replicas),
 		Duplicates: time.Second, // message ids only chain the messages of one try
 		DenyDelete: true,        // a computer is deleted with its stream
-		RePublish:  &jetstream.RePublish{Source: subjects, Destination: contract.SubjectLive(cid)},
 		// Batch reads; only the control plane holds JetStream permissions.
 		AllowDirect:        true,
 		AllowAtomicPublish: true,
@@ -198,7 +207,19 @@ func StreamConfig(cid contract.CID, replicas int) jetstream.StreamConfig {
 // EnsureStream makes the stream of a computer's log unless it is there, kept by so
 // many servers (Bus.Replicas).
 func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID, replicas int) error {
-	if _, err := js.CreateOrUpdateStream(ctx, StreamConfig(cid, replicas)); err != nil {
+	want := StreamConfig(cid, replicas)
+	s, err := js.Stream(ctx, want.Name)
+	if err == nil {
+		// An update writes the stream's description anew, whether it changes or not.
+		have := s.CachedInfo().Config
+		if have.Metadata = nil; reflect.DeepEqual(have, want) {
+			return nil
+		}
+	}
+	if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateOrUpdateStream(ctx, want)
+	}
+	if err != nil {
 		return fmt.Errorf("make the stream %s: %w", contract.StreamLog(cid), err)
 	}
 	return nil
@@ -233,6 +254,17 @@ func (b *Bus) drain(ctx context.Context, cid contract.CID) error {
 		return nil // it is not open
 	}
 	return err
+}
+
+// Heard says whether anybody listens to a subject. Who begins to listen afterwards
+// is not counted.
+func (b *Bus) Heard(subject string) bool { return b.on.Heard(subject) }
+
+// Say sends a message to all who listen to a subject, in the order in which it is
+// called, and does not wait until they have it. While the server can't be reached
+// messages are kept for it, up to a few megabytes.
+func (b *Bus) Say(subject string, data []byte) error {
+	return fault.Wrap("bus.Say", b.live.Publish(subject, data))
 }
 
 // Serves says whether the server has the stream of a computer's log open. One
@@ -294,8 +326,10 @@ func (b *Bus) Close() error {
 	b.mu.Unlock()
 	b.cancel()
 	b.bridges.Wait()
-	if b.nc != nil {
-		b.nc.Close()
+	for _, nc := range []*nats.Conn{b.live, b.nc} {
+		if nc != nil {
+			nc.Close()
+		}
 	}
 	return fault.Wrap("bus.Close", b.on.Close())
 }

@@ -140,7 +140,7 @@ func TestClientReachesItsOwnComputer(t *testing.T) {
 		t.Errorf("request with headers: %v", err)
 	}
 	for subject, filter := range map[string]string{
-		contract.SubjectLog(cid, contract.KindPerson, "prompt.submitted"): contract.SubjectLive(cid), // republished
+		"live." + string(cid) + ".user.prompt.submitted": contract.SubjectLive(cid),
 		contract.SubjectTick(cid):                        contract.SubjectTick(cid),
 		contract.SubjectResult(cid, "run1"):              contract.SubjectResult(cid, "*"),
 		contract.SubjectTokens(cid, "session-1", "run1"): contract.SubjectStreams(cid, "session-1"),

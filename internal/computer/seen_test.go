@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// A page sees events as the server stores them, before their acknowledgement has
-// come back. What it then asks for, in that very moment, has them: a list that is
+// A page sees an event as soon as the log has it, which may be before whoever asked
+// for it is answered. What it then asks for, in that very moment, has them: a list that is
 // asked for once, because of an event, would lack it for good.
 func TestWhoSawAnEventIsNotAnsweredFromBeforeIt(t *testing.T) {
 	d := open(t)

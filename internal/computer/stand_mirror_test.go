@@ -140,7 +140,7 @@ func (d *desk) start() {
 	var err error
 	c.state, err = state.Open(d.t.Context(), filepath.Join(d.dir, "state.sqlite"), state.WithBlobs(d.blobs))
 	check(err)
-	c.log, err = ledger.Open(d.t.Context(), d.bus.JetStream(), ledger.Options{CID: d.cid, Blobs: d.blobs, Index: c.state})
+	c.log, err = ledger.Open(d.t.Context(), d.bus.JetStream(), ledger.Options{CID: d.cid, Blobs: d.blobs, Index: c.state, Live: d.bus})
 	check(err)
 	c.Past = past.New(d.cid, c.log, c.state, d.blobs, c.Info)
 	check(c.state.Recover(d.t.Context(), c.log))

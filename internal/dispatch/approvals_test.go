@@ -83,11 +83,11 @@ func (g *gatehouse) heard() string {
 	return b.String()
 }
 
-// underWay is a log whose approvals are stored and shown live, and not known here
-// until somebody waits for what is under way.
+// underWay is a log that has approvals, and whoever follows it here learns of them
+// only once somebody asks how far it goes.
 type underWay struct {
 	ports.Log
-	at    atomic.Uint64 // an approval's sequence
+	asked atomic.Bool // there is an approval
 	known chan struct{}
 	once  sync.Once
 }
@@ -96,7 +96,7 @@ func (l *underWay) Append(ctx context.Context, drafts ...contract.Draft) ([]cont
 	es, err := l.Log.Append(ctx, drafts...)
 	for _, e := range es {
 		if e.Type == "approval.requested" {
-			l.at.Store(e.Sequence)
+			l.asked.Store(true)
 		}
 	}
 	return es, err
@@ -120,21 +120,14 @@ func (l *underWay) Follow(ctx context.Context, after uint64) iter.Seq2[contract.
 }
 
 func (l *underWay) Last() uint64 {
-	if at := l.at.Load(); at > 0 {
-		return at - 1
+	if l.asked.Load() {
+		l.once.Do(func() { close(l.known) })
 	}
 	return l.Log.Last()
 }
 
-func (l *underWay) Settled(ctx context.Context) (uint64, error) {
-	if l.at.Load() > 0 {
-		l.once.Do(func() { close(l.known) })
-	}
-	return l.Log.Settled(ctx)
-}
-
-// A page shows an approval as soon as the server has stored it, which is before the
-// log here knows of it: the answer that comes at once is one all the same.
+// A page shows an approval as soon as the log has it, which may be before the
+// dispatcher has followed so far: the answer that comes at once is one all the same.
 func TestAnApprovalIsAnsweredAsSoonAsItIsSeen(t *testing.T) {
 	g := newGatehouse(t, time.Hour)
 	log := &underWay{known: make(chan struct{})}

@@ -18,14 +18,13 @@ import (
 // Log is where revisions go; *ledger.Log is one.
 type Log interface {
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
-	// Settled is how far the log goes with what could be seen of it until now.
-	Settled(ctx context.Context) (uint64, error)
+	Last() uint64
 	CID() contract.CID
 }
 
 // State is where documents are read from; *state.Store is one.
 type State interface {
-	CaughtUp(ctx context.Context, log state.Settler) error
+	CaughtUp(ctx context.Context, log state.Ended) error
 	Document(ctx context.Context, id string) (state.Revision, error)
 	DocumentAt(ctx context.Context, path string) (string, error)
 	Revision(ctx context.Context, document string, revision int) (state.Revision, error)

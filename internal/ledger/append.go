@@ -128,7 +128,6 @@ func (l *Log) store(ctx context.Context, apart bool, items []item) ([]contract.E
 	select {
 	case l.queue <- req:
 	case <-ctx.Done():
-		l.giveUp()
 		return nil, ctx.Err()
 	case <-l.ctx.Done():
 		return nil, errClosed()
@@ -145,15 +144,6 @@ func (l *Log) store(ctx context.Context, apart bool, items []item) ([]contract.E
 		default:
 			return nil, errClosed()
 		}
-	}
-}
-
-// giveUp settles what commitNow left in doubt and the committer was not told of,
-// unless somebody is storing and will settle it.
-func (l *Log) giveUp() {
-	if l.committing.TryLock() {
-		defer l.committing.Unlock()
-		l.settle()
 	}
 }
 

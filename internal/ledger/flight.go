@@ -106,7 +106,6 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 
 // send publishes the plan's messages from one on.
 func (l *Log) send(p *plan, from int) error {
-	l.publishing(p.events[len(p.events)-1].Sequence)
 	for _, m := range p.messages[from:] {
 		if err := l.nc.PublishMsg(m); err != nil {
 			return err
@@ -180,6 +179,9 @@ func (l *Log) accept(p *plan, positions []uint64) error {
 			return err
 		}
 		fresh[i] = stored{event: e, position: position, link: p.links[at], size: len(data), owner: l.owner}
+		if l.speaker != nil {
+			fresh[i].data = data
+		}
 	}
 	p.stored += len(positions)
 	l.claimed = true

@@ -57,6 +57,10 @@ type Options struct {
 	// again, so that the same events are tried once more. Nil: never asked.
 	Full func(ctx context.Context) bool
 
+	// Live is where events are said once they are acknowledged. Nil: nowhere, for a
+	// log that is only read or that nobody follows.
+	Live Live
+
 	// Head is the file that says, apart from the log, where the log ends. Empty:
 	// none is kept. Open refuses a log that ends before it or holds another event
 	// there (fault.Damaged).
@@ -99,6 +103,8 @@ type Log struct {
 	full   func(ctx context.Context) bool
 	head   *headFile // nil: none is kept
 
+	speaker *speaker // nil: nobody hears of events live
+
 	queue  chan *request
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -125,8 +131,6 @@ type Log struct {
 	bookmarks map[uint64]uint64 // sequence → stream position, of events read lately
 	changed   chan struct{}     // closed and renewed when last moves or stopped is set
 	stopped   error             // why no event will follow
-	sent      uint64            // the newest sequence that was published
-	under     chan struct{}     // closed once it is known what became of what was published; nil: nothing is under way
 	yield     time.Time         // until when a claim is waited for
 }
 
@@ -204,6 +208,10 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	if l.head != nil {
 		l.head.start()
 	}
+	if opts.Live != nil {
+		l.speaker = newSpeaker(opts.Live, l.newest.event.Sequence)
+		go l.speak()
+	}
 	go l.run()
 	return l, nil
 }
@@ -256,56 +264,6 @@ func (l *Log) load(ctx context.Context) error {
 // Last returns the sequence of the newest acknowledged event, 0 for none.
 func (l *Log) Last() uint64 { return l.end().event.Sequence }
 
-// Settled returns the sequence of the newest acknowledged event once it is known
-// what became of what is being stored. The server shows events to who follows the
-// log live as it stores them, which is before their acknowledgement has come here:
-// whoever answers somebody that may have seen an event goes by Settled, not by
-// Last. What an append has given up as unknown is not waited for.
-func (l *Log) Settled(ctx context.Context) (uint64, error) {
-	l.mu.Lock()
-	under, sent := l.under, l.sent
-	l.mu.Unlock()
-	for under != nil {
-		l.mu.Lock()
-		last, changed := l.newest.event.Sequence, l.changed
-		l.mu.Unlock()
-		if last >= sent { // what came to be under way since is not asked for
-			break
-		}
-		select {
-		case <-under:
-			under = nil
-		case <-changed:
-		case <-l.done: // nobody is left to learn of it
-			under = nil
-		case <-ctx.Done():
-			return 0, fault.Wrap("ledger.Settled", ctx.Err())
-		}
-	}
-	return l.Last(), nil
-}
-
-// publishing says that from now on more may be seen than is acknowledged, up to a
-// sequence.
-func (l *Log) publishing(upTo uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sent = upTo
-	if l.under == nil {
-		l.under = make(chan struct{})
-	}
-}
-
-// settle says that what was published is known, or given up.
-func (l *Log) settle() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.under != nil {
-		close(l.under)
-		l.under = nil
-	}
-}
-
 // Epoch returns the ownership generation this Log stamps.
 func (l *Log) Epoch() uint64 { return l.epoch }
 
@@ -323,6 +281,7 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.released = true
+	l.speaker.hush()
 	l.nc.RemoveStatusListener(l.lost)
 	var errs []error
 	for _, s := range l.subs {
@@ -334,8 +293,13 @@ func (l *Log) Close() error {
 	return fault.Wrap("ledger.Close", errors.Join(errs...))
 }
 
-// advance makes stored events visible to readers.
+// advance makes stored events visible to readers, and then to who listens.
 func (l *Log) advance(events []stored) {
+	l.show(events)
+	l.tell(events)
+}
+
+func (l *Log) show(events []stored) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range events {

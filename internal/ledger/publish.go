@@ -70,14 +70,12 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 	err := l.publish(ctx, p, nil)
 	l.doubt = err != nil
 	if p.broken != nil {
-		l.settle()
 		req.done <- result{err: p.broken}
 		return true
 	}
 	if err != nil {
 		return false // the committer looks what is stored
 	}
-	l.settle()
 	return true
 }
 
@@ -91,7 +89,6 @@ func (l *Log) commit(group []*request) {
 	// Not the log's own context: a group that was begun is brought to its end.
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(l.ctx), commitTimeout)
 	defer cancel()
-	defer l.settle()
 	if err := l.ended(); err != nil {
 		fail(group, err)
 		return

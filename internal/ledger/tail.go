@@ -139,6 +139,7 @@ type stored struct {
 	link     contract.Link // of its stored bytes
 	size     int
 	owner    string
+	data     []byte // the stored bytes, as long as they are to be said; nil: they are not, or are encoded again
 }
 
 // follows says whether an event may stand behind the one before it: it carries
@@ -177,6 +178,21 @@ func (r *recent) push(s stored) {
 		drop++
 	}
 	r.list = r.list[drop:]
+}
+
+// first is the sequence of the oldest event; there must be one.
+func (r *recent) first() uint64 {
+	if len(r.list) == 0 {
+		return 0
+	}
+	return r.list[0].event.Sequence
+}
+
+// forget lets go of the stored bytes of events up to a sequence.
+func (r *recent) forget(upTo uint64) {
+	for i := int(min(upTo+1-r.first(), uint64(len(r.list)))) - 1; i >= 0 && r.list[i].data != nil; i-- {
+		r.list[i].data = nil
+	}
 }
 
 // after returns up to limit events behind sequence seq, or false when it does

@@ -16,8 +16,7 @@ import (
 )
 
 // What is judged of the desktop is judged by everything that could be seen of the
-// log: a restore that a page was shown and whose acknowledgement is still on its
-// way has happened.
+// log: a restore that a page was shown has happened.
 func TestTheShellIsJudgedByWhatCouldBeSeen(t *testing.T) {
 	dir := t.TempDir()
 	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(dir, "nats")})
@@ -38,7 +37,7 @@ func TestTheShellIsJudgedByWhatCouldBeSeen(t *testing.T) {
 	}
 	closed(store.Close)
 	cid := contract.NewCID()
-	log, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Index: store})
+	log, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Index: store, Live: b})
 	if err != nil {
 		t.Fatal(err)
 	}

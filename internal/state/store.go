@@ -216,21 +216,14 @@ func (s *Store) Last() uint64 {
 	return s.lastSeq
 }
 
-// Settler says how far a log goes with what could be seen of it until now;
-// *ledger.Log is one.
-type Settler interface {
-	Settled(ctx context.Context) (uint64, error)
-}
+// Ended says how far a log goes; *ledger.Log is one.
+type Ended interface{ Last() uint64 }
 
-// CaughtUp waits until the state reflects everything that was acknowledged, or
-// could be seen live, before the call: one reads one's own writes, and whoever
-// asks for more about an event is not answered from before it.
-func (s *Store) CaughtUp(ctx context.Context, log Settler) error {
-	last, err := log.Settled(ctx)
-	if err != nil {
-		return err
-	}
-	return s.Wait(ctx, last)
+// CaughtUp waits until the state reflects everything that was acknowledged before
+// the call: one reads one's own writes, and whoever asks for more about an event, which
+// is shown to nobody before, is not answered from before it.
+func (s *Store) CaughtUp(ctx context.Context, log Ended) error {
+	return s.Wait(ctx, log.Last())
 }
 
 // Wait returns when everything up to minSeq is projected, so that one reads

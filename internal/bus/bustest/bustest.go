@@ -59,7 +59,7 @@ func Run(t *testing.T, open func(t testing.TB) *bus.Bus) {
 
 func log(t testing.TB, b *bus.Bus, cid contract.CID) *ledger.Log {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Ensure: b.EnsureStream, Health: b.Health, Unread: b.Unread})
+	l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Live: b, Ensure: b.EnsureStream, Health: b.Health, Unread: b.Unread})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func stream(t *testing.T, b *bus.Bus) {
 		t.Fatal(err)
 	}
 	c := s.CachedInfo().Config
-	if c.Replicas != b.Replicas() || c.Storage != jetstream.FileStorage || !c.DenyDelete || c.MaxMsgs != -1 || c.MaxBytes != -1 || c.MaxAge != 0 || c.Discard != jetstream.DiscardNew || !c.AllowAtomicPublish || !c.AllowDirect || c.RePublish == nil {
+	if c.Replicas != b.Replicas() || c.Storage != jetstream.FileStorage || !c.DenyDelete || c.MaxMsgs != -1 || c.MaxBytes != -1 || c.MaxAge != 0 || c.Discard != jetstream.DiscardNew || !c.AllowAtomicPublish || !c.AllowDirect || c.RePublish != nil {
 		t.Errorf("%+v", c)
 	}
 }

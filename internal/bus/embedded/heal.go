@@ -103,6 +103,9 @@ func (s *Server) startServer(wait time.Duration) error {
 	if err := syncStore(filepath.Join(s.dir, "jetstream")); err != nil {
 		return fault.Wrap("sync store", err)
 	}
+	if err := finishChanges(filepath.Join(s.dir, "jetstream")); err != nil {
+		return fault.Wrap("finish a stream's change", err)
+	}
 	srv, err := server.NewServer(s.options.Clone())
 	if err != nil {
 		return fmt.Errorf("configure server: %w", err)

@@ -182,6 +182,12 @@ func (s *Server) Client() (net.Conn, error) {
 	return conn, nil
 }
 
+// Heard says whether anybody listens to a subject.
+func (s *Server) Heard(subject string) bool {
+	acc, err := s.server().LookupAccount(s.account)
+	return err != nil || acc.SubscriptionInterest(subject)
+}
+
 // Sign makes credentials of a user's claims. They die with this process.
 func (s *Server) Sign(uc *jwt.UserClaims) (string, error) {
 	uc.IssuerAccount = s.account

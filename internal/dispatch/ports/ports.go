@@ -22,8 +22,6 @@ type Log interface {
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 	Payload(ctx context.Context, e contract.Event) (contract.Payload, error)
 	Last() uint64
-	// Settled is how far the log goes with what could be seen of it until now.
-	Settled(ctx context.Context) (uint64, error)
 }
 
 // Past answers questions about the log from an index, so that it need not be

@@ -67,7 +67,7 @@ type Mirror struct {
 
 // Log is where revisions are, and what their files hold; *ledger.Log is one.
 type Log interface {
-	state.Settler
+	state.Ended
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 }
