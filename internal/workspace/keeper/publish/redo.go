@@ -291,11 +291,21 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 	if err != nil {
 		return err
 	}
-	if took, err := mv.tookPlace(u, before, live, kept, folder); took || err != nil {
+	trash, err := at(unix.AT_FDCWD, mv.Trash())
+	if err != nil {
+		return err
+	}
+	took := false
+	if trash.is(u.Trash) {
+		took, err = mv.tookPlace(u, before, live, kept, folder)
+	} else {
+		took, err = mv.tookPlaceInCopy(u)
+	}
+	if took || err != nil {
 		return err
 	}
 	if kept == (Inode{}) || !folder.is(u.Entry) {
-		if err := mv.makeAgain(ctx, u, redo{Turn: u.Turn, Is: kept, Was: live, Entry: folder, Trash: u.Trash}); err != nil {
+		if err := mv.makeAgain(ctx, u, redo{Turn: u.Turn, Is: kept, Was: live, Entry: folder, Trash: trash}); err != nil {
 			return err
 		}
 	}
@@ -314,12 +324,7 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 // tookPlace reports whether a put came to the disk, or something newer did: live is
 // what has its name in the tree now, kept what its entry holds, and folder the entry's folder.
 func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder Inode) (bool, error) {
-	trash, err := at(unix.AT_FDCWD, mv.Trash())
 	switch {
-	case err != nil:
-		return false, err
-	case !trash.is(u.Trash): // files that were copied are what they are: no inode tells of them
-		return true, nil
 	case live.is(u.Is): // it is there
 		return true, nil
 	case kept != Inode{} && !kept.is(u.Is): // what it displaced is in the entry
@@ -344,6 +349,50 @@ func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder 
 		}
 	}
 	return err == nil, err // it went to its place and was removed since, or moved
+}
+
+// tookPlaceInCopy is tookPlace where all files were copied, as from a snapshot of a file system that runs,
+// so that no inode tells of them, but what they hold and when they were written does. What
+// may be newer than the put stays, and what was put is kept by the next checkpoint.
+func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
+	content, p := mv.Trash(u.m.ID, "content"), string(u.m.Path)
+	kept, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, u.m.New)
+	if err != nil {
+		return false, err
+	}
+	if !other && !kept.Exists() {
+		return u.Was == (Inode{}), nil // what it displaced would be here
+	}
+	if other || kept != u.m.New {
+		return true, nil // what it displaced is here
+	}
+	put, err := disk.Lstat(unix.AT_FDCWD, content)
+	if err != nil {
+		return false, err
+	}
+	live, err := mv.look.Lstat(p)
+	if disk.IsGone(err) {
+		if u.Was == (Inode{}) {
+			return false, nil
+		}
+		return true, mv.unput(u.m) // it was removed, or moved
+	}
+	if err := disk.IgnoreUnreachable(err); err != nil {
+		return false, err
+	}
+	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(dir)
+	now, other, err := mv.store.EntryAt(dir, path.Base(p), u.m.New)
+	if err != nil || !other && now == u.m.New {
+		return true, err
+	}
+	if u.Was == (Inode{}) || other || live.Mtime > put.Mtime {
+		return true, mv.unput(u.m)
+	}
+	return false, nil
 }
 
 // madeAgain is the name, in an entry, of content that is made again.
