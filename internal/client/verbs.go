@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -301,7 +302,7 @@ func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, view.File
 	if err != nil {
 		return nil, view.File{}, err
 	}
-	f := view.File{ID: path, Kind: view.FileRegular, Size: res.ContentLength, Mode: res.Header.Get("Choir-Mode")}
+	f := view.File{ID: path, Kind: view.FileRegular, Size: res.ContentLength, Mode: res.Header.Get("Choir-Mode"), Version: strings.Trim(res.Header.Get("ETag"), `"`)}
 	return &lossy{res.Body, ctx, c.base}, f, nil
 }
 
@@ -325,9 +326,10 @@ func (c *Client) Put(ctx context.Context, put view.Put, content io.Reader) (view
 	return upload[view.File](ctx, c, stream(rpc.FilesPut, c, rpc.PutRequest{OnPath: rpc.OnPath{Path: put.Path}, Conditions: rpc.OnlyOn(put.If), Mode: put.Mode}), content, "application/octet-stream")
 }
 
-// Remove removes a file, or a folder with recursive.
-func (c *Client) Remove(ctx context.Context, path string, recursive bool) error {
-	_, err := Call(ctx, c, rpc.FilesRemove, rpc.RemoveRequest{OnPath: rpc.OnPath{Path: path}, Recursive: recursive})
+// Remove removes a file, or a folder with recursive; only is the version that it has to
+// have, "" for any (see rpc.OnlyOn).
+func (c *Client) Remove(ctx context.Context, path, only string, recursive bool) error {
+	_, err := Call(ctx, c, rpc.FilesRemove, rpc.RemoveRequest{OnPath: rpc.OnPath{Path: path}, Conditions: rpc.OnlyOn(only), Recursive: recursive})
 	return err
 }
 

@@ -36,7 +36,7 @@ func (w *world) put(ctx context.Context, path, content string) error {
 // remove removes a file.
 func (w *world) remove(ctx context.Context, path string) error {
 	w.tree.maybe(path, gone)
-	if err := w.c.Remove(ctx, path, false); err != nil {
+	if err := w.c.Remove(ctx, path, "", false); err != nil {
 		return err
 	}
 	w.tree.is(path, gone)

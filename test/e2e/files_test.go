@@ -154,6 +154,9 @@ func TestFilesAndTimeTravel(t *testing.T) {
 	if got := in.Must(t, "files", "cat", "workspace/notes.txt"); got != "one\r\n\x00\xff" {
 		t.Errorf("undo of the undo brought %q", got)
 	}
+	if listed := in.Must(t, "checkpoints"); !strings.Contains(listed, "person:Owner") {
+		t.Errorf("the checkpoints are not told by whom they are:\n%s", listed)
+	}
 	var all []checkpoint
 	in.JSON(t, &all, "checkpoints")
 	if len(all) < 5 {
@@ -162,6 +165,8 @@ func TestFilesAndTimeTravel(t *testing.T) {
 	if diff := in.Must(t, "diff", all[len(all)-1].ID, made.ID); !strings.Contains(diff, "workspace/notes.txt") {
 		t.Errorf("diff does not name the file:\n%s", diff)
 	}
+	onlyTheVersion(t, in)
+
 	// What was put just now is what differs from the newest checkpoint, if none was made of it meanwhile.
 	said := ""
 	for try := 0; try < 5 && !strings.Contains(said, "workspace/newest.txt"); try++ {
@@ -187,6 +192,45 @@ func TestFilesAndTimeTravel(t *testing.T) {
 }
 
 // moveAndTrash moves files about, removes them and brings them back.
+// onlyTheVersion puts and removes a file on conditions: those that do not hold change
+// nothing, and say what to do.
+func onlyTheVersion(t *testing.T, in *choirtest.Instance) {
+	t.Helper()
+	local := filepath.Join(t.TempDir(), "local")
+	if err := os.WriteFile(local, []byte("one"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const there = "workspace/versions.txt"
+	refused := func(args ...string) {
+		t.Helper()
+		r, err := in.Run(t.Context(), args...)
+		if err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "changed meanwhile") {
+			t.Errorf("choir %v: %v %+v; want a refusal that says what to do", args, err, r)
+		}
+	}
+	var first, second struct {
+		Version string `json:"version"`
+	}
+	refused("files", "put", local, there, "--if-match", "any")
+	in.JSON(t, &first, "files", "put", local, there, "--if-match", "none")
+	refused("files", "put", local, there, "--if-match", "none")
+	if err := os.WriteFile(local, []byte("two"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in.JSON(t, &second, "files", "put", local, there, "--if-match", first.Version)
+	refused("files", "put", local, there, "--if-match", first.Version)
+	refused("files", "rm", there, "--if-match", first.Version)
+	var got struct {
+		Version string `json:"version"`
+	}
+	in.JSON(t, &got, "files", "get", there, local)
+	if got.Version == "" || got.Version != second.Version || got.Version == first.Version {
+		t.Errorf("put as %q and then %q, it is got as %q", first.Version, second.Version, got.Version)
+	}
+	in.Must(t, "files", "rm", there, "--if-match", got.Version)
+	refused("files", "rm", there, "--if-match", "any")
+}
+
 func moveAndTrash(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	refused := func(args ...string) string {

@@ -26,9 +26,10 @@ type (
 		Removed bool   `json:"removed"`
 	}
 	got struct {
-		ID    string `json:"id"`
-		Local string `json:"local"`
-		Size  int64  `json:"size"`
+		ID      string `json:"id"`
+		Local   string `json:"local"`
+		Size    int64  `json:"size"`
+		Version string `json:"version"`
 	}
 )
 
@@ -88,12 +89,20 @@ it that is the directory you are in. As with cp, a local file of that name is ov
 	}
 }
 
+// ifMatch is the flag of a verb that is to do something only to the version of a file
+// which somebody has seen.
+func ifMatch(f *pflag.FlagSet, version *string) {
+	f.StringVar(version, "if-match", "", "only if the file has the `VERSION`, as files put and get --json say; any: whatever is there, none: only where nothing is")
+}
+
 func filesPut() cli.Verb {
+	var only string
 	return cli.Verb{
 		Use: "put LOCAL PATH", Short: "Copy a file to the computer; LOCAL - is standard input", Args: cli.Exactly(2), JSON: view.File{},
-		Examples: []string{"choir files put notes.md workspace/notes.md", "date | choir files put - workspace/date.txt"},
+		Examples: []string{"choir files put notes.md workspace/notes.md", "date | choir files put - workspace/date.txt", "choir files put notes.md workspace/notes.md --if-match none"},
+		Flags:    func(f *pflag.FlagSet) { ifMatch(f, &only) },
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
-			put := view.Put{Path: args[1]}
+			put := view.Put{Path: args[1], If: only}
 			in, total := io.Reader(os.Stdin), int64(0)
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -231,22 +240,24 @@ func getFile(ctx context.Context, t *cli.Call, c *client.Client, args []string) 
 	if err := os.Rename(f.Name(), local); err != nil {
 		return err
 	}
-	return t.Show(got{args[0], local, file.Size}, func(w io.Writer) { terminal.Row(w, "got", local, fmt.Sprintf("%d bytes", file.Size)) })
+	return t.Show(got{args[0], local, file.Size, file.Version}, func(w io.Writer) { terminal.Row(w, "got", local, fmt.Sprintf("%d bytes", file.Size)) })
 }
 
 func filesRemove() cli.Verb {
 	var recursive bool
+	var only string
 	return cli.Verb{
 		Use: "rm PATH", Short: "Remove a file; `choir files trash` has it for a week", Args: cli.Exactly(1), JSON: removed{},
 		Examples: []string{"choir files rm workspace/notes.md", "choir files rm -r workspace/project"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
-			if err := c.Remove(ctx, args[0], recursive); err != nil {
+			if err := c.Remove(ctx, args[0], only, recursive); err != nil {
 				return err
 			}
 			return t.Show(removed{args[0], true}, func(w io.Writer) { terminal.Row(w, "removed", args[0]) })
 		},
 		Flags: func(f *pflag.FlagSet) {
 			f.BoolVarP(&recursive, "recursive", "r", false, "a folder and everything in it")
+			ifMatch(f, &only)
 		},
 	}
 }

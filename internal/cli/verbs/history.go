@@ -28,9 +28,13 @@ func Checkpoints() cli.Verb {
 			if err != nil {
 				return err
 			}
+			in, err := peopleOf(ctx, c)
+			if err != nil {
+				return err
+			}
 			return t.Show(cli.List(all), func(w io.Writer) {
 				for _, k := range all {
-					terminal.Row(w, terminal.Short(k.ID), mark(k.Verified), terminal.Time(k.Time), k.Kind, madeBy(k), fmt.Sprintf("%d files", k.Files), terminal.OneLine(k.Message, 70), notInIt(k))
+					terminal.Row(w, terminal.Short(k.ID), mark(k.Verified), terminal.Time(k.Time), k.Kind, madeBy(k, in), fmt.Sprintf("%d files", k.Files), terminal.OneLine(k.Message, 70), notInIt(k))
 				}
 			})
 		},
@@ -45,16 +49,20 @@ func Checkpoints() cli.Verb {
 				if err != nil {
 					return err
 				}
-				return t.Show(k, func(w io.Writer) { printCheckpoint(w, k) })
+				in, err := peopleOf(ctx, c)
+				if err != nil {
+					return err
+				}
+				return t.Show(k, func(w io.Writer) { printCheckpoint(w, k, in) })
 			},
 		}},
 	}
 }
 
-func printCheckpoint(w io.Writer, k view.Checkpoint) {
+func printCheckpoint(w io.Writer, k view.Checkpoint, in people) {
 	terminal.Row(w, "checkpoint", k.ID)
 	terminal.Row(w, "made", terminal.Time(k.Time), k.Kind, mark(k.Verified))
-	terminal.Row(w, "by", madeBy(k))
+	terminal.Row(w, "by", madeBy(k, in))
 	terminal.Row(w, "changed", fmt.Sprintf("%d files", k.Files))
 	terminal.Row(w, "message", terminal.OneLine(k.Message, 300))
 	for _, s := range k.Skipped {
@@ -69,9 +77,9 @@ func printCheckpoint(w io.Writer, k view.Checkpoint) {
 }
 
 // madeBy is who a checkpoint is by: who asked for it, where that is known.
-func madeBy(k view.Checkpoint) string {
+func madeBy(k view.Checkpoint, in people) string {
 	if k.Actor != "" {
-		return terminal.OneLine(whose(k.Actor, k.User), 100)
+		return terminal.OneLine(in.whose(k.Actor, k.User), 100)
 	}
 	return string(k.Author)
 }

@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -227,11 +228,18 @@ func Events() cli.Verb {
 			if o.Limit < 0 {
 				return cli.Usage(errors.New("--limit is a number of at least 0, where 0 is all"))
 			}
+			var in people
+			if text {
+				var err error
+				if in, err = peopleOf(ctx, c); err != nil {
+					return err
+				}
+			}
 			for e, err := range c.Events(ctx, o) {
 				if err != nil {
 					return err
 				}
-				line := eventLine(e)
+				line := eventLine(e, in)
 				if !text {
 					b, err := contract.MarshalEvent(e)
 					if err != nil {
@@ -259,16 +267,37 @@ func Events() cli.Verb {
 }
 
 // eventLine is an event in a line: its sequence, when, who, what and about what.
-func eventLine(e contract.Event) string {
+func eventLine(e contract.Event, in people) string {
 	by := e.By()
-	who := whose(by.Name(), e.User)
-	return terminal.OneLine(fmt.Sprintf("%7d  %s  %s  %s  %s", e.Sequence, terminal.Time(e.Time), who, e.Type, e.Subject), 1000)
+	return terminal.OneLine(fmt.Sprintf("%7d  %s  %s  %s  %s", e.Sequence, terminal.Time(e.Time), in.whose(by.Name(), e.User), e.Type, e.Subject), 1000)
 }
 
-// whose names an actor, and the account that it acted for where that is another's.
-func whose(actor contract.ActorName, user string) string {
-	if user != "" && actor.Kind() != contract.KindPerson {
-		return string(actor) + " for " + user
+// people are the names of a computer's members, by account.
+type people map[string]string
+
+// peopleOf asks who is in the computer. Who may not ask sees accounts in place of names.
+func peopleOf(ctx context.Context, c *client.Client) (people, error) {
+	members, err := client.Call(ctx, c, rpc.MemberList, rpc.Of{})
+	if fault.Is(err, fault.Denied) {
+		return nil, nil
+	}
+	in := people{}
+	for _, m := range members.Items {
+		in[m.ID] = terminal.OneLine(m.Name, 60)
+	}
+	return in, err
+}
+
+// whose names an actor, and the account that it acted for where that is another's. Who
+// is no member, or not any more, is named by their account.
+func (in people) whose(actor contract.ActorName, user string) string {
+	name := func(account string) string { return cmp.Or(in[account], account) }
+	if actor.Kind() == contract.KindPerson {
+		kind, account, _ := strings.Cut(string(actor), ":")
+		return kind + ":" + name(account) // a person may have called themselves "system"
+	}
+	if user != "" {
+		return string(actor) + " for " + name(user)
 	}
 	return string(actor)
 }
