@@ -117,7 +117,7 @@ func TestEveryVerbThroughTheClient(t *testing.T) {
 	if files, err := c.Files(ctx, "workspace"); err != nil || len(files) != 1 {
 		t.Fatalf("files: %+v, %v", files, err)
 	}
-	if err := c.Remove(ctx, "workspace/a b.txt", false); err != nil {
+	if err := c.Remove(ctx, "workspace/a b.txt", "", false); err != nil {
 		t.Fatal(err)
 	}
 	if added, err := c.AddTar(ctx, "repo", "/home/me/repo", strings.NewReader("tar bytes")); err != nil || added.Bytes != 9 || added.Origin != "/home/me/repo" {

@@ -228,7 +228,9 @@ func onlyTheVersion(t *testing.T, in *choirtest.Instance) {
 		t.Errorf("put as %q and then %q, it is got as %q", first.Version, second.Version, got.Version)
 	}
 	in.Must(t, "files", "rm", there, "--if-match", got.Version)
-	refused("files", "rm", there, "--if-match", "any")
+	if r, err := in.Run(t.Context(), "files", "rm", there, "--if-match", "any"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "there is no file") {
+		t.Errorf("removed twice: %v %+v", err, r)
+	}
 }
 
 func moveAndTrash(t *testing.T, in *choirtest.Instance) {
