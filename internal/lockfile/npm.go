@@ -88,24 +88,56 @@ func (r *reading) npmEntry(key string, e npmEntry) (folder string, ours bool, er
 	if e.is("hasInstallScript") {
 		r.l.Scripts++
 	}
-	if e.is("inBundle") || defence.Off(defence.LockHashes) {
-		return folder, false, nil // it comes in the package that has it, under that one's hash
+	if defence.Off(defence.LockHashes) {
+		return folder, false, nil
 	}
-	if from, there := e["resolved"]; there {
+	return folder, false, r.npmSource(key, e)
+}
+
+// npmSource checks where an entry's package comes from. npm has four ways to say it, and for
+// what it takes for a repository of git it compares no hash.
+func (r *reading) npmSource(key string, e npmEntry) error {
+	for k := range e {
+		if strings.HasPrefix(k, "_") { // "_resolved" is "resolved" to npm where that is missing
+			return invalid("%s has %q in the entry of %s, which npm writes in no lock", r.l.Name, clip(k), clip(key))
+		}
+	}
+	if e["hasShrinkwrap"] != nil {
+		r.l.Own = "a package in it brings a lock of its own"
+	}
+	from, there := e["resolved"]
+	if v, ok := e["version"]; ok && !there { // npm asks for it as for what a manifest names, which may be an address
+		if s, _ := v.(string); !npmVersion().MatchString(s) {
+			return invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.l.Name, clip(key), clip(s))
+		}
+	}
+	if e.is("inBundle") && !there && strings.Count("/"+key, "/node_modules/") > 1 {
+		return nil // it comes in the package that has it, under that one's hash
+	}
+	if there {
 		s, _ := from.(string)
 		u, err := url.Parse(s)
-		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
-			return "", false, invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.l.Name, clip(key), clip(s))
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || !archive().MatchString(u.Path) && gitHosts().MatchString(u.Hostname()) {
+			return invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.l.Name, clip(key), clip(s))
 		}
 		if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 			r.l.Own = "an address in it may hold a secret"
 		}
 	}
 	if !integrity().MatchString(e.text("integrity")) {
-		return "", false, invalid("%s holds no hash of %s", r.l.Name, clip(key))
+		return invalid("%s holds no hash of %s", r.l.Name, clip(key))
 	}
-	return folder, false, nil
+	return nil
 }
+
+// npmVersion is a version, and nothing else that a manifest may name a package by.
+var npmVersion = lazy.Regexp(`^[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]*)?$`)
+
+// gitHosts are those whose addresses npm takes for repositories over https too, but for archives'.
+var (
+	gitHosts = lazy.Regexp(`(?i)^(?:www\.)?(?:github\.com|gist\.github\.com|gitlab\.com|bitbucket\.org|git\.sr\.ht)\.?$`)
+	archive  = lazy.Regexp(`^/[^/]+/[^/]+/(?:-/archive|archive|releases/download)/.+`)
+)
 
 var integrity = lazy.Regexp(`^sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2}(?: sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2})*$`)
 

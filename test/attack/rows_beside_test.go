@@ -93,6 +93,8 @@ var besideRows = []Row{
 		`-rwxrwxrwx became -rwxrwxrwx|drwxrwxrwx.*|another user's: <nil>`, defence.DataPrivate),
 	lacking(beside(40, "what a lock file names runs its own script where there is a network", "computer/boxes", "TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched",
 		`a package's script ran where the packages are fetched`, defence.InstallQuiet), lacksNPM),
+	lacking(beside(40, "a package's own lock names a repository, which says what git is", "computer/boxes", "TestAttack40_NothingFromGitRunsWhereItIsFetched",
+		`what a repository calls git ran where the packages are fetched`, defence.InstallQuiet), lacksNPM),
 	beside(40, "a check's box writes into the dependencies that the next one gets", "computer/boxes", "TestAttack40_AChecksBoxWritesOverACopy",
 		`Target:/computer/p/node_modules Mode:rw .*`, defence.CacheThrown),
 	beside(40, "a computer has the packages of a lock installed in its own way, and another one with the same lock gets them so", "computer/boxes", "TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt",

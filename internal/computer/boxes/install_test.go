@@ -68,6 +68,64 @@ func TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched(t *testing.T) {
 	}
 }
 
+// TestAttack40_NothingFromGitRunsWhereItIsFetched installs a package with a lock of its own, which
+// no reader of the project's lock sees: it names a repository whose .npmrc says what git is, and
+// npm would run that to fetch what the repository needs, scripts or not.
+func TestAttack40_NothingFromGitRunsWhereItIsFetched(t *testing.T) {
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("there is no npm on this machine")
+	}
+	dir := t.TempDir()
+	ran, repository, tool := filepath.Join(dir, "ran"), filepath.Join(dir, "repository"), filepath.Join(dir, "tool")
+	p := filepath.Join(dir, "p")
+	write := func(at, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := "git+file://" + repository
+	write(tool, "#!/bin/sh\ntouch "+ran+"\nexit 1\n", 0o755)
+	write(filepath.Join(repository, ".npmrc"), "git="+tool+"\n", 0o644)
+	write(filepath.Join(repository, "package.json"), `{"name":"x","version":"1.0.0","scripts":{"prepare":"true"},"dependencies":{"y":"`+from+`"}}`, 0o644)
+	for _, argv := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=a", "-c", "user.email=a@a.example", "commit", "-qm", "a"}} {
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", repository}, argv...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", argv, err, out)
+		}
+	}
+	pack := npmPackage(t, map[string]string{
+		"package.json": `{"name":"eager","version":"1.0.0","dependencies":{"x":"*"}}`,
+		"npm-shrinkwrap.json": `{"name":"eager","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"eager","version":"1.0.0","dependencies":{"x":"*"}},
+			"node_modules/x":{"version":"1.0.0","resolved":"` + from + `"}}}`,
+	})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(pack) }))
+	defer srv.Close()
+	hash := sha512.Sum512(pack)
+	write(filepath.Join(p, "package.json"), `{"name":"p","version":"1.0.0","dependencies":{"eager":"1.0.0"}}`, 0o644)
+	write(filepath.Join(p, "package-lock.json"), fmt.Sprintf(`{"name":"p","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"p","version":"1.0.0","dependencies":{"eager":"1.0.0"}},
+		"node_modules/eager":{"version":"1.0.0","resolved":"%s/eager.tgz","integrity":"sha512-%s","hasShrinkwrap":true,"dependencies":{"x":"*"}}}}`, srv.URL, base64.StdEncoding.EncodeToString(hash[:])), 0o644)
+	argv, env, err := installCommand(lockfile.Lock{Tool: lockfile.NPM, Dir: ".", Name: "package-lock.json", Packages: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = p, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "npm_config_registry=" + srv.URL}
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("what is from git was installed:\n%s", out)
+	} else if !bytes.Contains(out, []byte("git")) {
+		t.Errorf("it failed for another reason: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("what a repository calls git ran where the packages are fetched")
+	}
+}
+
 // npmPackage packs files as a registry has them.
 func npmPackage(t *testing.T, files map[string]string) []byte {
 	t.Helper()
