@@ -158,7 +158,7 @@ func (d *desk) start() {
 	check(err)
 	d.server = httptest.NewServer(door.Handler(d.engine))
 	d.volumes = openVolumes(d.t, d.dir)
-	c.boxes = boxes.New(boxes.Options{CID: d.cid, On: d.volumes, Logger: c.logger})
+	c.boxes = boxes.New(boxes.Options{CID: d.cid, Machine: &boxes.Machine{}, On: d.volumes, Logger: c.logger})
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{
 		CID: d.cid, Keeper: wire.NewClient(toKeeper{d.server, func() { d.beforeWrite() }, &d.synced}, nil), Log: mortal{c.log, d}, Volumes: d.volumes.v, Seq: c.mirror.Seq, AutoInterval: -1,
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/control"
 	"choir.dev/choiros/internal/fault"
@@ -170,7 +171,7 @@ func (fl *Fleet) shutIdle(after time.Duration) {
 
 // shutLog has the server close a log that nobody has open, and says whether it did.
 func (fl *Fleet) shutLog(cid contract.CID) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), shutWait)
+	ctx, cancel := awake.WithTimeout(context.Background(), shutWait)
 	defer cancel()
 	if err := fl.Bus.Shut(ctx, cid); err != nil {
 		fl.Logger.Warn("the log of a computer that sleeps stays open", "computer", string(cid), "error", err)

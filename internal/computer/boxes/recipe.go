@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
@@ -241,7 +242,7 @@ func (k *knowledge) versions(ctx context.Context, boxPath string, tool lockfile.
 const askTime = 20 * time.Second // on a machine with other work
 
 func askProgram(ctx context.Context, boxPath string, argv []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := awake.WithTimeout(ctx, askTime)
 	defer cancel()
 	dirs := cmp.Or(boxPath, usual)
 	at := ""
