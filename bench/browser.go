@@ -154,8 +154,8 @@ func saved(ctx context.Context, e *env) (_ report.Result, err error) {
 
 // shownDesktop is the desktop in a page's frame.
 type shownDesktop struct {
-	b      *chromium.Browser
-	origin string
+	browser *chromium.Browser
+	origin  string
 }
 
 // showLive opens a claim link and presses its button until the dev server's desktop
@@ -169,7 +169,7 @@ func showLive(ctx context.Context, b *chromium.Browser, claim string) (*shownDes
 	if err := errors.Join(b.Until(ctx, pressClaim), b.Until(ctx, isLive)); err != nil {
 		return nil, err
 	}
-	d := &shownDesktop{b: b}
+	d := &shownDesktop{browser: b}
 	err := b.Evaluate(ctx, `document.querySelector('iframe[data-role=shown]').dataset.origin`, false, &d.origin)
 	return d, err
 }
@@ -180,9 +180,9 @@ func (d *shownDesktop) evaluate(ctx context.Context, expression string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
-		back, err := d.b.Frame(ctx, d.origin+"/")
+		back, err := d.browser.Frame(ctx, d.origin+"/")
 		if err == nil {
-			err = d.b.Evaluate(ctx, expression, false, nil)
+			err = d.browser.Evaluate(ctx, expression, false, nil)
 			back()
 		}
 		if err == nil || ctx.Err() != nil {

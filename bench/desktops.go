@@ -43,7 +43,7 @@ func desktops(ctx context.Context, e *env) (_ []report.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &audience{w: w, d: d}
+	c := &audience{world: w, desk: d}
 	defer c.close()
 	if err := c.join(ctx, 1); err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func confine(cpu int) (free func() error, err error) {
 
 // audience are desktops that listen.
 type audience struct {
-	w     *world
-	d     *desk
+	world *world
+	desk  *desk
 	conns []*nats.Conn
 	said  int
 
@@ -118,10 +118,10 @@ func (c *audience) join(ctx context.Context, n int) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	conns := make([]*nats.Conn, n)
-	d := c.d
+	d := c.desk
 	for i := range n {
 		if i%ofSession == ofSession-1 {
-			again, err := c.d.enter(ctx)
+			again, err := c.desk.enter(ctx)
 			if err != nil {
 				return errors.Join(err, g.Wait())
 			}
@@ -132,7 +132,7 @@ func (c *audience) join(ctx context.Context, n int) error {
 			if conns[i], err = mine.live(ctx); err != nil {
 				return err
 			}
-			if _, err = conns[i].Subscribe("live."+string(c.d.cid)+".>", c.hear); err != nil {
+			if _, err = conns[i].Subscribe("live."+string(c.desk.cid)+".>", c.hear); err != nil {
 				return err
 			}
 			return conns[i].FlushWithContext(ctx)
@@ -168,11 +168,11 @@ func (c *audience) rename(ctx context.Context, tries int) (appended sample, deli
 		done := make(chan struct{})
 		c.mu.Lock()
 		c.want, c.at, c.left, c.done = []byte(`"`+name+`"`), time.Now(), len(c.conns), done
-		if i == 1 && !c.w.e.Tiny { // the first warms
+		if i == 1 && !c.world.env.Tiny { // the first warms
 			c.got, appended = nil, sample{}
 		}
 		c.mu.Unlock()
-		if err := appended.try(c.w.meter, func() error { _, err := c.w.api.Rename(ctx, name); return err }); err != nil {
+		if err := appended.try(c.world.meter, func() error { _, err := c.world.api.Rename(ctx, name); return err }); err != nil {
 			return appended, nil, err
 		}
 		select {

@@ -41,7 +41,7 @@ func (w *world) execRows(ctx context.Context) ([]report.Result, error) {
 		RawWhat: "/bin/true started on the host", Raw: hostTrue,
 		Do: func(ctx context.Context, i int) error {
 			first, err := w.exec(ctx, nil, "/bin/true")
-			if i > 0 || w.e.Tiny {
+			if i > 0 || w.env.Tiny {
 				firsts = append(firsts, first)
 			}
 			return err
@@ -70,7 +70,7 @@ func (w *world) commandTrue(ctx context.Context, _ int) error {
 
 // command runs choir as a user's shell does.
 func (w *world) command(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, w.e.Binary, args...)
+	cmd := exec.CommandContext(ctx, w.env.Binary, args...)
 	cmd.Env = plainEnviron()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("choir %s: %w: %s", args[0], err, report.OneLine(string(out)))

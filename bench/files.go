@@ -84,7 +84,7 @@ func putRaw(dir, text string) (err error) {
 // cat reads a large file through the API, in turns with the same file through
 // the same kinds of pipe with nothing of ours in between.
 func (w *world) cat(ctx context.Context, size int64) (_ []report.Result, err error) {
-	path := filepath.Join(w.e.dir, "large")
+	path := filepath.Join(w.env.dir, "large")
 	if err := writeLarge(path, size); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (w *world) cat(ctx context.Context, size int64) (_ []report.Result, err err
 		return nil, err
 	}
 	_, err = w.api.Put(ctx, view.Put{Path: "workspace/large.bin"}, io.NopCloser(f))
-	if err = errors.Join(err, f.Close(), w.e.quiet(ctx, w.PID)); err != nil {
+	if err = errors.Join(err, f.Close(), w.env.quiet(ctx, w.PID)); err != nil {
 		return nil, err
 	}
 	bare, err := openBare(path)

@@ -27,12 +27,12 @@ import (
 // records are a computer's log, state and blobs, wired as the product wires
 // them: the appender asks the state about ids.
 type records struct {
-	bus  *bus.Bus
-	log  *ledger.Log
-	st   *state.Store
-	end  context.CancelFunc
-	wg   sync.WaitGroup
-	fail error // of the projector
+	bus   *bus.Bus
+	log   *ledger.Log
+	state *state.Store
+	end   context.CancelFunc
+	wg    sync.WaitGroup
+	fail  error // of the projector
 }
 
 // openRecords opens everything but the projector; see project.
@@ -50,10 +50,10 @@ func openRecords(ctx context.Context, dir string) (_ *records, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.st, err = state.Open(ctx, filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
+	if r.state, err = state.Open(ctx, filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
 		return nil, err
 	}
-	if r.log, err = ledger.Open(ctx, r.bus.JetStream(), ledger.Options{CID: contract.NewCID(), Blobs: blobs, Index: r.st, Live: r.bus, Health: r.bus.Health}); err != nil {
+	if r.log, err = ledger.Open(ctx, r.bus.JetStream(), ledger.Options{CID: contract.NewCID(), Blobs: blobs, Index: r.state, Live: r.bus, Health: r.bus.Health}); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -62,7 +62,7 @@ func openRecords(ctx context.Context, dir string) (_ *records, err error) {
 // project starts the projector, as it runs while a computer is awake.
 func (r *records) project(ctx context.Context) {
 	ctx, r.end = context.WithCancel(ctx)
-	r.wg.Go(func() { r.fail = r.st.Project(ctx, r.log) })
+	r.wg.Go(func() { r.fail = r.state.Project(ctx, r.log) })
 }
 
 func (r *records) Close() error {
@@ -72,8 +72,8 @@ func (r *records) Close() error {
 	if r.log != nil {
 		err = errors.Join(err, r.log.Close())
 	}
-	if r.st != nil {
-		err = errors.Join(err, r.st.Close())
+	if r.state != nil {
+		err = errors.Join(err, r.state.Close())
 	}
 	if r.bus != nil {
 		err = errors.Join(err, r.bus.Close())

@@ -21,7 +21,7 @@ import (
 // through its public API.
 type world struct {
 	*plane
-	e    *env
+	env  *env
 	api  *client.Client
 	data string
 	sync *syncer
@@ -40,7 +40,7 @@ func (e *env) openWorld(ctx context.Context, cpus ...int) (*world, error) {
 
 // openWorldOn starts it on data that may be there already.
 func (e *env) openWorldOn(ctx context.Context, data string, cpus ...int) (_ *world, err error) {
-	w := &world{e: e, data: data}
+	w := &world{env: e, data: data}
 	if w.plane, err = e.up(ctx, data, cpus...); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ const actLimit = 6 * time.Second
 func (w *world) measure(ctx context.Context, a act) (report.Result, sample, error) {
 	var ours sample
 	var raw times
-	for i := range w.e.rounds(a.Tries+1, a.Least+1, actLimit) {
+	for i := range w.env.rounds(a.Tries+1, a.Least+1, actLimit) {
 		if err := ours.try(w.meter, func() error { return a.Do(ctx, i) }); err != nil {
 			return report.Result{}, ours, fmt.Errorf("%s: %w", a.What, err)
 		}
@@ -103,7 +103,7 @@ func (w *world) measure(ctx context.Context, a act) (report.Result, sample, erro
 				return report.Result{}, ours, err
 			}
 		}
-		if i == 0 && !w.e.Tiny {
+		if i == 0 && !w.env.Tiny {
 			ours, raw = sample{}, nil
 		}
 	}

@@ -130,7 +130,7 @@ func (w *world) open(ctx context.Context) (done func() error, err error) {
 // checkpoints makes checkpoints through the API of a tree of which one file
 // changed, in turns with git on an equal tree with the same durability.
 func (w *world) checkpoints(ctx context.Context, t *inTree, least int) error {
-	raw := filepath.Join(w.e.dir, "raw")
+	raw := filepath.Join(w.env.dir, "raw")
 	for i := range t.files {
 		if err := write(raw, name(i), fileText(i)); err != nil {
 			return err

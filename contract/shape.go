@@ -11,19 +11,19 @@ import (
 // keys given twice (two readers would see two values), and null. It walks b,
 // which is one valid JSON value that decodes into t.
 func checkShape(b []byte, t reflect.Type) error {
-	w := walker{b: b}
+	w := walker{data: b}
 	w.space()
 	return w.value(t, "")
 }
 
 type walker struct {
-	b []byte
-	i int
+	data   []byte
+	offset int
 }
 
 func (w *walker) space() {
-	for w.i < len(w.b) && (w.b[w.i] == ' ' || w.b[w.i] == '\n' || w.b[w.i] == '\t' || w.b[w.i] == '\r') {
-		w.i++
+	for w.offset < len(w.data) && (w.data[w.offset] == ' ' || w.data[w.offset] == '\n' || w.data[w.offset] == '\t' || w.data[w.offset] == '\r') {
+		w.offset++
 	}
 }
 
@@ -36,7 +36,7 @@ func (w *walker) value(t reflect.Type, field string) error {
 	if t == rawType {
 		t = nil
 	}
-	switch w.b[w.i] {
+	switch w.data[w.offset] {
 	case '{':
 		return w.object(t, field)
 	case '[':
@@ -45,28 +45,28 @@ func (w *walker) value(t reflect.Type, field string) error {
 		w.str()
 		return nil
 	case 'n':
-		w.i += len("null")
+		w.offset += len("null")
 		if t != nil {
 			return fieldErr(field, "is null; leave it out instead")
 		}
 		return nil
 	}
-	for w.i < len(w.b) && bytes.IndexByte([]byte(",]} \n\t\r"), w.b[w.i]) < 0 {
-		w.i++
+	for w.offset < len(w.data) && bytes.IndexByte([]byte(",]} \n\t\r"), w.data[w.offset]) < 0 {
+		w.offset++
 	}
 	return nil
 }
 
 // str walks a string and returns it as written, quotes included.
 func (w *walker) str() []byte {
-	start := w.i
-	for w.i++; w.b[w.i] != '"'; w.i++ {
-		if w.b[w.i] == '\\' {
-			w.i++
+	start := w.offset
+	for w.offset++; w.data[w.offset] != '"'; w.offset++ {
+		if w.data[w.offset] == '\\' {
+			w.offset++
 		}
 	}
-	w.i++
-	return w.b[start:w.i]
+	w.offset++
+	return w.data[start:w.offset]
 }
 
 func (w *walker) object(t reflect.Type, field string) error {
@@ -82,10 +82,10 @@ func (w *walker) object(t reflect.Type, field string) error {
 	}
 	var seen uint64 // by index of the field; no struct has more than 64
 	var names map[string]bool
-	for w.i++; ; w.i++ {
+	for w.offset++; ; w.offset++ {
 		w.space()
-		if w.b[w.i] == '}' {
-			w.i++
+		if w.data[w.offset] == '}' {
+			w.offset++
 			return nil
 		}
 		quoted := w.str()
@@ -126,14 +126,14 @@ func (w *walker) object(t reflect.Type, field string) error {
 			names[name] = true
 		}
 		w.space()
-		w.i++ // the colon
+		w.offset++ // the colon
 		w.space()
 		if err := w.value(child, path); err != nil {
 			return err
 		}
 		w.space()
-		if w.b[w.i] == '}' {
-			w.i++
+		if w.data[w.offset] == '}' {
+			w.offset++
 			return nil
 		}
 	}
@@ -144,11 +144,11 @@ func (w *walker) array(t reflect.Type, field string) error {
 	if t != nil {
 		elem = t.Elem()
 	}
-	w.i++
+	w.offset++
 	for n := 0; ; n++ {
 		w.space()
-		if w.b[w.i] == ']' {
-			w.i++
+		if w.data[w.offset] == ']' {
+			w.offset++
 			return nil
 		}
 		path := ""
@@ -159,8 +159,8 @@ func (w *walker) array(t reflect.Type, field string) error {
 			return err
 		}
 		w.space()
-		if w.b[w.i] == ',' {
-			w.i++
+		if w.data[w.offset] == ',' {
+			w.offset++
 		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 // voice is what `choir up` says on standard output: that it is up and where, or
 // why not, and later what of its computers is in trouble.
 type voice struct {
-	json bool
-	open func(upLine) // shows the link to a person
-	log  *logKeeper   // keeps what is logged, once there is a data directory
-	s    *spoken
+	json   bool
+	open   func(upLine) // shows the link to a person
+	log    *logKeeper   // keeps what is logged, once there is a data directory
+	spoken *spoken
 }
 
 type spoken struct {
@@ -29,25 +29,25 @@ type spoken struct {
 }
 
 func newVoice(json bool, log *logKeeper, open func(upLine)) voice {
-	return voice{json: json, open: open, log: log, s: &spoken{about: map[string]string{}}}
+	return voice{json: json, open: open, log: log, spoken: &spoken{about: map[string]string{}}}
 }
 
 // ready says, once, that everything is up.
 func (v voice) ready(line upLine) error {
-	v.s.mu.Lock()
-	defer v.s.mu.Unlock()
-	if v.s.up != "" {
+	v.spoken.mu.Lock()
+	defer v.spoken.mu.Unlock()
+	if v.spoken.up != "" {
 		return nil
 	}
-	v.s.up = line.URL
+	v.spoken.up = line.URL
 	if v.json {
 		return json.NewEncoder(os.Stdout).Encode(line)
 	}
 	fmt.Printf("ChoirOS %s is up. Open this link once to make the computer yours:\n\n  %s\n\nStop it with Ctrl-C.\n", version, line.ClaimURL)
-	for _, said := range v.s.held {
+	for _, said := range v.spoken.held {
 		said()
 	}
-	v.s.held = nil
+	v.spoken.held = nil
 	v.open(line)
 	return nil
 }
@@ -70,28 +70,28 @@ func (v voice) again(why error) {
 // computer says in one line that a computer does not wake, what the matter is and
 // where to look; err is nil when it is awake. What was said of it is not said again.
 func (v voice) computer(cid, name string, state view.ComputerState, err error) {
-	v.s.mu.Lock()
-	defer v.s.mu.Unlock()
+	v.spoken.mu.Lock()
+	defer v.spoken.mu.Unlock()
 	text := ""
 	if err != nil {
 		text = fault.Text(err)
 	}
-	if v.json || v.s.about[cid] == text {
+	if v.json || v.spoken.about[cid] == text {
 		return
 	}
-	v.s.about[cid] = text
+	v.spoken.about[cid] = text
 	said := func() {
 		switch name, text := terminal.OneLine(name, 60), terminal.OneLine(text, 300); {
 		case err == nil:
 			fmt.Printf("%s is awake.\n", name)
 		case state == view.StateDamaged:
-			fmt.Printf("%s is damaged: %s. What is safe and what to do stands at %s\n", name, text, v.s.up)
+			fmt.Printf("%s is damaged: %s. What is safe and what to do stands at %s\n", name, text, v.spoken.up)
 		default:
-			fmt.Printf("%s does not wake: %s. What can be done stands at %s\n", name, text, v.s.up)
+			fmt.Printf("%s does not wake: %s. What can be done stands at %s\n", name, text, v.spoken.up)
 		}
 	}
-	if v.s.up == "" {
-		v.s.held = append(v.s.held, said)
+	if v.spoken.up == "" {
+		v.spoken.held = append(v.spoken.held, said)
 		return
 	}
 	said()

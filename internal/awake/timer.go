@@ -9,7 +9,7 @@ import (
 // Timer calls a function after some time in which the process ran.
 type Timer struct {
 	clock *Clock
-	f     func()
+	call  func()
 
 	mu      sync.Mutex
 	until   time.Duration
@@ -22,7 +22,7 @@ func AfterFunc(d time.Duration, f func()) *Timer { return process.AfterFunc(d, f
 
 // AfterFunc calls f, in a goroutine of its own, once the process has run for d.
 func (c *Clock) AfterFunc(d time.Duration, f func()) *Timer {
-	t := &Timer{clock: c, f: f}
+	t := &Timer{clock: c, call: f}
 	t.Reset(d)
 	return t
 }
@@ -73,7 +73,7 @@ func (t *Timer) fire() {
 	}
 	t.end()
 	t.mu.Unlock()
-	t.f()
+	t.call()
 }
 
 // WithTimeout is context.WithTimeout in time in which this process ran.

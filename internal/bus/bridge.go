@@ -46,7 +46,7 @@ func (b *Bus) Serve(ctx context.Context, conn net.Conn) error {
 	b.mu.Unlock()
 	defer b.bridges.Done()
 
-	inner, err := b.on.Client()
+	inner, err := b.backend.Client()
 	if err != nil {
 		return errors.Join(fault.Wrap(op, err), conn.Close())
 	}

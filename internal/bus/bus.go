@@ -80,10 +80,10 @@ type backend interface {
 type Bus struct {
 	log      *slog.Logger
 	now      func() time.Time
-	on       backend
+	backend  backend
 	replicas int
-	nc       *nats.Conn
-	js       jetstream.JetStream
+	conn     *nats.Conn
+	streams  jetstream.JetStream
 	live     *nats.Conn // on which events are said: what follows it there waits for all who listen
 
 	mu       sync.Mutex
@@ -117,7 +117,7 @@ func Open(ctx context.Context, opts Options) (*Bus, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	b := &Bus{log: opts.Logger, now: opts.Now, on: on, replicas: opts.Replicas, grants: map[string][]grant{}, attached: map[string]int{}}
+	b := &Bus{log: opts.Logger, now: opts.Now, backend: on, replicas: opts.Replicas, grants: map[string][]grant{}, attached: map[string]int{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if err := b.connect(ctx); err != nil {
 		if cerr := b.Close(); cerr != nil {
@@ -158,20 +158,20 @@ func (b *Bus) connect(ctx context.Context) (err error) {
 	if b.live, err = b.dial("live"); err != nil {
 		return err
 	}
-	if b.nc, err = b.dial("control"); err != nil {
+	if b.conn, err = b.dial("control"); err != nil {
 		return err
 	}
-	if b.js, err = jetstream.New(b.nc); err != nil {
+	if b.streams, err = jetstream.New(b.conn); err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	if _, err := b.js.AccountInfo(ctx); err != nil {
+	if _, err := b.streams.AccountInfo(ctx); err != nil {
 		return fault.New("jetstream", fault.Missing, "Give a server with JetStream, and credentials that may use it.", err)
 	}
 	return nil
 }
 
 func (b *Bus) dial(name string) (*nats.Conn, error) {
-	return b.on.Dial(nats.Name(name),
+	return b.backend.Dial(nats.Name(name),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.Timeout(10*time.Second),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
@@ -228,7 +228,7 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID,
 // EnsureStream opens the stream of a computer's log, which it makes unless it is there.
 // What is stored of it stays stored when it can't be opened.
 func (b *Bus) EnsureStream(ctx context.Context, cid contract.CID) error {
-	return b.on.Opening(contract.StreamLog(cid), func() error { return EnsureStream(ctx, b.js, cid, b.replicas) })
+	return b.backend.Opening(contract.StreamLog(cid), func() error { return EnsureStream(ctx, b.streams, cid, b.replicas) })
 }
 
 // Shut closes the stream of a computer's log, which nobody has open: the server keeps
@@ -240,7 +240,7 @@ func (b *Bus) Shut(ctx context.Context, cid contract.CID) error {
 	if err := b.drain(ctx, cid); err != nil {
 		return fault.Wrap(op, err)
 	}
-	return fault.Wrap(op, b.on.Shut(contract.StreamLog(cid)))
+	return fault.Wrap(op, b.backend.Shut(contract.StreamLog(cid)))
 }
 
 // drain returns when the server is done with what this connection published for a
@@ -249,7 +249,7 @@ func (b *Bus) Shut(ctx context.Context, cid contract.CID) error {
 func (b *Bus) drain(ctx context.Context, cid contract.CID) error {
 	m := nats.NewMsg(strings.TrimSuffix(contract.SubjectLogAll(cid), ">") + "drained")
 	m.Header.Set(nats.ExpectedStreamHdr, "none")
-	_, err := b.nc.RequestMsgWithContext(ctx, m)
+	_, err := b.conn.RequestMsgWithContext(ctx, m)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil // it is not open
 	}
@@ -258,7 +258,7 @@ func (b *Bus) drain(ctx context.Context, cid contract.CID) error {
 
 // Heard says whether anybody listens to a subject. Who begins to listen afterwards
 // is not counted.
-func (b *Bus) Heard(subject string) bool { return b.on.Heard(subject) }
+func (b *Bus) Heard(subject string) bool { return b.backend.Heard(subject) }
 
 // Say sends a message to all who listen to a subject, in the order in which it is
 // called, and does not wait until they have it. While the server can't be reached
@@ -270,7 +270,7 @@ func (b *Bus) Say(subject string, data []byte) error {
 // Serves says whether the server has the stream of a computer's log open. One
 // whose files come to their place while it runs is opened by EnsureStream.
 func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
-	_, err := b.js.Stream(ctx, contract.StreamLog(cid))
+	_, err := b.streams.Stream(ctx, contract.StreamLog(cid))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
 	}
@@ -281,17 +281,17 @@ func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
 func (b *Bus) Remove(ctx context.Context, cid contract.CID) error {
 	const op = "bus.Remove"
 	name := contract.StreamLog(cid)
-	if err := b.on.Forget(name); err != nil {
+	if err := b.backend.Forget(name); err != nil {
 		return fault.Wrap(op, err)
 	}
 	if err := b.EnsureStream(ctx, cid); err != nil { // the server deletes what it has open
 		return fault.Wrap(op, err)
 	}
-	return fault.Wrap(op, b.js.DeleteStream(ctx, name))
+	return fault.Wrap(op, b.streams.DeleteStream(ctx, name))
 }
 
 // Conn returns the control plane's connection, which may do anything.
-func (b *Bus) Conn() *nats.Conn { return b.nc }
+func (b *Bus) Conn() *nats.Conn { return b.conn }
 
 // Replicas is how many servers keep each log.
 func (b *Bus) Replicas() int { return b.replicas }
@@ -299,20 +299,20 @@ func (b *Bus) Replicas() int { return b.replicas }
 // Files returns nil when the logs are files in the directory that the bus was opened
 // on, for ReadStore; otherwise whoever would read them must not take what is not
 // there for an empty log.
-func (b *Bus) Files() error { return b.on.Files() }
+func (b *Bus) Files() error { return b.backend.Files() }
 
 // Health returns nil while events are stored; fault.DiskFull or fault.Unavailable
 // says that they are not, and that appends will fail.
-func (b *Bus) Health() error { return b.on.Health() }
+func (b *Bus) Health() error { return b.backend.Health() }
 
 // Unread counts the reads that failed because a block of a stream could not be
 // opened or read, and says why the last one did. The server answers them as if
 // there were no such message: an answer of that kind counts only if the number
 // is after it what it was before.
-func (b *Bus) Unread() (uint64, error) { return b.on.Unread() }
+func (b *Bus) Unread() (uint64, error) { return b.backend.Unread() }
 
 // JetStream returns JetStream over the control plane's connection.
-func (b *Bus) JetStream() jetstream.JetStream { return b.js }
+func (b *Bus) JetStream() jetstream.JetStream { return b.streams }
 
 // Close ends the bridges, the connection and the server, in that order, and
 // releases the directory. It is safe to call twice.
@@ -326,10 +326,10 @@ func (b *Bus) Close() error {
 	b.mu.Unlock()
 	b.cancel()
 	b.bridges.Wait()
-	for _, nc := range []*nats.Conn{b.live, b.nc} {
+	for _, nc := range []*nats.Conn{b.live, b.conn} {
 		if nc != nil {
 			nc.Close()
 		}
 	}
-	return fault.Wrap("bus.Close", b.on.Close())
+	return fault.Wrap("bus.Close", b.backend.Close())
 }

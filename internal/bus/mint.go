@@ -90,7 +90,7 @@ func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Crede
 		}
 		uc.Permissions.Sub.Allow.Add(contract.SubjectStreams(cid, streams))
 	}
-	token, err := b.on.Sign(uc)
+	token, err := b.backend.Sign(uc)
 	if err != nil {
 		return Credentials{}, fault.Wrap(op, err)
 	}
@@ -150,7 +150,7 @@ func (b *Bus) Revoke(principal string) error {
 	for _, g := range list {
 		users = append(users, g.user)
 	}
-	return fault.Wrap(op, b.on.Revoke(now, users))
+	return fault.Wrap(op, b.backend.Revoke(now, users))
 }
 
 // owner returns the computer that principal holds live credentials for.

@@ -60,13 +60,13 @@ func (r *Refill) Flush(ctx context.Context) error {
 		m.Header["Nats-Batch-Id"] = []string{batch}
 		m.Header["Nats-Batch-Sequence"] = []string{strconv.Itoa(i + 1)}
 		if i < len(r.pending)-1 {
-			if err := r.bus.nc.PublishMsg(m); err != nil {
+			if err := r.bus.conn.PublishMsg(m); err != nil {
 				return fault.Wrap(op, err)
 			}
 			continue
 		}
 		m.Header["Nats-Batch-Commit"] = []string{"1"}
-		reply, err := r.bus.nc.RequestMsgWithContext(ctx, m)
+		reply, err := r.bus.conn.RequestMsgWithContext(ctx, m)
 		if err != nil {
 			return fault.Wrap(op, err)
 		}

@@ -52,7 +52,7 @@ func (b *Bus) Respond(msg *nats.Msg, payload []byte) error {
 	if _, _, err := b.Caller(msg); err != nil {
 		return fault.Wrap("bus.Respond", err)
 	}
-	if err := b.nc.Publish(msg.Reply, payload); err != nil {
+	if err := b.conn.Publish(msg.Reply, payload); err != nil {
 		return fault.Wrap("bus.Respond", err)
 	}
 	return nil

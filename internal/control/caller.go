@@ -84,7 +84,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				s.unauthorized(w, "the Authorization header is not a bearer token")
 				return
 			}
-			t, err := s.o.Identity.Token(ctx, secret)
+			t, err := s.options.Identity.Token(ctx, secret)
 			if fault.Is(err, fault.Denied) {
 				s.unauthorized(w, view.Describe(err).Detail)
 				return
@@ -113,7 +113,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 				return
 			}
 			secret := cookie(r, consoleCookie)
-			ses, err := s.o.Identity.Session(ctx, secret, identity.Console)
+			ses, err := s.options.Identity.Session(ctx, secret, identity.Console)
 			if fault.Is(err, fault.Denied) {
 				s.unauthorized(w, view.Describe(err).Detail)
 				return
@@ -204,7 +204,7 @@ func (s *Server) located(ctx context.Context, info view.Computer, err error) (vi
 	if err != nil {
 		return view.Computer{}, err
 	}
-	p, err := s.o.Identity.ByID(ctx, info.ID)
+	p, err := s.options.Identity.ByID(ctx, info.ID)
 	if err != nil {
 		return view.Computer{}, err
 	}

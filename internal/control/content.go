@@ -29,7 +29,7 @@ const (
 // and what the dev server has.
 func (s *Server) content(w http.ResponseWriter, r *http.Request, v visit) {
 	page := asPage(r)
-	c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
+	c, err := s.options.Computers.Get(r.Context(), v.place.Computer)
 	if err != nil {
 		problem.Write(w, problem.Of(s.log, "desktop", err))
 		return

@@ -164,7 +164,7 @@ func (v visit) holder() holder { return holder{account: v.session.User, session:
 // still looks again whether a visitor may be here, when what they open can be cut.
 func (s *Server) still(v visit) func(context.Context) (contract.CID, error) {
 	return func(ctx context.Context) (contract.CID, error) {
-		_, err := s.o.Identity.ByPrincipal(ctx, v.session.ID)
+		_, err := s.options.Identity.ByPrincipal(ctx, v.session.ID)
 		if err == nil {
 			var now contract.Actor
 			if now, err = s.granted(ctx, contract.DesktopOf(v.session.User), contract.Everything(), v.place.Computer); err == nil {
@@ -196,11 +196,11 @@ func (s *Server) foreignToDesktop(r *http.Request, self string, page bool) *prob
 // visitor checks the desktop's session: it is of this very computer.
 func (s *Server) visitor(r *http.Request, handle string) (visit, error) {
 	secret := cookie(r, desktopCookie)
-	ses, err := s.o.Identity.Session(r.Context(), secret, identity.Desktop)
+	ses, err := s.options.Identity.Session(r.Context(), secret, identity.Desktop)
 	if err != nil {
 		return visit{}, err
 	}
-	place, err := s.o.Identity.ByHandle(r.Context(), handle)
+	place, err := s.options.Identity.ByHandle(r.Context(), handle)
 	if err != nil {
 		return visit{}, err
 	}
@@ -238,17 +238,17 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 		problem.Write(w, problem.Refuse(http.StatusUnprocessableEntity, fault.Invalid, "this is no ticket", ""))
 		return
 	}
-	place, err := s.o.Identity.ByHandle(r.Context(), handle)
+	place, err := s.options.Identity.ByHandle(r.Context(), handle)
 	var ses identity.Session
 	var secret string
 	if err == nil {
-		ses, secret, err = s.o.Identity.Enter(r.Context(), form.Get("ticket"), place.Computer)
+		ses, secret, err = s.options.Identity.Enter(r.Context(), form.Get("ticket"), place.Computer)
 	}
 	if err != nil {
 		problem.Write(w, problem.Of(s.log, "enter", err))
 		return
 	}
-	own := ownCookie(desktopCookie, secret, int(ses.Expires.Sub(s.o.Now()).Seconds()))
+	own := ownCookie(desktopCookie, secret, int(ses.Expires.Sub(s.options.Now()).Seconds()))
 	http.SetCookie(w, &own)
 	to := "/"
 	if form.Get("kept") != "" {
@@ -260,7 +260,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 
 func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit) {
 	answer, err := func() (view.Session, error) {
-		c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
+		c, err := s.options.Computers.Get(r.Context(), v.place.Computer)
 		if err != nil {
 			return view.Session{}, err
 		}
@@ -272,8 +272,8 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit)
 		if err != nil {
 			return view.Session{}, err
 		}
-		ttl := min(mintTTL, v.session.Expires.Sub(s.o.Now()))
-		cred, err := s.o.Bus.Mint(v.place.Computer, v.session.ID, ttl)
+		ttl := min(mintTTL, v.session.Expires.Sub(s.options.Now()))
+		cred, err := s.options.Bus.Mint(v.place.Computer, v.session.ID, ttl)
 		if err != nil {
 			return view.Session{}, err
 		}
@@ -302,7 +302,7 @@ func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	defer release()
-	c, err := s.o.Computers.Get(ctx, v.place.Computer)
+	c, err := s.options.Computers.Get(ctx, v.place.Computer)
 	if err != nil {
 		problem.Write(w, problem.Of(s.log, "desktop bus", err))
 		return
@@ -320,7 +320,7 @@ func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
 	defer c.Look(ctx)()
 	defer s.services.Watch(v.place.Computer)()
 	defer s.services.Forget(v.place.Computer, v.session.ID)
-	if err := s.o.Bus.Serve(ctx, websocket.NetConn(ctx, ws, websocket.MessageBinary)); err != nil {
+	if err := s.options.Bus.Serve(ctx, websocket.NetConn(ctx, ws, websocket.MessageBinary)); err != nil {
 		s.log.Info("a desktop's connection was cut", "computer", v.place.Computer, "session", v.session.ID, "error", err)
 		_ = ws.Close(websocket.StatusPolicyViolation, "refused") // it may have gone
 		return

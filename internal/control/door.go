@@ -23,8 +23,8 @@ const openConsole = "Open the console in a browser."
 
 // door lets callers of the declared methods in over HTTP.
 type door struct {
-	s   *Server
-	api huma.API
+	server *Server
+	api    huma.API
 }
 
 // API implements rpc.Door.
@@ -39,19 +39,19 @@ func (d door) Operation(m rpc.Declared) huma.Operation {
 
 // Reach implements rpc.Door.
 func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.Table, rpc.Caller, error) {
-	cid, actor, err := d.s.reach(ctx, m, computer)
+	cid, actor, err := d.server.reach(ctx, m, computer)
 	who := rpc.Caller{Computer: cid, Actor: actor, Session: callerOf(ctx).stream()}
 	if m.Host || err != nil {
-		return d.s.own, who, err
+		return d.server.own, who, err
 	}
 	if m.Needs == rpc.History {
-		h, err := d.s.o.Computers.History(ctx, cid)
+		h, err := d.server.options.Computers.History(ctx, cid)
 		if err != nil {
 			return nil, who, err
 		}
 		return h.Methods(), who, nil
 	}
-	awake, err := d.s.o.Computers.Get(ctx, cid)
+	awake, err := d.server.options.Computers.Get(ctx, cid)
 	if err != nil {
 		return nil, who, err
 	}
@@ -60,7 +60,7 @@ func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.T
 
 // Refuse implements rpc.Door.
 func (d door) Refuse(m rpc.Declared, conditional bool, err error) error {
-	return problem.Of(d.s.log, m.HTTP.ID, unmet(conditional, err))
+	return problem.Of(d.server.log, m.HTTP.ID, unmet(conditional, err))
 }
 
 // unmet says of a request that was to be carried out only on what its caller named,
@@ -97,9 +97,9 @@ func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (ci
 func (s *Server) admit(ctx context.Context, m rpc.Declared, cid contract.CID) (err error) {
 	switch m.Needs {
 	case rpc.Awake:
-		_, err = s.o.Computers.Get(ctx, cid)
+		_, err = s.options.Computers.Get(ctx, cid)
 	case rpc.History:
-		_, err = s.o.Computers.History(ctx, cid)
+		_, err = s.options.Computers.History(ctx, cid)
 	}
 	if err != nil {
 		return err

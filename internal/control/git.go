@@ -42,7 +42,7 @@ func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRe
 			return view.GitAccess{}, err
 		}
 	}
-	c, err := s.o.Computers.Get(ctx, who.Computer)
+	c, err := s.options.Computers.Get(ctx, who.Computer)
 	if err != nil {
 		return view.GitAccess{}, err
 	}
@@ -65,8 +65,8 @@ func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRe
 	if caller := callerOf(ctx); !caller.machine {
 		parent = caller.token
 	}
-	k, secret, err := s.o.Identity.NewGitToken(ctx, who.Actor.Account(), parent, in.Body.Name, identity.GitScope{
-		Computer: who.Computer, Repository: repository, Write: in.Body.Write, Expires: s.o.Now().Add(time.Duration(in.Body.Days) * 24 * time.Hour),
+	k, secret, err := s.options.Identity.NewGitToken(ctx, who.Actor.Account(), parent, in.Body.Name, identity.GitScope{
+		Computer: who.Computer, Repository: repository, Write: in.Body.Write, Expires: s.options.Now().Add(time.Duration(in.Body.Days) * 24 * time.Hour),
 	})
 	if err != nil {
 		return view.GitAccess{}, err
@@ -176,7 +176,7 @@ func (s *Server) git(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer release()
 	cid := contract.CID(asked.computer)
-	computer, err := s.o.Computers.Get(ctx, cid)
+	computer, err := s.options.Computers.Get(ctx, cid)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (s *Server) git(w http.ResponseWriter, r *http.Request) error {
 	if err := inScope(scope, asked); err != nil {
 		return err
 	}
-	body, err := gitBody(r, s.o.AddBytes)
+	body, err := gitBody(r, s.options.AddBytes)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (s *Server) git(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/x-"+asked.call.Service()+kind)
 	return problem.TooLargeTo(computer.Git(ctx, asked.call, body, &flushed{httpio.Deadlined(w), http.NewResponseController(w)}),
-		fmt.Sprintf("the push has more than %d MiB", s.o.AddBytes>>20), "Raise storage.add_mb, or push fewer commits at once.")
+		fmt.Sprintf("the push has more than %d MiB", s.options.AddBytes>>20), "Raise storage.add_mb, or push fewer commits at once.")
 }
 
 // gitFromPage tells whether a browser sent a request for a page: it may remember
@@ -215,7 +215,7 @@ func (s *Server) gitCaller(r *http.Request) (caller, *identity.GitScope, error) 
 	if !ok || secret == "" {
 		return caller{}, nil, problem.Refuse(http.StatusUnauthorized, fault.Denied, "a token is required as the password", "choir git url makes one; any name will do.")
 	}
-	t, err := s.o.Identity.GitToken(r.Context(), secret)
+	t, err := s.options.Identity.GitToken(r.Context(), secret)
 	if fault.Is(err, fault.Denied) {
 		said := view.Describe(err)
 		return caller{}, nil, problem.Refuse(http.StatusUnauthorized, fault.Denied, said.Detail, said.Hint)
@@ -288,13 +288,13 @@ func gitBody(r *http.Request, most int64) (io.Reader, error) {
 // sees that it comes.
 type flushed struct {
 	io.Writer
-	rc *http.ResponseController
+	controller *http.ResponseController
 }
 
 func (f *flushed) Write(p []byte) (int, error) {
 	n, err := f.Writer.Write(p)
 	if err == nil {
-		err = f.rc.Flush()
+		err = f.controller.Flush()
 	}
 	return n, err
 }

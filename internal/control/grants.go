@@ -18,7 +18,7 @@ import (
 // for each request: HTTP in reach, git in gitReach, the bus in onBus, a desktop's origin in serveDesktop.
 // fault.NotFound to whoever is no member.
 func (s *Server) granted(ctx context.Context, who contract.Actor, scope contract.CapabilitySet, cid contract.CID) (contract.Actor, error) {
-	held, err := s.o.Identity.Held(ctx, who.Account(), cid)
+	held, err := s.options.Identity.Held(ctx, who.Account(), cid)
 	if err != nil {
 		return contract.Actor{}, err
 	}
@@ -73,16 +73,16 @@ func (s *Server) named(ctx context.Context, c caller, id string) (contract.CID, 
 // them. Each request that names none asks for them, so none of them is looked at
 // unless one has no owner yet.
 func (s *Server) mine(ctx context.Context, account string) ([]contract.CID, error) {
-	roles, err := s.o.Identity.Mine(ctx, account)
+	roles, err := s.options.Identity.Mine(ctx, account)
 	if err != nil {
 		return nil, err
 	}
-	all := s.o.Computers.IDs()
+	all := s.options.Computers.IDs()
 	mine := slices.DeleteFunc(slices.Clone(all), func(cid contract.CID) bool { return roles[cid] == grant.None })
 	if len(mine) == len(all) {
 		return mine, nil
 	}
-	places, err := s.o.Identity.Places(ctx)
+	places, err := s.options.Identity.Places(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Server) mine(ctx context.Context, account string) ([]contract.CID, erro
 // computersOf lists the computers that an account is a member of, and records
 // those that nobody has: they are the machine's owner's.
 func (s *Server) computersOf(ctx context.Context, account string) ([]view.Computer, error) {
-	all, err := s.o.Computers.List(ctx)
+	all, err := s.options.Computers.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *Server) computersOf(ctx context.Context, account string) ([]view.Comput
 	if err != nil {
 		return nil, err
 	}
-	roles, err := s.o.Identity.Mine(ctx, account)
+	roles, err := s.options.Identity.Mine(ctx, account)
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +130,11 @@ func (s *Server) computersOf(ctx context.Context, account string) ([]view.Comput
 
 // removedOf lists the computers that were removed and that an account owns.
 func (s *Server) removedOf(ctx context.Context, account string) ([]view.Computer, error) {
-	all, err := s.o.Computers.Removed(ctx)
+	all, err := s.options.Computers.Removed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	roles, err := s.o.Identity.Mine(ctx, account)
+	roles, err := s.options.Identity.Mine(ctx, account)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *Server) removedOf(ctx context.Context, account string) ([]view.Computer
 // places are where computers' desktops are. One that nobody has recorded is the
 // machine's owner's from now on.
 func (s *Server) places(ctx context.Context, all []view.Computer) (map[contract.CID]identity.Place, error) {
-	known, err := s.o.Identity.Places(ctx)
+	known, err := s.options.Identity.Places(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +162,11 @@ func (s *Server) places(ctx context.Context, all []view.Computer) (map[contract.
 		if _, ok := out[c.ID]; ok {
 			continue
 		}
-		owner, err := s.o.Identity.Owner(ctx)
+		owner, err := s.options.Identity.Owner(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if out[c.ID], err = s.o.Identity.Adopt(ctx, c.ID, owner.ID, c.Name); err != nil {
+		if out[c.ID], err = s.options.Identity.Adopt(ctx, c.ID, owner.ID, c.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Server) places(ctx context.Context, all []view.Computer) (map[contract.
 // onBus says who a desktop's session on the bus is and whether it may ask a
 // method of a computer.
 func (s *Server) onBus(ctx context.Context, m rpc.Declared, cid contract.CID, principal string) (rpc.Caller, error) {
-	ses, err := s.o.Identity.ByPrincipal(ctx, principal)
+	ses, err := s.options.Identity.ByPrincipal(ctx, principal)
 	if err != nil {
 		return rpc.Caller{}, err
 	}

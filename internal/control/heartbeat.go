@@ -61,7 +61,7 @@ func (l *load) of(user string, cid contract.CID) bool { return l.user == user &&
 // anything but that visitor's line: whoever looks at it is told by the console.
 func (s *Server) expectBeat(v visit, mode view.DesktopMode) string {
 	id := httpio.NewNonce()
-	l := newLoad(v.session.User, v.place.Computer, mode, s.o.Now())
+	l := newLoad(v.session.User, v.place.Computer, mode, s.options.Now())
 	d := &s.desktops
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
 		problem.Write(w, problem.Refuse(http.StatusUnprocessableEntity, fault.Invalid, "this is no heartbeat", ""))
 		return
 	}
-	l, err := s.desktops.hear(in, v.session.User, v.place.Computer, s.o.Now())
+	l, err := s.desktops.hear(in, v.session.User, v.place.Computer, s.options.Now())
 	if err == nil && !l.gone {
 		err = s.beat(r.Context(), l, in)
 	}
@@ -167,7 +167,7 @@ func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.T
 }
 
 func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
-	c, err := s.o.Computers.Get(ctx, l.cid)
+	c, err := s.options.Computers.Get(ctx, l.cid)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
 		}
 		// The page of one visitor says nothing about the desktop while another
 		// page of it is well.
-		if s.desktops.others(l, s.o.Now()) && !defence.Off(defence.PageAlone) {
+		if s.desktops.others(l, s.options.Now()) && !defence.Off(defence.PageAlone) {
 			return nil
 		}
 	}

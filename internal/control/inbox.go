@@ -39,7 +39,7 @@ func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v visit) {
 		if r.ContentLength > maxInbox {
 			return view.File{}, problem.TooLarge(problem.ErrTooLarge)
 		}
-		c, err := s.o.Computers.Get(r.Context(), v.place.Computer)
+		c, err := s.options.Computers.Get(r.Context(), v.place.Computer)
 		if err != nil {
 			return view.File{}, err
 		}

@@ -30,11 +30,11 @@ type made struct {
 func (s *Server) adopt(ctx context.Context, cid contract.CID, owner, name string) (identity.Place, error) {
 	s.making.mu.Lock()
 	defer s.making.mu.Unlock()
-	_, err := s.o.Identity.ByID(ctx, cid)
+	_, err := s.options.Identity.ByID(ctx, cid)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return identity.Place{}, err
 	}
-	p, aerr := s.o.Identity.Adopt(ctx, cid, owner, name)
+	p, aerr := s.options.Identity.Adopt(ctx, cid, owner, name)
 	if aerr != nil {
 		return identity.Place{}, aerr
 	}
@@ -65,16 +65,16 @@ func (s *Server) adopted(ctx context.Context, cid contract.CID, failed bool) err
 	if !failed || !m.fresh {
 		return nil
 	}
-	all, err := s.o.Computers.List(ctx)
+	all, err := s.options.Computers.List(ctx)
 	if err != nil {
 		return err
 	}
-	removed, err := s.o.Computers.Removed(ctx)
+	removed, err := s.options.Computers.Removed(ctx)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(append(all, removed...), func(c view.Computer) bool { return c.ID == cid }) {
 		return nil // it goes on being made
 	}
-	return s.o.Identity.Forget(ctx, cid)
+	return s.options.Identity.Forget(ctx, cid)
 }

@@ -18,10 +18,10 @@ import (
 func (s *Server) ownMethods() rpc.Table {
 	t := rpc.Table{}
 	rpc.Bind(t, rpc.ComputerGet, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
-		if info, asleep, err := s.o.Computers.Asleep(ctx, who.Computer); asleep || err != nil {
+		if info, asleep, err := s.options.Computers.Asleep(ctx, who.Computer); asleep || err != nil {
 			return s.located(ctx, info, err)
 		}
-		c, err := s.o.Computers.Get(ctx, who.Computer)
+		c, err := s.options.Computers.Get(ctx, who.Computer)
 		if err != nil {
 			return view.Computer{}, err
 		}
@@ -31,22 +31,22 @@ func (s *Server) ownMethods() rpc.Table {
 		return s.act(ctx, who, view.Action{Type: "computer.renamed", Data: &contract.ComputerRenamed{Name: in.Body.Name}})
 	})
 	rpc.Bind(t, rpc.ComputerWake, func(ctx context.Context, who rpc.Caller, in rpc.WakeRequest) (rpc.None, error) {
-		return rpc.Done(s.o.Computers.Wake(ctx, who.Computer, in.Body))
+		return rpc.Done(s.options.Computers.Wake(ctx, who.Computer, in.Body))
 	})
 	rpc.Bind(t, rpc.ComputerRemove, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
-		c, err := s.o.Computers.Remove(ctx, who.Computer, who.Actor.Account())
+		c, err := s.options.Computers.Remove(ctx, who.Computer, who.Actor.Account())
 		return s.located(ctx, c, err)
 	})
 	rpc.Bind(t, rpc.ComputerFork, s.fork)
 	rpc.Bind(t, rpc.ComputerPutBack, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
-		c, err := s.o.Computers.PutBack(ctx, who.Computer)
+		c, err := s.options.Computers.PutBack(ctx, who.Computer)
 		return s.located(ctx, c, err)
 	})
 	rpc.Bind(t, rpc.ComputerRecover, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.None, error) {
-		return rpc.Done(s.o.Computers.Recover(ctx, who.Computer))
+		return rpc.Done(s.options.Computers.Recover(ctx, who.Computer))
 	})
 	rpc.Bind(t, rpc.FrameGet, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Frame, error) {
-		c, err := s.o.Computers.Get(ctx, who.Computer)
+		c, err := s.options.Computers.Get(ctx, who.Computer)
 		if err != nil {
 			return view.Frame{}, err
 		}
@@ -73,24 +73,24 @@ func (s *Server) bindPlane(t rpc.Table) {
 		return rpc.Listed(mine, false, err)
 	})
 	rpc.Bind(t, rpc.SecretList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Secret], error) {
-		list, err := s.o.System.Secrets(ctx)
+		list, err := s.options.System.Secrets(ctx)
 		return rpc.Listed(list, false, err)
 	})
 	rpc.Bind(t, rpc.SecretSet, func(ctx context.Context, who rpc.Caller, in rpc.SetSecretRequest) (rpc.None, error) {
-		return rpc.Done(s.o.System.SetSecret(ctx, who.Actor, in.Name, in.Body.Value))
+		return rpc.Done(s.options.System.SetSecret(ctx, who.Actor, in.Name, in.Body.Value))
 	})
 	rpc.Bind(t, rpc.SecretRemove, func(ctx context.Context, who rpc.Caller, in rpc.OnSecret) (rpc.None, error) {
-		return rpc.Done(s.o.System.RemoveSecret(ctx, who.Actor, in.Name))
+		return rpc.Done(s.options.System.RemoveSecret(ctx, who.Actor, in.Name))
 	})
 	rpc.Bind(t, rpc.ModelList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Model], error) {
-		list, err := s.o.System.Models(ctx)
+		list, err := s.options.System.Models(ctx)
 		return rpc.Listed(list, false, err)
 	})
 	rpc.Bind(t, rpc.ModelTest, func(ctx context.Context, _ rpc.Caller, in rpc.TestModelRequest) (view.ModelTest, error) {
-		return s.o.System.TestModel(ctx, in.Body.Model)
+		return s.options.System.TestModel(ctx, in.Body.Model)
 	})
 	rpc.Bind(t, rpc.Doctor, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Finding], error) {
-		list, err := s.o.System.Doctor(ctx)
+		list, err := s.options.System.Doctor(ctx)
 		return rpc.Listed(list, false, err)
 	})
 }
@@ -101,7 +101,7 @@ func (s *Server) bindRuns(t rpc.Table) {
 		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget}})
 	})
 	rpc.Bind(t, rpc.RunShow, func(ctx context.Context, who rpc.Caller, in rpc.ShowRunRequest) (view.Run, error) {
-		c, err := s.o.Computers.Get(ctx, who.Computer)
+		c, err := s.options.Computers.Get(ctx, who.Computer)
 		if err != nil {
 			return view.Run{}, err
 		}
@@ -130,7 +130,7 @@ func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.A
 	if err := a.Validate(); err != nil {
 		return view.Acted{}, err
 	}
-	c, err := s.o.Computers.Get(ctx, who.Computer)
+	c, err := s.options.Computers.Get(ctx, who.Computer)
 	if err != nil {
 		return view.Acted{}, err
 	}
@@ -142,14 +142,14 @@ func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.A
 // it is there, so that nobody else is taken for its owner.
 func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateRequest) (view.Computer, error) {
 	return s.makeOwn(ctx, who, in.Body.ID, in.Body.Name, func(cid contract.CID) (view.Computer, error) {
-		return s.o.Computers.Create(ctx, cid, in.Body.Name)
+		return s.options.Computers.Create(ctx, cid, in.Body.Name)
 	})
 }
 
 // fork makes a computer of the caller's from a checkpoint of one that they may change.
 func (s *Server) fork(ctx context.Context, who rpc.Caller, in rpc.ForkRequest) (view.Computer, error) {
 	return s.makeOwn(ctx, who, in.Body.ID, in.Body.Name, func(cid contract.CID) (view.Computer, error) {
-		return s.o.Computers.Fork(ctx, who.Actor, who.Computer, cid, in.Body.Name, in.Body.Checkpoint)
+		return s.options.Computers.Fork(ctx, who.Actor, who.Computer, cid, in.Body.Name, in.Body.Checkpoint)
 	})
 }
 
@@ -167,7 +167,7 @@ func (s *Server) makeOwn(ctx context.Context, who rpc.Caller, cid contract.CID, 
 		return view.Computer{}, err
 	}
 	defer func() { err = errors.Join(err, s.adopted(ctx, cid, err != nil)) }()
-	if held, err := s.o.Identity.Held(ctx, who.Actor.Account(), cid); err != nil {
+	if held, err := s.options.Identity.Held(ctx, who.Actor.Account(), cid); err != nil {
 		return view.Computer{}, err
 	} else if held.Role != grant.Owner {
 		return view.Computer{}, fault.New("", fault.Conflict, "Draw another id, or leave it out.", errors.New("this id is taken"))
@@ -185,7 +185,7 @@ func (s *Server) ticket(ctx context.Context, who rpc.Caller, in rpc.TicketReques
 	if caller.session == nil {
 		return view.Ticket{}, fault.New("", fault.Denied, openConsole, errTokenTicket)
 	}
-	c, err := s.o.Computers.Get(ctx, who.Computer)
+	c, err := s.options.Computers.Get(ctx, who.Computer)
 	if err != nil {
 		return view.Ticket{}, err
 	}
@@ -193,7 +193,7 @@ func (s *Server) ticket(ctx context.Context, who rpc.Caller, in rpc.TicketReques
 	if err != nil {
 		return view.Ticket{}, err
 	}
-	ticket, err := s.o.Identity.NewTicket(ctx, caller.secret, info.ID)
+	ticket, err := s.options.Identity.NewTicket(ctx, caller.secret, info.ID)
 	return view.Ticket{Action: s.hosts.Desktop(origin.Label(info.Handle, in.Generation)) + enterPath, Ticket: ticket}, err
 }
 

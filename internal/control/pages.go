@@ -60,7 +60,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	case name == "/claim":
 		s.writePage(w, s.pages.claim)
 	case name == "/":
-		_, err := s.o.Identity.Session(r.Context(), cookie(r, consoleCookie), identity.Console)
+		_, err := s.options.Identity.Session(r.Context(), cookie(r, consoleCookie), identity.Console)
 		switch {
 		case fault.Is(err, fault.Denied):
 			// A constant target: there is nothing to redirect openly to.
@@ -74,7 +74,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(name, "/assets/"):
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
 		s.squeeze.Serve(w, r, func(w http.ResponseWriter) {
-			if p := s.writeAsset(w, r, s.o.Console, strings.TrimPrefix(name, "/"), "no-cache"); p != nil {
+			if p := s.writeAsset(w, r, s.options.Console, strings.TrimPrefix(name, "/"), "no-cache"); p != nil {
 				problem.Write(w, p)
 			}
 		})

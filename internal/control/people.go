@@ -17,7 +17,7 @@ import (
 
 // bindMembers binds who is in a computer.
 func (s *Server) bindMembers(t rpc.Table) {
-	ids := s.o.Identity
+	ids := s.options.Identity
 	rpc.Bind(t, rpc.MemberList, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.List[view.Member], error) {
 		list, err := ids.Members(ctx, who.Computer)
 		out := make([]view.Member, len(list))
@@ -75,7 +75,7 @@ func invitation(i identity.Invitation) view.Invitation {
 
 // bindAccounts binds who may sign in.
 func (s *Server) bindAccounts(t rpc.Table) {
-	ids := s.o.Identity
+	ids := s.options.Identity
 	rpc.Bind(t, rpc.AccountGet, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Account, error) {
 		a, err := ids.Account(ctx, who.Actor.Account())
 		return account(a), err
@@ -129,7 +129,7 @@ func (s *Server) bindAccounts(t rpc.Table) {
 
 // bindTokens binds the tokens of the caller's own account.
 func (s *Server) bindTokens(t rpc.Table) {
-	ids := s.o.Identity
+	ids := s.options.Identity
 	rpc.Bind(t, rpc.TokenList, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Token], error) {
 		list, err := ids.Tokens(ctx, who.Actor.Account())
 		out := make([]view.Token, len(list))
@@ -141,7 +141,7 @@ func (s *Server) bindTokens(t rpc.Table) {
 	rpc.Bind(t, rpc.TokenCreate, func(ctx context.Context, who rpc.Caller, in rpc.NewTokenRequest) (view.Token, error) {
 		scope := identity.TokenScope{May: in.Body.May}
 		if in.Body.Days > 0 {
-			scope.Expires = s.o.Now().Add(time.Duration(in.Body.Days) * 24 * time.Hour)
+			scope.Expires = s.options.Now().Add(time.Duration(in.Body.Days) * 24 * time.Hour)
 		}
 		k, secret, err := ids.NewToken(ctx, who.Actor.Account(), in.Body.Name, scope)
 		if err != nil {
@@ -166,10 +166,10 @@ func account(a identity.Account) view.Account {
 }
 
 func (s *Server) link(ctx context.Context, account string) (view.Link, error) {
-	if _, err := s.o.Identity.User(ctx, account); err != nil {
+	if _, err := s.options.Identity.User(ctx, account); err != nil {
 		return view.Link{}, err
 	}
-	token, expires, err := s.o.Identity.NewLink(ctx, account)
+	token, expires, err := s.options.Identity.NewLink(ctx, account)
 	if err != nil {
 		return view.Link{}, err
 	}
@@ -179,7 +179,7 @@ func (s *Server) link(ctx context.Context, account string) (view.Link, error) {
 // above refuses to have an account govern one that may what it may not itself, or
 // give it that: whoever invites others can't become more than they are.
 func (s *Server) above(ctx context.Context, who contract.Actor, account string, powers []grant.Power) error {
-	h, err := s.o.Identity.Held(ctx, account, "")
+	h, err := s.options.Identity.Held(ctx, account, "")
 	if err != nil {
 		return err
 	}

@@ -56,9 +56,9 @@ func (s *Server) routeAccount(hapi huma.API) {
 		var ended []string
 		switch {
 		case in.Everywhere:
-			ended, err = s.o.Identity.RevokeAll(ctx, c.user)
+			ended, err = s.options.Identity.RevokeAll(ctx, c.user)
 		case c.session != nil:
-			ended, err = s.o.Identity.SignOut(ctx, c.secret)
+			ended, err = s.options.Identity.SignOut(ctx, c.secret)
 		}
 		if err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 	if !s.tries.Allow(in.address) && !defence.Off(defence.ControlTries) {
 		return nil, fault.New("", fault.Exhausted, "Wait a minute.", errors.New("too many tries to sign in"))
 	}
-	owner, err := s.o.Identity.Owner(ctx)
+	owner, err := s.options.Identity.Owner(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +81,11 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 			return nil, err
 		}
 	}
-	ses, secret, err := s.o.Identity.Claim(ctx, in.Body.Token)
+	ses, secret, err := s.options.Identity.Claim(ctx, in.Body.Token)
 	if err != nil {
 		return nil, err
 	}
-	res := &claimOut{SetCookie: ownCookie(consoleCookie, secret, int(ses.Expires.Sub(s.o.Now()).Seconds()))}
+	res := &claimOut{SetCookie: ownCookie(consoleCookie, secret, int(ses.Expires.Sub(s.options.Now()).Seconds()))}
 	mine, err := s.computersOf(ctx, ses.User)
 	if err != nil || len(mine) == 0 {
 		return res, err
@@ -96,7 +96,7 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 	if in.Body.Name == "" || owner.Claimed || owner.ID != ses.User {
 		return res, nil
 	}
-	c, err := s.o.Computers.Get(ctx, mine[0].ID)
+	c, err := s.options.Computers.Get(ctx, mine[0].ID)
 	if err != nil {
 		// The link is used up, and why the computer does not wake stands on the
 		// page that this leads to. It gets its name another time.
@@ -108,7 +108,7 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 			return nil, err
 		}
 	}
-	if _, err := s.o.Identity.Rehandle(ctx, mine[0].ID, in.Body.Name); err != nil {
+	if _, err := s.options.Identity.Rehandle(ctx, mine[0].ID, in.Body.Name); err != nil {
 		return nil, err
 	}
 	res.Body, err = s.info(ctx, c)

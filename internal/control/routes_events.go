@@ -29,11 +29,11 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cid contra
 	var log History
 	var err error
 	if !in.Follow {
-		log, err = s.o.Computers.History(r.Context(), cid)
+		log, err = s.options.Computers.History(r.Context(), cid)
 	}
 	var c Computer
 	if in.Follow {
-		c, err = s.o.Computers.Get(r.Context(), cid)
+		c, err = s.options.Computers.Get(r.Context(), cid)
 		log = c
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cid contra
 			break
 		}
 		if c == nil { // all of a long log is not read by opening it again and again
-			if c, err = s.o.Computers.Get(ctx, cid); err != nil {
+			if c, err = s.options.Computers.Get(ctx, cid); err != nil {
 				return err
 			}
 			log = c

@@ -38,7 +38,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, 
 	if req, err = req.Valid(); err != nil {
 		return err
 	}
-	c, err := s.o.Computers.Get(r.Context(), cid)
+	c, err := s.options.Computers.Get(r.Context(), cid)
 	if err != nil {
 		return err
 	}

@@ -22,14 +22,14 @@ import (
 func (s *Server) routeFiles(hapi huma.API) {
 	streamed(hapi, s, rpc.FilesGet, "", "application/octet-stream", s.getFile)
 	streamed(hapi, s, rpc.FilesPut, "application/octet-stream", "application/json", func(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.PutRequest) error {
-		c, err := s.o.Computers.Get(r.Context(), cid)
+		c, err := s.options.Computers.Get(r.Context(), cid)
 		if err != nil {
 			return err
 		}
 		return s.putFile(w, r, c, in)
 	})
 	streamed(hapi, s, rpc.FilesAddTar, "application/x-tar", "application/json", func(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.AddTarRequest) error {
-		c, err := s.o.Computers.Get(r.Context(), cid)
+		c, err := s.options.Computers.Get(r.Context(), cid)
 		if err != nil {
 			return err
 		}
@@ -37,9 +37,9 @@ func (s *Server) routeFiles(hapi huma.API) {
 		if origin == "" {
 			origin = in.Name
 		}
-		a, err := c.AddTar(r.Context(), actorOf(r.Context()), in.Name, origin, httpio.Limit(r.Body, s.o.AddBytes))
+		a, err := c.AddTar(r.Context(), actorOf(r.Context()), in.Name, origin, httpio.Limit(r.Body, s.options.AddBytes))
 		if err != nil {
-			return problem.TooLargeTo(err, fmt.Sprintf("it has more than %d MiB; nothing of it was brought in", s.o.AddBytes>>20),
+			return problem.TooLargeTo(err, fmt.Sprintf("it has more than %d MiB; nothing of it was brought in", s.options.AddBytes>>20),
 				"Raise storage.add_mb, or add it in several smaller folders.")
 		}
 		return writeJSON(w, a)
@@ -57,13 +57,13 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request, cid contract.CID
 	h := w.Header()
 	h.Set("Content-Type", "application/x-tar")
 	h.Set("Content-Disposition", `attachment; filename="`+string(cid)+`.tar"`)
-	return s.o.Computers.Export(ctx, cid, httpio.Deadlined(w))
+	return s.options.Computers.Export(ctx, cid, httpio.Deadlined(w))
 }
 
 // getFile streams a file as an attachment of no type: nothing a workspace
 // holds is ever a page of the console's origin.
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.OnPath) error {
-	c, err := s.o.Computers.Get(r.Context(), cid)
+	c, err := s.options.Computers.Get(r.Context(), cid)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func watchFrame(ctx context.Context, c Computer) (changed <-chan struct{}, poke 
 }
 
 func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.Of) error {
-	c, err := s.o.Computers.Get(r.Context(), cid)
+	c, err := s.options.Computers.Get(r.Context(), cid)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ type Options struct {
 
 // Server is the control plane's HTTP, on one address.
 type Server struct {
-	o       Options
+	options Options
 	hosts   origin.Hosts
 	log     *slog.Logger
 	tries   *identity.Tries
@@ -107,7 +107,7 @@ func New(o Options) (*Server, error) {
 	if o.AddBytes <= 0 {
 		o.AddBytes = defaultUpload
 	}
-	s := &Server{o: o, log: o.Logger, hosts: origin.Hosts{Parent: o.Host, Port: fmt.Sprint(o.Port)}, tries: identity.NewTries(o.Now)}
+	s := &Server{options: o, log: o.Logger, hosts: origin.Hosts{Parent: o.Host, Port: fmt.Sprint(o.Port)}, tries: identity.NewTries(o.Now)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.streams.open = map[*stream]struct{}{}
 	s.desktops.init()
@@ -222,7 +222,7 @@ func (s *Server) routes() error {
 		w.Header().Set("Allow", strings.Join(allowed(mux, r.URL.Path), ", "))
 		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for this address", ""))
 	})
-	cfg := huma.DefaultConfig("ChoirOS", s.o.Version)
+	cfg := huma.DefaultConfig("ChoirOS", s.options.Version)
 	if defence.Off(defence.ControlBodies) {
 		cfg.Formats = maps.Clone(cfg.Formats)
 		cfg.Formats["text/plain"] = huma.DefaultJSONFormat
@@ -297,7 +297,7 @@ func allowed(mux chi.Routes, at string) []string {
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(view.Health{Status: "ok", Version: s.o.Version}) // the client has gone if this fails
+	_ = json.NewEncoder(w).Encode(view.Health{Status: "ok", Version: s.options.Version}) // the client has gone if this fails
 }
 
 func (s *Server) serveOpenAPI(w http.ResponseWriter, r *http.Request) {

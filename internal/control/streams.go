@@ -42,7 +42,7 @@ const forever = 100 * 366 * 24 * time.Hour
 func (s *Server) hold(parent context.Context, of holder, may func(context.Context) (contract.CID, error)) (context.Context, func(), error) {
 	left := forever
 	if !of.expires.IsZero() {
-		left = of.expires.Sub(s.o.Now()) // a token that ends takes along what is open by it
+		left = of.expires.Sub(s.options.Now()) // a token that ends takes along what is open by it
 	}
 	ctx, cancel := context.WithTimeout(parent, left)
 	stop := context.AfterFunc(s.ctx, cancel)
@@ -87,7 +87,7 @@ func (s *Server) end(sessions []string) error {
 	s.cut(func(h holder) bool { return slices.Contains(sessions, h.session) })
 	var first error
 	for _, id := range sessions {
-		if err := s.o.Bus.Revoke(id); err != nil && first == nil {
+		if err := s.options.Bus.Revoke(id); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -105,7 +105,7 @@ func (s *Server) leave(account string, cid contract.CID, sessions []string) erro
 // present looks again whether a caller's session or token is still there, now that
 // whoever ends it finds what is begun by it.
 func (s *Server) present(ctx context.Context, c caller) error {
-	lives, err := s.o.Identity.Lives(ctx, c.stream())
+	lives, err := s.options.Identity.Lives(ctx, c.stream())
 	if err == nil && !lives {
 		err = fault.New("", fault.Denied, "Sign in again.", errors.New("this session or token has ended"))
 	}

@@ -126,18 +126,18 @@ func (r *Reserve) Check(op string) error {
 // lives in its reserve: what began before finds the reserve's space otherwise,
 // and takes it.
 func (r *Reserve) Taking(op string, content io.Reader) io.Reader {
-	return taking{r: r, op: op, content: content}
+	return taking{reserve: r, op: op, content: content}
 }
 
 type taking struct {
-	r       *Reserve
+	reserve *Reserve
 	op      string
 	content io.Reader
 }
 
 func (t taking) Read(p []byte) (int, error) {
 	n, err := t.content.Read(p)
-	if full := t.r.Check(t.op); full != nil {
+	if full := t.reserve.Check(t.op); full != nil {
 		return 0, full
 	}
 	return n, err

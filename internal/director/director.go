@@ -62,7 +62,7 @@ func Handler(o Options) http.Handler {
 
 // Direct drives one run to its report. It always has an answer.
 func Direct(ctx context.Context, o Options, m Message) Report {
-	l := &loop{host: harness.Host{Client: o.Client, Base: o.Base}, m: m}
+	l := &loop{host: harness.Host{Client: o.Client, Base: o.Base}, message: m}
 	var err error
 	if l.tools, err = tool.NewRegistry(m.Tools...); err != nil {
 		return Report{Status: contract.RunFailed, Detail: harness.Clip(err.Error(), 2000), Summary: "The Director could not start: its tools are not usable."}
@@ -113,11 +113,11 @@ func Direct(ctx context.Context, o Options, m Message) Report {
 }
 
 type loop struct {
-	host   harness.Host
-	m      Message
-	tools  *tool.Registry // what the host offers
-	wake   Wake
-	report Report
+	host    harness.Host
+	message Message
+	tools   *tool.Registry // what the host offers
+	wake    Wake
+	report  Report
 }
 
 func (l *loop) steer(ctx context.Context) ([]string, error) {
@@ -269,7 +269,7 @@ func (l *loop) context(s harness.State) string {
 		fmt.Fprintf(&answers, "- %s → %s\n", harness.Clip(a.Question, 500), harness.Clip(orNone(a.Answer), 500))
 	}
 	return harness.Compose(MaxWake,
-		harness.Section{Title: "Prompt", Body: l.m.Prompt, Max: 12 << 10},
+		harness.Section{Title: "Prompt", Body: l.message.Prompt, Max: 12 << 10},
 		harness.Section{Title: "Objective", Body: w.Objective, Max: 4 << 10},
 		harness.Section{Title: "Plan", Body: plan.String(), Max: 6 << 10},
 		harness.Section{Title: "Answers of the user", Body: answers.String(), Max: 4 << 10},

@@ -18,7 +18,7 @@ import (
 // verify checks a merged tree: each check in a box of its own, judged by exit
 // codes and by how many tests their runners report.
 func (a *attempt) verify(ctx context.Context, m *ports.Merged) contract.Verification {
-	b := &bench{a: a, m: *m}
+	b := &bench{attempt: a, merged: *m}
 	defer b.release()
 	e, err := verify.Collect(ctx, b, verify.Request{Spec: a.task.Verify, Tree: m.Tree, Changes: m.Changes, Installed: m.Installed, Left: summary.LeftBehind(m.Left), Words: a.words()})
 	if err != nil {
@@ -55,8 +55,8 @@ func (a *attempt) words() string {
 
 // bench runs checks in verify boxes.
 type bench struct {
-	a         *attempt
-	m         ports.Merged
+	attempt   *attempt
+	merged    ports.Merged
 	installed [3][]ports.Dependencies // by which tree of the verification
 }
 
@@ -74,15 +74,15 @@ func (b *bench) tree(base bool, restore []string) int {
 
 // Install implements verify.Bench.
 func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.LockOf, base bool, restore []string) []contract.Installation {
-	if b.a.run.dispatcher.options.Install == nil || ctx.Err() != nil {
+	if b.attempt.run.dispatcher.options.Install == nil || ctx.Err() != nil {
 		return nil
 	}
-	r := ports.LockRequest{Run: b.a.ref.Run, Task: b.a.ref.Task, Overlay: b.a.overlay, Commit: b.m.Commit, Restored: restore, Of: of, Locks: locks}
+	r := ports.LockRequest{Run: b.attempt.ref.Run, Task: b.attempt.ref.Task, Overlay: b.attempt.overlay, Commit: b.merged.Commit, Restored: restore, Of: of, Locks: locks}
 	at := b.tree(base, restore)
 	if base {
-		r.Commit = b.a.now.Base
+		r.Commit = b.attempt.now.Base
 	}
-	got, said := b.a.run.dispatcher.options.Install.Install(ctx, r)
+	got, said := b.attempt.run.dispatcher.options.Install.Install(ctx, r)
 	if got != nil {
 		b.installed[at] = append(b.installed[at], got)
 	}
@@ -110,7 +110,7 @@ func (b *bench) release() {
 // a text that belongs to no project, it takes no box.
 func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
 	if names, ok := verify.Plain(paths); ok {
-		there, err := b.a.run.dispatcher.options.Workspace.Beside(ctx, []string{b.a.now.Base, b.m.Commit}, paths, names)
+		there, err := b.attempt.run.dispatcher.options.Workspace.Beside(ctx, []string{b.attempt.now.Base, b.merged.Commit}, paths, names)
 		if err != nil {
 			return base, change, err
 		}
@@ -118,11 +118,11 @@ func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.F
 			return verify.Loose(paths, there[0]), verify.Loose(paths, there[1]), nil
 		}
 	}
-	err = b.a.inVerifyBox(ctx, ports.BoxRequest{Commit: b.m.Commit}, func(box ports.Box) error {
-		if base, err = b.a.facts(ctx, box, map[string]any{"paths": paths, "base": true}); err != nil {
+	err = b.attempt.inVerifyBox(ctx, ports.BoxRequest{Commit: b.merged.Commit}, func(box ports.Box) error {
+		if base, err = b.attempt.facts(ctx, box, map[string]any{"paths": paths, "base": true}); err != nil {
 			return err
 		}
-		change, err = b.a.facts(ctx, box, map[string]any{"paths": paths})
+		change, err = b.attempt.facts(ctx, box, map[string]any{"paths": paths})
 		return err
 	})
 	return base, change, err
@@ -130,8 +130,8 @@ func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.F
 
 // Restored implements verify.Bench.
 func (b *bench) Restored(ctx context.Context, paths, restore []string) (facts verify.Facts, err error) {
-	err = b.a.inVerifyBox(ctx, ports.BoxRequest{Commit: b.m.Commit}, func(box ports.Box) error {
-		facts, err = b.a.facts(ctx, box, map[string]any{"paths": paths, "restore": restore})
+	err = b.attempt.inVerifyBox(ctx, ports.BoxRequest{Commit: b.merged.Commit}, func(box ports.Box) error {
+		facts, err = b.attempt.facts(ctx, box, map[string]any{"paths": paths, "restore": restore})
 		return err
 	})
 	return facts, err
@@ -139,11 +139,11 @@ func (b *bench) Restored(ctx context.Context, paths, restore []string) (facts ve
 
 // Run implements verify.Bench.
 func (b *bench) Run(ctx context.Context, c verify.Check, base bool, restore []string) verify.Ran {
-	commit := b.m.Commit
+	commit := b.merged.Commit
 	if base {
-		commit = b.a.now.Base
+		commit = b.attempt.now.Base
 	}
-	return b.a.check(ctx, commit, c, restore, b.dependencies(base, restore))
+	return b.attempt.check(ctx, commit, c, restore, b.dependencies(base, restore))
 }
 
 func (a *attempt) facts(ctx context.Context, b ports.Box, in map[string]any) (verify.Facts, error) {

@@ -18,10 +18,10 @@ type Resolver interface {
 }
 
 // rooted is the host's resolver without its search list: every name is whole.
-type rooted struct{ r *net.Resolver }
+type rooted struct{ resolver *net.Resolver }
 
 func (r rooted) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
-	return r.r.LookupNetIP(ctx, network, host+".")
+	return r.resolver.LookupNetIP(ctx, network, host+".")
 }
 
 var (

@@ -65,17 +65,17 @@ func readHello(r io.Reader) (raw []byte, name string, err error) {
 
 // cursor reads length-prefixed fields; ok turns false at the first that is short.
 type cursor struct {
-	b  []byte
-	ok bool
+	rest []byte
+	ok   bool
 }
 
 func (c *cursor) bytes(n int) []byte {
-	if !c.ok || n > len(c.b) {
+	if !c.ok || n > len(c.rest) {
 		c.ok = false
 		return nil
 	}
-	out := c.b[:n]
-	c.b = c.b[n:]
+	out := c.rest[:n]
+	c.rest = c.rest[n:]
 	return out
 }
 
@@ -96,15 +96,15 @@ func serverName(body []byte) (string, error) {
 	c.vector(1)     // session
 	c.vector(2)     // cipher suites
 	c.vector(1)     // compression methods
-	if c.ok && len(c.b) == 0 {
+	if c.ok && len(c.rest) == 0 {
 		return "", nil // no extensions at all
 	}
 	ext := cursor{c.vector(2), c.ok}
-	if !c.ok || len(c.b) != 0 {
+	if !c.ok || len(c.rest) != 0 {
 		return "", errNotTLS
 	}
 	name, seen := "", map[int]bool{}
-	for ext.ok && len(ext.b) > 0 {
+	for ext.ok && len(ext.rest) > 0 {
 		kind := ext.number(2)
 		data := ext.vector(2)
 		if !ext.ok || seen[kind] {
@@ -117,7 +117,7 @@ func serverName(body []byte) (string, error) {
 			entries := cursor{list.vector(2), list.ok}
 			isHost := entries.number(1) == 0
 			host := entries.vector(2)
-			if !entries.ok || len(list.b) != 0 || len(entries.b) != 0 || !isHost || len(host) == 0 {
+			if !entries.ok || len(list.rest) != 0 || len(entries.rest) != 0 || !isHost || len(host) == 0 {
 				return "", errNotTLS
 			}
 			name = string(host)

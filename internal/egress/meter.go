@@ -12,20 +12,20 @@ import (
 // metered records what passes a tunnel from now on; the function that is
 // returned records the rest when the tunnel has ended, and waits.
 func (h *handler) metered(tn *tunnel, t Target) (ended func()) {
-	if h.p.opt.Meter == nil || defence.Off(defence.EgressMeter) {
+	if h.proxy.opt.Meter == nil || defence.Off(defence.EgressMeter) {
 		return func() {}
 	}
 	start, id := time.Now(), contract.NewID()
 	record := func(ended bool) error {
-		ctx, cancel := context.WithTimeout(context.Background(), h.p.limits.Decided)
+		ctx, cancel := context.WithTimeout(context.Background(), h.proxy.limits.Decided)
 		defer cancel()
-		return h.p.opt.Meter(ctx, h.scope, Traffic{Tunnel: id, Target: t, Ended: ended,
+		return h.proxy.opt.Meter(ctx, h.scope, Traffic{Tunnel: id, Target: t, Ended: ended,
 			Sent: tn.sent.Load(), Received: tn.received.Load(), Duration: time.Since(start)})
 	}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(h.p.limits.Meter)
+		tick := time.NewTicker(h.proxy.limits.Meter)
 		defer tick.Stop()
 		last := int64(0)
 		for {
@@ -39,7 +39,7 @@ func (h *handler) metered(tn *tunnel, t Target) (ended func()) {
 				continue
 			}
 			if err := record(false); err != nil {
-				h.p.opt.Logger.Error("a tunnel was ended because what passes it could not be recorded", "box", h.scope.Box, "host", t.Host, "err", err)
+				h.proxy.opt.Logger.Error("a tunnel was ended because what passes it could not be recorded", "box", h.scope.Box, "host", t.Host, "err", err)
 				tn.close()
 				return
 			}
@@ -50,7 +50,7 @@ func (h *handler) metered(tn *tunnel, t Target) (ended func()) {
 		close(stop)
 		wg.Wait()
 		if err := record(true); err != nil {
-			h.p.opt.Logger.Error("what passed a tunnel could not be recorded", "box", h.scope.Box, "host", t.Host,
+			h.proxy.opt.Logger.Error("what passed a tunnel could not be recorded", "box", h.scope.Box, "host", t.Host,
 				"sent", tn.sent.Load(), "received", tn.received.Load(), "err", err)
 		}
 	}

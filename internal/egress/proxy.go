@@ -167,7 +167,7 @@ func (p *Proxy) closeAll(which func(Scope) bool) []*tunnel {
 // Handler serves CONNECT for one box under one policy; both end with the box.
 // Everything else, plain HTTP through the proxy included, is answered with 403.
 func (p *Proxy) Handler(s Scope, policy Policy) http.Handler {
-	h := &handler{p: p, scope: s, policy: policy, rate: rate.NewLimiter(rate.Limit(p.limits.PerSec), p.limits.Burst)}
+	h := &handler{proxy: p, scope: s, policy: policy, rate: rate.NewLimiter(rate.Limit(p.limits.PerSec), p.limits.Burst)}
 	if !networked[s.Kind] && !defence.Off(defence.EgressKinds) {
 		h.policy = Policy{Err: fmt.Errorf("a %s box has no network", s.Kind)}
 	}
@@ -180,7 +180,7 @@ var networked = map[contract.BoxKind]bool{
 }
 
 type handler struct {
-	p      *Proxy
+	proxy  *Proxy
 	scope  Scope
 	policy Policy
 	rate   *rate.Limiter
@@ -241,19 +241,19 @@ func (h *handler) connect(ctx context.Context, t Target, d *contract.EgressDecid
 		return Rule{}, nil, deny(http.StatusForbidden, "%s is not on this box's allowlist", t)
 	}
 	d.Rule = rule.String()
-	addrs, err := h.p.addresses(ctx, t, h.policy.Anywhere)
+	addrs, err := h.proxy.addresses(ctx, t, h.policy.Anywhere)
 	if errors.Is(err, errAddress) {
 		return rule, nil, deny(http.StatusForbidden, "%v", err)
 	}
 	if err != nil {
 		return rule, nil, deny(http.StatusBadGateway, "%v", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.p.limits.Dial)
+	ctx, cancel := context.WithTimeout(ctx, h.proxy.limits.Dial)
 	defer cancel()
 	for _, a := range addrs {
 		d.Address = a.Addr().String()
 		var up net.Conn
-		if up, err = h.p.opt.Dial(ctx, "tcp", a.String()); err == nil {
+		if up, err = h.proxy.opt.Dial(ctx, "tcp", a.String()); err == nil {
 			return rule, up, nil
 		}
 	}
@@ -272,17 +272,17 @@ func (h *handler) decided(t Target, host string) contract.EgressDecided {
 }
 
 func (h *handler) decide(ctx context.Context, allowed bool, d contract.EgressDecided) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.p.limits.Decided)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.proxy.limits.Decided)
 	defer cancel()
 	d.Reason = contract.Shorten(d.Reason, 400)
-	return h.p.opt.Decide(ctx, h.scope, allowed, d)
+	return h.proxy.opt.Decide(ctx, h.scope, allowed, d)
 }
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, d contract.EgressDecided, no *refusal) {
 	d.Reason = no.reason
 	if err := h.decide(r.Context(), false, d); err != nil {
 		// The box is refused either way; that it is not on record must be known.
-		h.p.opt.Logger.Error("a refusal could not be recorded", "box", h.scope.Box, "host", d.Host, "reason", d.Reason, "err", err)
+		h.proxy.opt.Logger.Error("a refusal could not be recorded", "box", h.scope.Box, "host", d.Host, "reason", d.Reason, "err", err)
 	}
 	w.Header().Set("Connection", "close")
 	http.Error(w, "choir: "+no.reason, no.status)
@@ -291,14 +291,14 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, d contract.Egre
 func (h *handler) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.p.mu.Lock()
-	defer h.p.mu.Unlock()
-	if h.p.closed || h.count >= h.p.limits.PerBox || h.p.count >= h.p.limits.Total {
+	h.proxy.mu.Lock()
+	defer h.proxy.mu.Unlock()
+	if h.proxy.closed || h.count >= h.proxy.limits.PerBox || h.proxy.count >= h.proxy.limits.Total {
 		return false
 	}
 	h.count++
-	h.p.count++
-	h.p.tunnels.Add(1)
+	h.proxy.count++
+	h.proxy.tunnels.Add(1)
 	return true
 }
 
@@ -306,10 +306,10 @@ func (h *handler) leave() {
 	h.mu.Lock()
 	h.count--
 	h.mu.Unlock()
-	h.p.mu.Lock()
-	h.p.count--
-	h.p.mu.Unlock()
-	h.p.tunnels.Done()
+	h.proxy.mu.Lock()
+	h.proxy.count--
+	h.proxy.mu.Unlock()
+	h.proxy.tunnels.Done()
 }
 
 // tunnel takes the connection over, checks what the box says first, records the
@@ -318,38 +318,38 @@ func (h *handler) tunnel(w http.ResponseWriter, t Target, rule Rule, up net.Conn
 	down, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		up.Close()
-		h.p.opt.Logger.Error("a tunnel could not be opened", "box", h.scope.Box, "err", err)
+		h.proxy.opt.Logger.Error("a tunnel could not be opened", "box", h.scope.Box, "err", err)
 		http.Error(w, "choir: tunnels are not possible on this connection", http.StatusInternalServerError)
 		return
 	}
-	tn := &tunnel{scope: h.scope, down: down, up: up, done: make(chan struct{})}
+	tn := &tunnel{scope: h.scope, down: down, upstream: up, done: make(chan struct{})}
 	defer close(tn.done)
 	defer tn.close()
-	if !h.p.track(tn) {
+	if !h.proxy.track(tn) {
 		return
 	}
-	defer h.p.untrack(tn)
+	defer h.proxy.untrack(tn)
 	first, err := h.opening(tn, buf.Reader, t, rule)
 	ctx := context.Background() // the request's context ended with the hijack
 	if err != nil {
 		d.Reason = err.Error()
 		if err := h.decide(ctx, false, d); err != nil {
-			h.p.opt.Logger.Error("a refusal could not be recorded", "box", h.scope.Box, "host", d.Host, "reason", d.Reason, "err", err)
+			h.proxy.opt.Logger.Error("a refusal could not be recorded", "box", h.scope.Box, "host", d.Host, "reason", d.Reason, "err", err)
 		}
 		return
 	}
 	if err := h.decide(ctx, true, d); err != nil {
-		h.p.opt.Logger.Error("a tunnel was refused because the decision could not be recorded", "box", h.scope.Box, "host", d.Host, "err", err)
+		h.proxy.opt.Logger.Error("a tunnel was refused because the decision could not be recorded", "box", h.scope.Box, "host", d.Host, "err", err)
 		return
 	}
 	metered := h.metered(tn, t)
-	tn.run(buf.Reader, first, h.p.limits.Idle)
+	tn.run(buf.Reader, first, h.proxy.limits.Idle)
 	metered()
 }
 
 // opening tells the box that it may speak and checks its first message.
 func (h *handler) opening(tn *tunnel, r io.Reader, t Target, rule Rule) (first []byte, err error) {
-	if err := tn.down.SetDeadline(time.Now().Add(h.p.limits.Hello)); err != nil {
+	if err := tn.down.SetDeadline(time.Now().Add(h.proxy.limits.Hello)); err != nil {
 		return nil, err
 	}
 	if _, err := io.WriteString(tn.down, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {

@@ -11,18 +11,18 @@ import (
 
 // tunnel is two connections and what passed between them.
 type tunnel struct {
-	scope    Scope
-	down, up net.Conn // the box's side, the host's side
-	once     sync.Once
-	done     chan struct{} // closed when nothing more is to be recorded
-	sent     atomic.Int64  // from the box
-	received atomic.Int64  // to the box
+	scope          Scope
+	down, upstream net.Conn // the box's side, the host's side
+	once           sync.Once
+	done           chan struct{} // closed when nothing more is to be recorded
+	sent           atomic.Int64  // from the box
+	received       atomic.Int64  // to the box
 }
 
 func (t *tunnel) close() {
 	t.once.Do(func() {
 		t.down.Close() // both are being thrown away; there is nobody to tell
-		t.up.Close()
+		t.upstream.Close()
 	})
 }
 
@@ -35,9 +35,9 @@ func (t *tunnel) run(down io.Reader, first []byte, idle time.Duration) {
 	both.Add(1)
 	go func() {
 		defer both.Done()
-		t.pass(t.down, t.up, nil, &t.received, timer, idle)
+		t.pass(t.down, t.upstream, nil, &t.received, timer, idle)
 	}()
-	t.pass(t.up, down, first, &t.sent, timer, idle)
+	t.pass(t.upstream, down, first, &t.sent, timer, idle)
 	both.Wait()
 }
 

@@ -93,15 +93,15 @@ func (fl *Fleet) History(ctx context.Context, cid contract.CID) (control.History
 // at its desktop meanwhile. What needs more than its log and state wakes a computer
 // that only sleeps.
 type past struct {
-	fl *Fleet
-	p  *place
+	fleet *Fleet
+	place *place
 }
 
 // Methods implements control.History.
 func (v past) Methods() rpc.Table {
 	t := rpc.Table{}
 	history.Bind(t, v, func(ctx context.Context) (string, error) {
-		c, err := v.fl.Get(ctx, v.p.cid) // why it is not awake
+		c, err := v.fleet.Get(ctx, v.place.cid) // why it is not awake
 		if err != nil {
 			return "", err
 		}
@@ -116,15 +116,15 @@ var errWoken = errors.New("it is just being woken")
 
 // asleep says whether the computer only sleeps, and would wake.
 func (v past) asleep() bool {
-	v.fl.mu.Lock()
-	defer v.fl.mu.Unlock()
-	return v.p.err == nil
+	v.fleet.mu.Lock()
+	defer v.fleet.mu.Unlock()
+	return v.place.err == nil
 }
 
 // apart calls f while nobody wakes the place, once who else does so is through, and
 // once it has fallen asleep.
 func (v past) apart(ctx context.Context, f func(context.Context) error) error {
-	fl, p := v.fl, v.p
+	fl, p := v.fleet, v.place
 	fl.mu.Lock()
 	for p.state != view.StateWaking {
 		busy, _ := p.busy()
@@ -155,7 +155,7 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 	defer func() {
 		fl.mu.Lock()
 		defer fl.mu.Unlock()
-		p.apart, p.c, p.used = nil, nil, time.Now()
+		p.apart, p.computer, p.used = nil, nil, time.Now()
 		close(through)
 	}()
 	if err := fl.look(ctx, p); err != nil {
@@ -168,7 +168,7 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 // read calls f with the computer's log, and with its state, which is up to it.
 func (v past) read(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
 	err := v.apart(ctx, func(ctx context.Context) (err error) {
-		c, err := v.fl.machine.OpenState(ctx, v.p.cid)
+		c, err := v.fleet.machine.OpenState(ctx, v.place.cid)
 		if err != nil {
 			return fmt.Errorf("its log and state can't be opened either: %w", err)
 		}
@@ -183,7 +183,7 @@ func (v past) read(ctx context.Context, f func(context.Context, *computer.Comput
 
 // awake calls f with the computer, which is woken.
 func (v past) awake(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
-	c, err := v.fl.awake(ctx, v.p.cid)
+	c, err := v.fleet.awake(ctx, v.place.cid)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (v past) open(ctx context.Context, f func(context.Context, *computer.Comput
 		return v.awake(ctx, f)
 	}
 	return v.apart(ctx, func(ctx context.Context) (err error) {
-		c, err := v.fl.machine.OpenHistory(ctx, v.p.cid, computer.Waking{Name: v.p.name, Opened: func(c *computer.Computer) { v.fl.opened(v.p, c) }})
+		c, err := v.fleet.machine.OpenHistory(ctx, v.place.cid, computer.Waking{Name: v.place.name, Opened: func(c *computer.Computer) { v.fleet.opened(v.place, c) }})
 		if err != nil {
 			return fmt.Errorf("its files and checkpoints can't be opened either: %w", err)
 		}
@@ -268,7 +268,7 @@ func (v past) Restore(ctx context.Context, r view.RestoreRequest) (done view.Res
 		return err
 	})
 	if err == nil && !r.DryRun {
-		err = v.fl.Wake(ctx, v.p.cid, view.WakeRequest{})
+		err = v.fleet.Wake(ctx, v.place.cid, view.WakeRequest{})
 	}
 	return done, err
 }

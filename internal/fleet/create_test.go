@@ -53,7 +53,7 @@ func TestWhatCouldNotBeMadeLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := p.places[begun.CID()]
-	at.c, at.state, at.err = nil, view.StateFailed, errors.New("no keeper")
+	at.computer, at.state, at.err = nil, view.StateFailed, errors.New("no keeper")
 	if err := p.unmade(t.Context(), at); err != nil {
 		t.Errorf("one that has begun is forgotten: %v", err)
 	}

@@ -22,11 +22,11 @@ type place struct {
 	cid  contract.CID
 	name string // as far as it is known before it wakes
 	// created is when its log began, zero where that is not known.
-	created time.Time
-	last    uint64 // the newest event of its log, as far as it was read before it was opened
-	state   view.ComputerState
-	c       *computer.Computer // from when its log is open; only a place that is awake gives it out
-	err     error              // why it does not wake, or was put to sleep
+	created  time.Time
+	last     uint64 // the newest event of its log, as far as it was read before it was opened
+	state    view.ComputerState
+	computer *computer.Computer // from when its log is open; only a place that is awake gives it out
+	err      error              // why it does not wake, or was put to sleep
 	// failed is why its newest recovery did not succeed.
 	failed error
 	ended  chan struct{}
@@ -160,7 +160,7 @@ func (fl *Fleet) record(p *place, c *computer.Computer, err error) (string, view
 		fl.falls.Go(func() { fl.lay(c) })
 		c, err = nil, p.err
 	}
-	p.c, p.err = c, err
+	p.computer, p.err = c, err
 	switch {
 	case err == nil:
 		p.state, p.since = view.StateAwake, time.Now()
@@ -190,7 +190,7 @@ func (fl *Fleet) mark(cid contract.CID) error {
 func (fl *Fleet) opened(p *place, c *computer.Computer) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
-	p.c = c
+	p.computer = c
 }
 
 func noComputer(op string, cid contract.CID) error {
@@ -205,8 +205,8 @@ func (fl *Fleet) get(cid contract.CID) (*computer.Computer, error) {
 	switch {
 	case p == nil:
 		return nil, noComputer("fleet.Get", cid)
-	case p.c != nil:
-		return p.c, nil
+	case p.computer != nil:
+		return p.computer, nil
 	case p.err != nil:
 		return nil, fault.New("fleet.Get", fault.Unavailable, fault.HintOf(p.err), fmt.Errorf("%s is not awake: %w", cid, p.err))
 	}
@@ -262,7 +262,7 @@ func (fl *Fleet) listed(ctx context.Context, cid contract.CID) (view.Computer, e
 
 func (fl *Fleet) show(ctx context.Context, p place) (view.Computer, error) {
 	if p.state == view.StateAwake {
-		return p.c.Info(ctx)
+		return p.computer.Info(ctx)
 	}
 	if p.state == view.StateAsleep && p.known.ID != "" {
 		return p.known, nil
@@ -337,7 +337,7 @@ func (fl *Fleet) fell(c *computer.Computer, err error) {
 	err = fault.New("", fault.Unavailable, "Try again, which wakes it; the server's log says more.", fmt.Errorf("it was put to sleep: %w", err))
 	fl.mu.Lock()
 	p := fl.places[c.CID()]
-	if fl.closed.Load() || p == nil || p.c != c || p.apart != nil {
+	if fl.closed.Load() || p == nil || p.computer != c || p.apart != nil {
 		fl.mu.Unlock()
 		return // it is being closed anyway, or by whom it was opened
 	}
@@ -347,7 +347,7 @@ func (fl *Fleet) fell(c *computer.Computer, err error) {
 	}
 	fl.falls.Add(1)
 	defer fl.falls.Done()
-	p.c, p.state = nil, view.StateFailed
+	p.computer, p.state = nil, view.StateFailed
 	p.close(c)
 	if time.Since(p.since) > wakeSteady {
 		p.tries = 0
@@ -395,10 +395,10 @@ func (fl *Fleet) Close() error {
 	var awake []*computer.Computer
 	for _, p := range fl.places {
 		if p.state == view.StateAwake {
-			awake = append(awake, p.c)
-			p.close(p.c)
+			awake = append(awake, p.computer)
+			p.close(p.computer)
 		}
-		p.c, p.state = nil, view.StateAsleep
+		p.computer, p.state = nil, view.StateAsleep
 	}
 	fl.mu.Unlock()
 	fl.falls.Wait()

@@ -90,9 +90,9 @@ func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.
 	}
 	fl.mu.Lock()
 	p.round++ // nobody tries it again
-	c := p.c
+	c := p.computer
 	info.State = view.StateAsleep
-	p.c, p.state, p.err, p.known, p.name = nil, view.StateAsleep, nil, info, info.Name
+	p.computer, p.state, p.err, p.known, p.name = nil, view.StateAsleep, nil, info, info.Name
 	if c != nil {
 		p.close(c)
 	}

@@ -104,7 +104,7 @@ func TestARemovedComputerIsNotWoken(t *testing.T) {
 		s.waking.Wait()
 		s.falls.Wait()
 		s.mu.Lock()
-		state, c := s.places[cid].state, s.places[cid].c
+		state, c := s.places[cid].state, s.places[cid].computer
 		s.mu.Unlock()
 		if err != nil || state != view.StateAsleep || c != nil {
 			t.Fatalf("removed, and %s: %v", state, err)

@@ -47,7 +47,7 @@ func (fl *Fleet) awake(ctx context.Context, cid contract.CID) (*computer.Compute
 			return nil, noComputer(op, cid)
 		}
 		if p.state == view.StateAwake {
-			c := p.c
+			c := p.computer
 			p.uses++
 			fl.mu.Unlock()
 			context.AfterFunc(ctx, func() { fl.release(p) })
@@ -125,7 +125,7 @@ func (fl *Fleet) layIdle(ctx context.Context, after time.Duration) {
 	idle := map[*place]*computer.Computer{}
 	for _, p := range fl.places {
 		if p.idle(after) {
-			idle[p] = p.c
+			idle[p] = p.computer
 		}
 	}
 	fl.mu.Unlock()
@@ -203,11 +203,11 @@ func (p *place) idle(after time.Duration) bool {
 func (fl *Fleet) sleep(p *place, c *computer.Computer, info view.Computer, after time.Duration) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
-	if fl.closed.Load() || p.c != c || !p.idle(after) {
+	if fl.closed.Load() || p.computer != c || !p.idle(after) {
 		return
 	}
 	info.State = view.StateAsleep
-	p.c, p.state, p.err, p.known, p.name, p.created = nil, view.StateAsleep, nil, info, info.Name, info.Created
+	p.computer, p.state, p.err, p.known, p.name, p.created = nil, view.StateAsleep, nil, info, info.Name, info.Created
 	p.close(c)
 	fl.falls.Go(func() {
 		fl.log(c).Info("it is idle, and is put to sleep")

@@ -103,7 +103,7 @@ func (p *purse) open(cid contract.CID) *computer.Computer {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { _ = c.Close() })
-	p.places[cid].c = c
+	p.places[cid].computer = c
 	return c
 }
 
@@ -116,7 +116,7 @@ func (p *purse) sleep(c *computer.Computer, counted bool) {
 	if err := c.Close(); err != nil {
 		p.t.Fatal(err)
 	}
-	p.places[c.CID()].c, p.places[c.CID()].state = nil, view.StateAsleep
+	p.places[c.CID()].computer, p.places[c.CID()].state = nil, view.StateAsleep
 }
 
 func metered(tokens int64) contract.UsageMetered {

@@ -13,7 +13,7 @@ import (
 
 // attempt is one call with its retries.
 type attempt struct {
-	g         *Gateway
+	gateway   *Gateway
 	target    target
 	req       contract.TurnRequest
 	maxTokens int
@@ -42,11 +42,11 @@ func (a *attempt) run(ctx context.Context) (outcome, error) {
 			return out, nil
 		}
 		var pe *provider.Error
-		if !errors.As(err, &pe) || !pe.Retriable || shown || a.retries+1 >= a.g.limits.Attempts || ctx.Err() != nil {
+		if !errors.As(err, &pe) || !pe.Retriable || shown || a.retries+1 >= a.gateway.limits.Attempts || ctx.Err() != nil {
 			return out, err
 		}
 		pause := a.pause(pe)
-		if pause > a.g.limits.MaxRetryGap {
+		if pause > a.gateway.limits.MaxRetryGap {
 			return out, err
 		}
 		if awake.Now()+pause > a.until {
@@ -65,19 +65,19 @@ func (a *attempt) pause(pe *provider.Error) time.Duration {
 	if pe.RetryAfter > 0 {
 		return pe.RetryAfter
 	}
-	d := a.g.limits.Backoff << min(a.retries, 10)
-	d = min(d, a.g.limits.MaxRetryGap)
+	d := a.gateway.limits.Backoff << min(a.retries, 10)
+	d = min(d, a.gateway.limits.MaxRetryGap)
 	return d - time.Duration(rand.Int64N(int64(d)/4+1))
 }
 
 // once makes one request. shown says that part of the answer was passed on, so
 // that another try would repeat it.
 func (a *attempt) once(ctx context.Context) (outcome, bool, error) {
-	l := a.g.limits
+	l := a.gateway.limits
 	sink := newCollector(l, a.red, a.onDelta, a.req)
 	finish, err := a.target.impl.Stream(ctx, provider.Call{
 		Role: a.role, Model: a.target.model, Request: a.req, MaxTokens: a.maxTokens,
-		Endpoint: provider.Endpoint{BaseURL: a.target.base, Key: a.target.key, HTTP: a.g.client(a.target.base)},
+		Endpoint: provider.Endpoint{BaseURL: a.target.base, Key: a.target.key, HTTP: a.gateway.client(a.target.base)},
 	}, sink)
 	out := outcome{usage: finish.Usage, bytes: sink.size}
 	cut := errors.Is(err, provider.ErrFull) || (err != nil && context.Cause(ctx) == errWall && sink.size > 0)

@@ -227,7 +227,7 @@ func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnReques
 	if err != nil {
 		return contract.Turn{}, metered, g.outward(ctx, err, red)
 	}
-	a := attempt{g: g, target: t, req: req, maxTokens: res.maxOut, role: scope.Role, red: red, onDelta: onDelta, until: until}
+	a := attempt{gateway: g, target: t, req: req, maxTokens: res.maxOut, role: scope.Role, red: red, onDelta: onDelta, until: until}
 	start := g.now()
 	out, callErr := a.run(ctx)
 	usage, estimated := g.usage(t, res, out, callErr)

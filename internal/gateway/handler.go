@@ -29,7 +29,7 @@ func (g *Gateway) Handler(scope Scope) http.Handler {
 }
 
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
-	out := &lines{w: w, rc: http.NewResponseController(w)}
+	out := &lines{w: w, controller: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, contract.MaxTurn))
@@ -64,10 +64,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 // lines writes NDJSON. After the first failure it writes nothing more: the
 // reader has gone, and the request's context ends the call.
 type lines struct {
-	mu  sync.Mutex
-	w   http.ResponseWriter
-	rc  *http.ResponseController
-	err error
+	mu         sync.Mutex
+	w          http.ResponseWriter
+	controller *http.ResponseController
+	err        error
 }
 
 // beat writes an empty line now and then, so that the reader can tell a model
@@ -106,14 +106,14 @@ func (l *lines) line(b []byte) {
 		return
 	}
 	// Not every connection has deadlines; the call's own limit still holds.
-	if err := l.rc.SetWriteDeadline(time.Now().Add(writeTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := l.controller.SetWriteDeadline(time.Now().Add(writeTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		l.err = err
 		return
 	}
 	if _, l.err = l.w.Write(append(b, '\n')); l.err != nil {
 		return
 	}
-	if err := l.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := l.controller.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		l.err = err
 	}
 }

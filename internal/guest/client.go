@@ -24,10 +24,10 @@ import (
 // Client is the host's view of a box's guest. The guest of a box that runs
 // agent code is ours, but what it reports of that code is not to be trusted:
 // output and exit codes are the command's own.
-type Client struct{ rt http.RoundTripper }
+type Client struct{ transport http.RoundTripper }
 
 // NewClient speaks over rt, a tether's Transport.
-func NewClient(rt http.RoundTripper) *Client { return &Client{rt: rt} }
+func NewClient(rt http.RoundTripper) *Client { return &Client{transport: rt} }
 
 func (c *Client) do(ctx context.Context, method, path string, body io.Reader, set func(*http.Request)) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://box", body)
@@ -42,7 +42,7 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader, se
 	if set != nil {
 		set(req)
 	}
-	res, err := c.rt.RoundTrip(req)
+	res, err := c.transport.RoundTrip(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -376,11 +376,11 @@ func (p *PTY) Close() error {
 
 // Forward sends requests to a port of the box's loopback; the Host header and
 // the path stay as they are. Upgrades work as with any http.RoundTripper.
-func (c *Client) Forward(port int) http.RoundTripper { return forwarder{c.rt, port} }
+func (c *Client) Forward(port int) http.RoundTripper { return forwarder{c.transport, port} }
 
 type forwarder struct {
-	rt   http.RoundTripper
-	port int
+	transport http.RoundTripper
+	port      int
 }
 
 func (f forwarder) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -395,7 +395,7 @@ func (f forwarder) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	out.URL.Path, out.URL.RawPath = prefix+path, prefix+raw
 	out.URL.Scheme, out.URL.Host = "http", "box"
-	return f.rt.RoundTrip(out)
+	return f.transport.RoundTrip(out)
 }
 
 // ReadFile opens a file below the box's root. The caller closes it.

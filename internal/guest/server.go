@@ -129,13 +129,13 @@ func (f *frames) inbox() *inbox {
 }
 
 type frameSink struct {
-	f         *frames
+	frames    *frames
 	data, gaq byte
 }
 
-func (s frameSink) write(p []byte) error { return s.f.out.frame(s.data, p) }
+func (s frameSink) write(p []byte) error { return s.frames.out.frame(s.data, p) }
 func (s frameSink) gap(n int64) error {
-	return s.f.out.frame(s.gaq, binary.BigEndian.AppendUint64(nil, uint64(n)))
+	return s.frames.out.frame(s.gaq, binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
 // read serves the host's frames until the stream ends.

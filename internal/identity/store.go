@@ -178,7 +178,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 }
 
 // connector opens the file's connections.
-type connector struct{ s *Store }
+type connector struct{ store *Store }
 
 // Driver implements driver.Connector.
 func (c connector) Driver() driver.Driver { return &sqlite.Driver{} }
@@ -187,11 +187,11 @@ func (c connector) Driver() driver.Driver { return &sqlite.Driver{} }
 // nobody was told of need not.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	synchronous := "synchronous(FULL)"
-	if c.s.unsynced.Load() {
+	if c.store.unsynced.Load() {
 		synchronous = "synchronous(OFF)"
 	}
 	q := url.Values{"_pragma": {"busy_timeout(5000)", "foreign_keys(1)", "journal_mode(WAL)", synchronous}, "_txlock": {"immediate"}}
-	to, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: c.s.path, RawQuery: q.Encode()}).String())
+	to, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: c.store.path, RawQuery: q.Encode()}).String())
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 // send publishes the plan's messages from one on.
 func (l *Log) send(p *plan, from int) error {
 	for _, m := range p.messages[from:] {
-		if err := l.nc.PublishMsg(m); err != nil {
+		if err := l.conn.PublishMsg(m); err != nil {
 			return err
 		}
 		if m.Reply != "" {

@@ -91,7 +91,7 @@ func (e *ExpectError) Error() string {
 // Log is a computer's log, owned under one epoch. It may be used by many
 // goroutines.
 type Log struct {
-	nc     *nats.Conn
+	conn   *nats.Conn
 	cid    contract.CID
 	filter string
 	owner  string // random; marks what this Log wrote
@@ -164,7 +164,7 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	var token [9]byte
 	_, _ = rand.Read(token[:]) // never fails since Go 1.24
 	l := &Log{
-		nc: js.Conn(), cid: opts.CID, filter: contract.SubjectLogAll(opts.CID),
+		conn: js.Conn(), cid: opts.CID, filter: contract.SubjectLogAll(opts.CID),
 		owner: hex.EncodeToString(token[:]), blobs: opts.Blobs, now: opts.Now,
 		queue: make(chan *request, 64), done: make(chan struct{}),
 		tail:      newTail(opts.Index),
@@ -191,17 +191,17 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	if err := l.load(ctx); err != nil {
 		return nil, fault.Wrap(op, errors.Join(err, l.head.close()))
 	}
-	l.inbox = l.nc.NewRespInbox()
-	sub, err := l.nc.ChanSubscribe(l.inbox+".>", l.acks)
+	l.inbox = l.conn.NewRespInbox()
+	sub, err := l.conn.ChanSubscribe(l.inbox+".>", l.acks)
 	if err != nil {
 		return nil, fault.Wrap(op, errors.Join(unavailable(err), l.head.close()))
 	}
-	wishes, err := l.nc.Subscribe(contract.SubjectFence(l.cid), l.wished)
+	wishes, err := l.conn.Subscribe(contract.SubjectFence(l.cid), l.wished)
 	if err != nil {
 		return nil, fault.Wrap(op, errors.Join(unavailable(err), sub.Unsubscribe(), l.head.close()))
 	}
 	l.subs = []*nats.Subscription{sub, wishes}
-	l.lost = l.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	l.lost = l.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	l.check = time.NewTicker(time.Hour)
 	l.check.Stop()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -282,7 +282,7 @@ func (l *Log) Close() error {
 	}
 	l.released = true
 	l.speaker.hush()
-	l.nc.RemoveStatusListener(l.lost)
+	l.conn.RemoveStatusListener(l.lost)
 	var errs []error
 	for _, s := range l.subs {
 		if err := s.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {

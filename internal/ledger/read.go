@@ -250,13 +250,13 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int) ([]stored, error
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
 	failed, _ := l.unread()
-	inbox := l.nc.NewRespInbox()
-	sub, err := l.nc.SubscribeSync(inbox)
+	inbox := l.conn.NewRespInbox()
+	sub, err := l.conn.SubscribeSync(inbox)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only once the connection is gone
-	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+contract.StreamLog(l.cid), inbox, body); err != nil {
+	if err := l.conn.PublishRequest("$JS.API.DIRECT.GET."+contract.StreamLog(l.cid), inbox, body); err != nil {
 		return nil, unavailable(err)
 	}
 	out := make([]stored, 0, n)
@@ -312,7 +312,7 @@ func (l *Log) get(ctx context.Context, req getRequest) (stored, bool, error) {
 	}
 	failed, _ := l.unread()
 	msg, err := tries(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+contract.StreamLog(l.cid), body)
+		return l.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+contract.StreamLog(l.cid), body)
 	})
 	if err != nil {
 		return stored{}, false, unavailable(err)

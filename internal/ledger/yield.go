@@ -34,7 +34,7 @@ func (l *Log) wishIn() error {
 	if err != nil {
 		return err
 	}
-	if err := l.nc.Publish(contract.SubjectFence(l.cid), b); err != nil {
+	if err := l.conn.Publish(contract.SubjectFence(l.cid), b); err != nil {
 		return fmt.Errorf("say that the log is wanted: %w", err)
 	}
 	return nil

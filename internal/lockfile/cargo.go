@@ -21,24 +21,24 @@ func (r *reading) cargo() error {
 		Package []struct{ Name, Source, Checksum string }
 	}
 	if err := toml.Unmarshal(raw, &lock); err != nil {
-		return invalid("%s: %w", r.l.Name, err)
+		return invalid("%s: %w", r.parsed.Name, err)
 	}
 	for _, p := range lock.Package {
 		if p.Source == "" {
 			continue // of the workspace
 		}
-		r.l.Packages++
+		r.parsed.Packages++
 		if defence.Off(defence.LockHashes) {
 			continue
 		}
 		if !strings.HasPrefix(p.Source, "registry+https://") && !strings.HasPrefix(p.Source, "sparse+https://") {
-			return invalid("%s takes %s from %q; only crates of a registry, over https, are installed for a check", r.l.Name, clip(p.Name), clip(p.Source))
+			return invalid("%s takes %s from %q; only crates of a registry, over https, are installed for a check", r.parsed.Name, clip(p.Name), clip(p.Source))
 		}
 		if strings.ContainsAny(p.Source, "@?#") {
-			r.l.Own = "an address in it may hold a secret"
+			r.parsed.Own = "an address in it may hold a secret"
 		}
 		if len(p.Checksum) != 64 {
-			return invalid("%s holds no hash of %s", r.l.Name, clip(p.Name))
+			return invalid("%s holds no hash of %s", r.parsed.Name, clip(p.Name))
 		}
 	}
 	return r.crate(".", map[string]bool{})
@@ -63,7 +63,7 @@ func (r *reading) crate(dir string, seen map[string]bool) error {
 			if err != nil {
 				return err
 			}
-			r.l.Files[p] = []byte("fn main() {}\n")
+			r.parsed.Files[p] = []byte("fn main() {}\n")
 		}
 	}
 	var dirs []string

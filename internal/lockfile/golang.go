@@ -19,7 +19,7 @@ func (r *reading) golang() error {
 	}
 	for line := range strings.Lines(string(sum)) {
 		if f := strings.Fields(line); len(f) == 3 && !strings.HasSuffix(f[1], "/go.mod") {
-			r.l.Packages++
+			r.parsed.Packages++
 		}
 	}
 	if err := r.goMod("."); err != nil {

@@ -80,7 +80,7 @@ type Reader func(path string, max int) ([]byte, error)
 // fault.Invalid with the reason when it can't be installed from.
 func Read(t Tool, dir string, read Reader) (Lock, error) {
 	l := &Lock{Tool: t, Dir: path.Clean(dir), Files: map[string][]byte{}}
-	r := &reading{l: l, read: read}
+	r := &reading{parsed: l, read: read}
 	var err error
 	switch t {
 	case NPM:
@@ -106,19 +106,19 @@ func invalid(format string, args ...any) error {
 
 // reading is one lock being read.
 type reading struct {
-	l    *Lock
-	read Reader
+	parsed *Lock
+	read   Reader
 }
 
 // in is the workspace's path of one that is relative to the project. What leads
 // out of the workspace is refused.
 func (r *reading) in(rel string) (string, error) {
-	p := path.Join(r.l.Dir, rel)
+	p := path.Join(r.parsed.Dir, rel)
 	if rel == "" || path.IsAbs(rel) || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsAny(rel, "\\\x00") || len(p) > 1000 {
-		return "", invalid("%s names the folder %q, which is not in the workspace", r.l.Name, clip(rel))
+		return "", invalid("%s names the folder %q, which is not in the workspace", r.parsed.Name, clip(rel))
 	}
 	if slices.Contains(strings.Split(p, "/"), ".git") {
-		return "", invalid("%s names the folder %q", r.l.Name, clip(rel))
+		return "", invalid("%s names the folder %q", r.parsed.Name, clip(rel))
 	}
 	return p, nil
 }
@@ -129,10 +129,10 @@ func (r *reading) file(rel string, max int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b, ok := r.l.Files[p]; ok {
+	if b, ok := r.parsed.Files[p]; ok {
 		return b, nil
 	}
-	if len(r.l.Files) >= maxFiles {
+	if len(r.parsed.Files) >= maxFiles {
 		return nil, invalid("the project has more than %d manifests", maxFiles)
 	}
 	b, err := r.read(p, max+1)
@@ -142,14 +142,14 @@ func (r *reading) file(rel string, max int) ([]byte, error) {
 	if len(b) > max {
 		return nil, invalid("%s is larger than %d bytes", p, max)
 	}
-	r.l.Files[p] = b
+	r.parsed.Files[p] = b
 	return b, nil
 }
 
 // lock reads the lock file itself.
 func (r *reading) lock() ([]byte, error) {
-	for _, name := range names[r.l.Tool] {
-		r.l.Name = name
+	for _, name := range names[r.parsed.Tool] {
+		r.parsed.Name = name
 		b, err := r.file(name, maxLock)
 		if !fault.Is(err, fault.NotFound) {
 			return b, err

@@ -30,24 +30,24 @@ func (r *reading) npm() error {
 	}
 	var top map[string]any
 	if err := json.Unmarshal(raw, &top); err != nil {
-		return invalid("%s is no JSON: %w", r.l.Name, err)
+		return invalid("%s is no JSON: %w", r.parsed.Name, err)
 	}
 	version, _ := top["lockfileVersion"].(float64)
 	packages, ok := top["packages"].(map[string]any)
 	if version < 2 || version > 3 || !ok {
-		return invalid("%s is not of version 2 or 3; npm install writes it anew", r.l.Name)
+		return invalid("%s is not of version 2 or 3; npm install writes it anew", r.parsed.Name)
 	}
 	if _, err := r.file("package.json", maxManifest); err != nil {
 		return err
 	}
 	folders := map[string]bool{}
-	r.l.entries = map[string]npmEntry{}
+	r.parsed.entries = map[string]npmEntry{}
 	for _, key := range slices.Sorted(maps.Keys(packages)) {
 		e, ok := packages[key].(map[string]any)
 		if !ok {
-			return invalid("%s: the entry %q is no object", r.l.Name, clip(key))
+			return invalid("%s: the entry %q is no object", r.parsed.Name, clip(key))
 		}
-		r.l.entries[key] = e
+		r.parsed.entries[key] = e
 		if key == "" {
 			continue
 		}
@@ -63,7 +63,7 @@ func (r *reading) npm() error {
 		}
 		folders[folder] = true
 	}
-	r.l.Folders = slices.Sorted(maps.Keys(folders))
+	r.parsed.Folders = slices.Sorted(maps.Keys(folders))
 	return r.npmrc()
 }
 
@@ -78,15 +78,15 @@ func (r *reading) npmEntry(key string, e npmEntry) (folder string, ours bool, er
 		return folder, true, nil
 	}
 	if path.Clean(key) != key || strings.HasPrefix(key, "/") {
-		return "", false, invalid("%s names %q", r.l.Name, clip(key))
+		return "", false, invalid("%s names %q", r.parsed.Name, clip(key))
 	}
 	if e.is("link") {
 		_, err := r.in(e.text("resolved"))
 		return folder, false, err
 	}
-	r.l.Packages++
+	r.parsed.Packages++
 	if e.is("hasInstallScript") {
-		r.l.Scripts++
+		r.parsed.Scripts++
 	}
 	if defence.Off(defence.LockHashes) {
 		return folder, false, nil
@@ -99,16 +99,16 @@ func (r *reading) npmEntry(key string, e npmEntry) (folder string, ours bool, er
 func (r *reading) npmSource(key string, e npmEntry) error {
 	for k := range e {
 		if strings.HasPrefix(k, "_") { // "_resolved" is "resolved" to npm where that is missing
-			return invalid("%s has %q in the entry of %s, which npm writes in no lock", r.l.Name, clip(k), clip(key))
+			return invalid("%s has %q in the entry of %s, which npm writes in no lock", r.parsed.Name, clip(k), clip(key))
 		}
 	}
 	if e["hasShrinkwrap"] != nil {
-		r.l.Own = "a package in it brings a lock of its own"
+		r.parsed.Own = "a package in it brings a lock of its own"
 	}
 	from, there := e["resolved"]
 	if v, ok := e["version"]; ok && !there { // npm asks for it as for what a manifest names, which may be an address
 		if s, _ := v.(string); !npmVersion().MatchString(s) {
-			return invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.l.Name, clip(key), clip(s))
+			return invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.parsed.Name, clip(key), clip(s))
 		}
 	}
 	if e.is("inBundle") && !there && strings.Count("/"+key, "/node_modules/") > 1 {
@@ -118,14 +118,14 @@ func (r *reading) npmSource(key string, e npmEntry) error {
 		s, _ := from.(string)
 		u, err := url.Parse(s)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || !archive().MatchString(u.Path) && gitHosts().MatchString(u.Hostname()) {
-			return invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.l.Name, clip(key), clip(s))
+			return invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.parsed.Name, clip(key), clip(s))
 		}
 		if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-			r.l.Own = "an address in it may hold a secret"
+			r.parsed.Own = "an address in it may hold a secret"
 		}
 	}
 	if !integrity().MatchString(e.text("integrity")) {
-		return invalid("%s holds no hash of %s", r.l.Name, clip(key))
+		return invalid("%s holds no hash of %s", r.parsed.Name, clip(key))
 	}
 	return nil
 }
@@ -160,6 +160,6 @@ func (r *reading) npmrc() error {
 			kept.WriteString(strings.TrimRight(line, "\r\n") + "\n")
 		}
 	}
-	r.l.Files[path.Join(r.l.Dir, ".npmrc")] = []byte(kept.String())
+	r.parsed.Files[path.Join(r.parsed.Dir, ".npmrc")] = []byte(kept.String())
 	return nil
 }

@@ -34,11 +34,11 @@ func (r *reading) pip() error {
 			continue
 		}
 		if (!pinned().MatchString(line) || strings.Count(line, "--") != strings.Count(line, "--hash=")) && !defence.Off(defence.LockHashes) {
-			return invalid("%s has the line %q, which is no package of one version with its hashes", r.l.Name, clip(line))
+			return invalid("%s has the line %q, which is no package of one version with its hashes", r.parsed.Name, clip(line))
 		}
 		kept.WriteString(line + "\n")
-		r.l.Packages++
+		r.parsed.Packages++
 	}
-	r.l.Files[path.Join(r.l.Dir, r.l.Name)] = []byte(kept.String())
+	r.parsed.Files[path.Join(r.parsed.Dir, r.parsed.Name)] = []byte(kept.String())
 	return nil
 }

@@ -41,8 +41,8 @@ func scoped(name string, of contract.CID) string {
 // when the fresh store is whole and on disk, and whoever finds it does it to its
 // end. Each step may be done again.
 type journal struct {
-	of    contract.CID // whose it is; empty: of what all share
-	Aside string       `json:"aside"` // where what was there goes
+	computer contract.CID // whose it is; empty: of what all share
+	Aside    string       `json:"aside"` // where what was there goes
 	// Store: the whole store is replaced, and not only the streams in the fresh one.
 	Store     bool                         `json:"store,omitempty"`
 	States    []contract.CID               `json:"states,omitempty"`    // whose state knows of events that the log has not
@@ -66,7 +66,7 @@ func freshBus(ctx context.Context, dir *datadir.Dir, of contract.CID, logger *sl
 
 // swap commits to a journal and does it.
 func swap(dir *datadir.Dir, j journal) error {
-	if err := syncTree(dir.Path(freshStore(j.of))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := syncTree(dir.Path(freshStore(j.computer))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := os.MkdirAll(dir.Path(j.Aside), 0o700); err != nil {
@@ -78,11 +78,11 @@ func swap(dir *datadir.Dir, j journal) error {
 	}
 	crash.At("recovery.refilled")
 	b = append(b, '\n')
-	if err := datadir.WriteFile(dir.Path(journalFile(j.of)), append(b, journalSum(b)...), 0o600); err != nil {
+	if err := datadir.WriteFile(dir.Path(journalFile(j.computer)), append(b, journalSum(b)...), 0o600); err != nil {
 		return err
 	}
 	crash.At("recovery.journaled")
-	return finish(dir, j.of)
+	return finish(dir, j.computer)
 }
 
 // journalSum is the line that a journal ends with.
@@ -170,7 +170,7 @@ func readJournal(dir *datadir.Dir, of contract.CID) (*journal, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	j := journal{of: of}
+	j := journal{computer: of}
 	body, sum, _ := bytes.Cut(b, []byte("\n"))
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields() // a step that is not known here can't be left out
@@ -216,8 +216,8 @@ func giveUp(dir *datadir.Dir, of contract.CID) error {
 }
 
 func (j journal) valid() bool {
-	bad := func(cid contract.CID) bool { return cid.Validate() != nil || j.of != "" && cid != j.of }
-	if j.of != "" && j.Store {
+	bad := func(cid contract.CID) bool { return cid.Validate() != nil || j.computer != "" && cid != j.computer }
+	if j.computer != "" && j.Store {
 		return false
 	}
 	for cid := range j.Heads {
@@ -268,12 +268,12 @@ func (j journal) finish(dir *datadir.Dir) error {
 		return err
 	}
 	crash.At("recovery.done")
-	return errors.Join(os.Remove(dir.Path(journalFile(j.of))), durable.SyncDir(dir.Path()))
+	return errors.Join(os.Remove(dir.Path(journalFile(j.computer))), durable.SyncDir(dir.Path()))
 }
 
 // place puts what was made anew in the place of what was there.
 func (j journal) place(dir *datadir.Dir) error {
-	if _, err := os.Lstat(dir.Path(freshStore(j.of))); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(dir.Path(freshStore(j.computer))); errors.Is(err, fs.ErrNotExist) {
 		return nil // there was nothing, or it is done
 	} else if err != nil {
 		return err
@@ -283,12 +283,12 @@ func (j journal) place(dir *datadir.Dir) error {
 			return err
 		}
 		crash.At("recovery.old.moved")
-		if err := os.Rename(dir.Path(freshStore(j.of)), dir.Path("nats")); err != nil {
+		if err := os.Rename(dir.Path(freshStore(j.computer)), dir.Path("nats")); err != nil {
 			return err
 		}
 		return durable.SyncDir(dir.Path())
 	}
-	fresh, err := bus.Streams(dir.Path(freshStore(j.of)))
+	fresh, err := bus.Streams(dir.Path(freshStore(j.computer)))
 	if err != nil {
 		return err
 	}
@@ -306,12 +306,12 @@ func (j journal) place(dir *datadir.Dir) error {
 			}
 		}
 		crash.At("recovery.old.moved")
-		if err := move(dir.Path(freshStore(j.of), s.Path), dir.Path("nats", s.Path)); err != nil {
+		if err := move(dir.Path(freshStore(j.computer), s.Path), dir.Path("nats", s.Path)); err != nil {
 			return err
 		}
 		crash.At("recovery.new.placed")
 	}
-	return os.RemoveAll(dir.Path(freshStore(j.of)))
+	return os.RemoveAll(dir.Path(freshStore(j.computer)))
 }
 
 // moveAside moves a path of the data directory below aside; one that is not there

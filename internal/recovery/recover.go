@@ -255,7 +255,7 @@ func (j *job) logs(ctx context.Context) error {
 
 // journal is one that does nothing yet but to forget what is gone.
 func (j *job) journal(of contract.CID) journal {
-	end := journal{of: of, Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Told: map[contract.CID]string{}}
+	end := journal{computer: of, Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Told: map[contract.CID]string{}}
 	found := j.report.Computers[of]
 	if of == "" {
 		found = j.result.Found
@@ -310,7 +310,7 @@ func (j *job) end(end journal) error {
 
 // anew makes logs anew in a store of their own.
 func (j *job) anew(ctx context.Context, cids []contract.CID, end *journal) error {
-	b, err := freshBus(ctx, j.Dir, end.of, j.Logger)
+	b, err := freshBus(ctx, j.Dir, end.computer, j.Logger)
 	if err != nil {
 		return err
 	}

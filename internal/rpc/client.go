@@ -29,7 +29,7 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 	r := Request{Verb: m.HTTP.Verb, Path: strings.Replace(m.Address(), "{computer}", url.PathEscape(computer), 1), Query: url.Values{}, Header: http.Header{}}
 	v := reflect.ValueOf(in)
 	for i, path := range m.flat().paths {
-		field, sf := v.FieldByIndex(path), m.flat().t.Field(i)
+		field, sf := v.FieldByIndex(path), m.flat().typ.Field(i)
 		name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
 		switch m.flat().locs[i] {
 		case "path":

@@ -14,7 +14,7 @@ import (
 // flat is a request as one JSON object: what HTTP has in a path, a query, a header and
 // a body side by side.
 type flat struct {
-	t     reflect.Type
+	typ   reflect.Type
 	in    reflect.Type
 	paths [][]int // of each field of t, in the request
 	locs  []string
@@ -62,13 +62,13 @@ func flatten(in reflect.Type) *flat {
 		}
 	}
 	walk(in, nil, false)
-	f.t = reflect.StructOf(fields)
+	f.typ = reflect.StructOf(fields)
 	return f
 }
 
 // decode reads a request strictly and checks its tags.
 func (f *flat) decode(data []byte, in any) error {
-	v := reflect.New(f.t)
+	v := reflect.New(f.typ)
 	if err := contract.DecodeStrict(data, MaxBusRequest, v.Interface()); err != nil {
 		if contract.AsFieldError(err) != nil {
 			return err
@@ -78,7 +78,7 @@ func (f *flat) decode(data []byte, in any) error {
 	to := reflect.ValueOf(in).Elem()
 	for i, path := range f.paths {
 		field := v.Elem().Field(i)
-		if err := bounded(f.t.Field(i), field); err != nil {
+		if err := bounded(f.typ.Field(i), field); err != nil {
 			return err
 		}
 		to.FieldByIndex(path).Set(field)

@@ -192,7 +192,7 @@ type Any interface {
 func (m *Method[In, Out]) About() Declared { return m.Declared }
 
 // Asks implements Any.
-func (m *Method[In, Out]) Asks() reflect.Type { return m.flat().t }
+func (m *Method[In, Out]) Asks() reflect.Type { return m.flat().typ }
 
 // Answers implements Any.
 func (m *Method[In, Out]) Answers() (reflect.Type, bool) {

@@ -28,9 +28,9 @@ const (
 // choiros/. The kept build of the shell as it stands paints first, and goes on
 // being served when the live page can't be had.
 type builds struct {
-	s    *Shell
-	want chan struct{}
-	busy atomic.Bool // one is being made, or it is found out whether one has to be
+	shell *Shell
+	want  chan struct{}
+	busy  atomic.Bool // one is being made, or it is found out whether one has to be
 }
 
 // poke says that the shell may have changed.
@@ -53,7 +53,7 @@ func (b *builds) run(ctx context.Context) error {
 		err := b.ensure(ctx)
 		b.busy.Store(false)
 		if err != nil && ctx.Err() == nil {
-			b.s.logger.Warn("the desktop could not be built", "error", err)
+			b.shell.logger.Warn("the desktop could not be built", "error", err)
 		}
 	}
 }
@@ -61,10 +61,10 @@ func (b *builds) run(ctx context.Context) error {
 // ensure builds the shell of the newest checkpoint that is verified or that a
 // restore brought back, unless its build is kept.
 func (b *builds) ensure(ctx context.Context) error {
-	if err := b.s.state.CaughtUp(ctx, b.s.log); err != nil {
+	if err := b.shell.state.CaughtUp(ctx, b.shell.log); err != nil {
 		return err
 	}
-	checkpoints, err := b.s.state.Checkpoints(ctx, 0, 50)
+	checkpoints, err := b.shell.state.Checkpoints(ctx, 0, 50)
 	if err != nil {
 		return err
 	}
@@ -72,11 +72,11 @@ func (b *builds) ensure(ctx context.Context) error {
 		if k.Verified != contract.VerificationPass && k.Kind != contract.CheckpointRestore {
 			continue
 		}
-		tree, err := b.s.workspace.ObjectID(ctx, k.Commit, "choiros")
+		tree, err := b.shell.workspace.ObjectID(ctx, k.Commit, "choiros")
 		if err != nil {
 			return err
 		}
-		if kept, err := b.s.opts.Volumes.Exists(ctx, build(tree)); kept || err != nil {
+		if kept, err := b.shell.opts.Volumes.Exists(ctx, build(tree)); kept || err != nil {
 			return err
 		}
 		return b.build(ctx, k.Commit, tree)
@@ -97,28 +97,28 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	start := time.Now()
 	ctx, cancel := awake.WithTimeout(ctx, buildWall)
 	defer cancel()
-	modules, err := b.s.Modules(ctx)
+	modules, err := b.shell.Modules(ctx)
 	if err != nil {
 		return err
 	}
-	snapshot, release, err := b.s.opts.Snapshot(ctx, commit)
+	snapshot, release, err := b.shell.opts.Snapshot(ctx, commit)
 	if err != nil {
 		return err
 	}
 	defer release()
 	id := "build-" + tree[:12]
 	out := sandbox.Output(id)
-	if err := errors.Join(b.s.opts.Volumes.Discard(ctx, out), b.s.opts.Volumes.Make(ctx, out)); err != nil {
+	if err := errors.Join(b.shell.opts.Volumes.Discard(ctx, out), b.shell.opts.Volumes.Make(ctx, out)); err != nil {
 		return fault.Wrap(op, err)
 	}
 	defer func() {
-		if err := b.s.opts.Volumes.Discard(context.WithoutCancel(ctx), out); err != nil {
-			b.s.logger.Warn("what a build left could not be moved aside", "volume", out.String(), "error", err)
+		if err := b.shell.opts.Volumes.Discard(context.WithoutCancel(ctx), out); err != nil {
+			b.shell.logger.Warn("what a build left could not be moved aside", "volume", out.String(), "error", err)
 		}
 	}()
-	limits := b.s.opts.Limits()
+	limits := b.shell.opts.Limits()
 	limits.DiskBytes, limits.DiskInodes, limits.Counted, limits.WallTime = buildBytes, buildFiles, []sandbox.Volume{out}, buildWall
-	box, err := b.s.opts.Box(ctx, sandbox.BoxSpec{
+	box, err := b.shell.opts.Box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxVerify, Root: "/computer/choiros",
 		Mounts: []sandbox.Mount{
 			{Target: "/computer", Mode: sandbox.Overlay, Lower: snapshot},
@@ -142,7 +142,7 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	_, err = b.s.log.Append(ctx, contract.Draft{
+	_, err = b.shell.log.Append(ctx, contract.Draft{
 		ID: contract.DeriveID(tree, "build"), Actor: contract.System(), Type: "desktop.built", Subject: "build/" + tree,
 		Data: contract.DesktopBuilt{Commit: commit, Tree: tree, Files: files, Bytes: bytes, DurationMS: time.Since(start).Milliseconds()},
 	})
@@ -155,14 +155,14 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 // keep moves what a build left to where builds are kept, if it is what a build
 // may be.
 func (b *builds) keep(ctx context.Context, dist sandbox.Volume, tree string) (files int, bytes int64, err error) {
-	left, err := b.s.opts.Volumes.Files(ctx, dist)
+	left, err := b.shell.opts.Volumes.Files(ctx, dist)
 	if err != nil {
 		return 0, 0, err
 	}
 	if files, bytes, err = measure(left); err != nil {
 		return 0, 0, err
 	}
-	return files, bytes, b.s.opts.Volumes.Keep(ctx, dist, build(tree))
+	return files, bytes, b.shell.opts.Volumes.Keep(ctx, dist, build(tree))
 }
 
 // measure counts what a build left. Untrusted code wrote it, so only folders
@@ -192,7 +192,7 @@ func measure(left fs.FS) (files int, bytes int64, err error) {
 
 // sweep drops all but the newest builds.
 func (b *builds) sweep(ctx context.Context) error {
-	kept, err := b.s.state.Builds(ctx, buildsKept)
+	kept, err := b.shell.state.Builds(ctx, buildsKept)
 	if err != nil {
 		return err
 	}
@@ -200,14 +200,14 @@ func (b *builds) sweep(ctx context.Context) error {
 	for _, k := range kept {
 		keep[k.Tree] = true
 	}
-	list, err := b.s.opts.Volumes.List(ctx, sandbox.Cache(BuildsDir))
+	list, err := b.shell.opts.Volumes.List(ctx, sandbox.Cache(BuildsDir))
 	if err != nil {
 		return fault.Wrap("shell.builds", err)
 	}
 	var errs []error
 	for _, e := range list {
 		if len(kept) == buildsKept && !keep[e.Name] {
-			errs = append(errs, b.s.opts.Volumes.Discard(ctx, build(e.Name)))
+			errs = append(errs, b.shell.opts.Volumes.Discard(ctx, build(e.Name)))
 		}
 	}
 	return errors.Join(errs...)

@@ -32,7 +32,7 @@ const (
 
 // server runs Vite in its box while somebody looks at the desktop.
 type server struct {
-	s       *Shell
+	shell   *Shell
 	silence time.Duration // so long it may be silent
 	logger  *slog.Logger
 
@@ -49,7 +49,7 @@ type server struct {
 }
 
 func newServer(s *Shell) *server {
-	return &server{s: s, silence: s.opts.Silence, logger: s.logger, looked: make(chan struct{}, 1), idle: time.Now()}
+	return &server{shell: s, silence: s.opts.Silence, logger: s.logger, looked: make(chan struct{}, 1), idle: time.Now()}
 }
 
 func (l *server) look() (release func()) {
@@ -137,7 +137,7 @@ func (l *server) run(ctx context.Context) {
 			}
 			continue
 		}
-		before := l.s.source(ctx)
+		before := l.shell.source(ctx)
 		err := l.serve(ctx, l.silence*time.Duration(min(1+hung, vitePatience)), before)
 		if errors.Is(err, errMended) {
 			l.retry()
@@ -170,7 +170,7 @@ func (l *server) run(ctx context.Context) {
 func (l *server) rest(ctx context.Context, d time.Duration, before []sourceFile) {
 	end := time.Now().Add(d)
 	for time.Now().Before(end) && awake.Pause(ctx, min(viteWatch, time.Until(end))) {
-		if anotherSource(before, l.s.source(ctx)) {
+		if anotherSource(before, l.shell.source(ctx)) {
 			return
 		}
 	}
@@ -180,14 +180,14 @@ func (l *server) rest(ctx context.Context, d time.Duration, before []sourceFile)
 func (l *server) explain(ctx context.Context, err error) string {
 	var silent *silentServer
 	var ended *endedServer
-	reason := l.s.BrokenSource(ctx)
+	reason := l.shell.BrokenSource(ctx)
 	switch {
 	case reason != "":
 	case errors.As(err, &silent) && !silent.still:
-		return hangWords(hangsSilent, lastChanged(l.s.source(ctx), silent.since.Add(pulseEvery+time.Second)))
+		return hangWords(hangsSilent, lastChanged(l.shell.source(ctx), silent.since.Add(pulseEvery+time.Second)))
 	case errors.As(err, &ended) && ended.said == "":
 		how := fmt.Sprintf("The dev server ended by itself, with code %d and without a word.", ended.code)
-		return hangWords(how, lastChanged(l.s.source(ctx), ended.began.Add(time.Second)))
+		return hangWords(how, lastChanged(l.shell.source(ctx), ended.began.Add(time.Second)))
 	default:
 		reason = fault.Text(err)
 	}
@@ -201,7 +201,7 @@ func (l *server) explain(ctx context.Context, err error) string {
 // it fails: patience is for how long it may be silent, before is the source that
 // it starts from.
 func (l *server) serve(ctx context.Context, patience time.Duration, before []sourceFile) error {
-	box, err := l.s.openBox(ctx)
+	box, err := l.shell.openBox(ctx)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ type serving struct {
 // vite runs the dev server in its box until it ends.
 func (l *server) vite(ctx context.Context, s *serving) error {
 	env := map[string]string{"CHOIR_VITE_CACHE": "/tmp/vite", "NODE_ENV": "development"}
-	if hint := l.s.opts.NoWatches(ctx); hint != "" {
+	if hint := l.shell.opts.NoWatches(ctx); hint != "" {
 		// Without this the dev server would run and notice no change.
 		env["CHOKIDAR_USEPOLLING"], env["CHOKIDAR_INTERVAL"] = "1", "300"
 		l.logger.Warn("no file watchers are left, so the desktop's dev server polls its files", "do", hint)
@@ -311,7 +311,7 @@ func (l *server) beat(s *serving, b beat) error {
 // not come to its end. errMended: the source is another one than what the server
 // hangs with.
 func (l *server) note(ctx context.Context, s *serving) error {
-	said, text := l.s.BrokenSource(ctx), s.out.String()
+	said, text := l.shell.BrokenSource(ctx), s.out.String()
 	if i := strings.LastIndex(text, "restarting server"); i < 0 || strings.Contains(text[i:], "server restarted") {
 		s.anew = 0
 	} else if strings.Contains(text[i:], "server restart failed") {
@@ -321,7 +321,7 @@ func (l *server) note(ctx context.Context, s *serving) error {
 		}
 	} else if s.anew == 0 {
 		// Until it ends Vite takes nothing else up, its configuration mended included.
-		s.anew, s.before = awake.Now(), l.s.source(ctx)
+		s.anew, s.before = awake.Now(), l.shell.source(ctx)
 	}
 	stuck := s.anew != 0 && awake.Now()-s.anew > l.silence
 	if stuck && said == "" {
@@ -332,7 +332,7 @@ func (l *server) note(ctx context.Context, s *serving) error {
 	again := l.again
 	l.mu.Unlock()
 	silent := again && !s.shown && awake.Now()-s.began > viteRetry
-	if (stuck || silent) && anotherSource(s.before, l.s.source(ctx)) {
+	if (stuck || silent) && anotherSource(s.before, l.shell.source(ctx)) {
 		return errMended
 	}
 	return nil

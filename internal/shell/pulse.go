@@ -31,17 +31,17 @@ type beat struct {
 
 // silentServer is a dev server that runs and answers nothing.
 type silentServer struct {
-	still bool          // its box stands still
-	shown bool          // it had shown its page
-	since time.Time     // it was heard last, or started
-	d     time.Duration // so long, in time in which choir ran
+	still   bool          // its box stands still
+	shown   bool          // it had shown its page
+	since   time.Time     // it was heard last, or started
+	silence time.Duration // so long, in time in which choir ran
 }
 
 func (e *silentServer) Error() string {
 	if e.still {
-		return fmt.Sprintf("the desktop's box stands still: its programs were stopped or get no time, and its dev server has not answered for %s, so it is replaced. Your files are safe, and the kept desktop is shown meanwhile", e.d.Round(time.Second))
+		return fmt.Sprintf("the desktop's box stands still: its programs were stopped or get no time, and its dev server has not answered for %s, so it is replaced. Your files are safe, and the kept desktop is shown meanwhile", e.silence.Round(time.Second))
 	}
-	return fmt.Sprintf("the dev server has not answered for %s", e.d.Round(time.Second))
+	return fmt.Sprintf("the dev server has not answered for %s", e.silence.Round(time.Second))
 }
 
 // pulse asks a dev server again and again whether it answers, with a request
@@ -65,7 +65,7 @@ func (p *pulse) run(ctx context.Context, beats chan<- beat) {
 		if b.heard {
 			last, since = awake.Now(), time.Now()
 		} else if silent := awake.Now() - last; silent >= patience {
-			b.err = p.judge(ctx, &silentServer{shown: shown, since: since, d: silent})
+			b.err = p.judge(ctx, &silentServer{shown: shown, since: since, silence: silent})
 		}
 		select {
 		case beats <- b:
@@ -134,5 +134,5 @@ type beside struct {
 // its source's doing when nothing in the box runs, or its programs were stopped.
 func (b beside) convicts(silent *silentServer) bool {
 	silent.still = b.late || b.stopped
-	return silent.still || !b.ended || silent.d >= busyTimes*b.took
+	return silent.still || !b.ended || silent.silence >= busyTimes*b.took
 }

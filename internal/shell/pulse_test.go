@@ -18,7 +18,7 @@ func TestASilentDevServerIsHeldAgainstAProgramBesideIt(t *testing.T) {
 		"nothing in the box answers":      {beside{took: 20 * time.Second, late: true}, true, true},
 		"the box's programs were stopped": {beside{took: time.Second, ended: true, stopped: true}, true, true},
 	} {
-		silent := &silentServer{d: 20 * time.Second}
+		silent := &silentServer{silence: 20 * time.Second}
 		if got := c.beside.convicts(silent); got != c.convicts || silent.still != c.still {
 			t.Errorf("%s: it is replaced: %v, its box stands still: %v", what, got, silent.still)
 		}

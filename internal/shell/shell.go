@@ -63,7 +63,7 @@ func New(opts Options) *Shell {
 		opts: opts, log: opts.Log, state: opts.State, workspace: opts.Workspace, logger: opts.Logger, poke: make(chan struct{}, 1),
 	}
 	s.server = newServer(s)
-	s.builds = &builds{s: s, want: make(chan struct{}, 1)}
+	s.builds = &builds{shell: s, want: make(chan struct{}, 1)}
 	return s
 }
 

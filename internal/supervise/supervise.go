@@ -83,12 +83,12 @@ const tellWithin = 5 * time.Second
 
 // Tree is the services of one computer.
 type Tree struct {
-	o      Options
-	root   *suture.Supervisor
-	ctx    context.Context
-	cancel context.CancelFunc
-	ended  chan struct{}
-	work   sync.WaitGroup
+	options Options
+	root    *suture.Supervisor
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	work    sync.WaitGroup
 
 	mu        sync.Mutex
 	closed    bool
@@ -108,7 +108,7 @@ func New(ctx context.Context, o Options) *Tree {
 	if o.Backoff == 0 {
 		o.Backoff = 2 * time.Second
 	}
-	t := &Tree{o: o, failing: map[string]Health{}}
+	t := &Tree{options: o, failing: map[string]Health{}}
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	t.root = suture.New(o.Name, t.spec())
 	t.ended = make(chan struct{})
@@ -122,7 +122,7 @@ func New(ctx context.Context, o Options) *Tree {
 // spec is how every supervisor of a tree is set up. Failures are told by the
 // services themselves, and Close waits for them by itself.
 func (t *Tree) spec() suture.Spec {
-	return suture.Spec{EventHook: func(suture.Event) {}, DontPropagateTermination: true, FailureThreshold: 2, FailureBackoff: t.o.Backoff, Timeout: time.Second}
+	return suture.Spec{EventHook: func(suture.Event) {}, DontPropagateTermination: true, FailureThreshold: 2, FailureBackoff: t.options.Backoff, Timeout: time.Second}
 }
 
 // Service keeps f going until the tree ends. It is started again when it
@@ -186,9 +186,9 @@ func (t *Tree) Close() {
 
 // service is one supervised function, as suture runs it.
 type service struct {
-	t    *Tree
+	tree *Tree
 	name string
-	f    func(context.Context) error
+	run  func(context.Context) error
 }
 
 // String names the service to suture.
@@ -196,7 +196,7 @@ func (s *service) String() string { return s.name }
 
 // Serve implements suture.Service.
 func (s *service) Serve(ctx context.Context) error {
-	t := s.t
+	t := s.tree
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
@@ -205,9 +205,9 @@ func (s *service) Serve(ctx context.Context) error {
 	t.work.Add(1) // suture does not wait for ever for a service that takes its time to end
 	t.mu.Unlock()
 	defer t.work.Done()
-	steady := time.AfterFunc(t.o.Steady, func() { t.recovered(s.name) })
+	steady := time.AfterFunc(t.options.Steady, func() { t.recovered(s.name) })
 	defer steady.Stop()
-	err := Safely(func() error { return s.f(ctx) })
+	err := Safely(func() error { return s.run(ctx) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -227,7 +227,7 @@ func (t *Tree) recovered(name string) {
 
 // failed counts and tells a failure, and decides whether the service goes on.
 func (t *Tree) failed(name string, err error) error {
-	passes := t.o.Passes != nil && t.o.Passes(err)
+	passes := t.options.Passes != nil && t.options.Passes(err)
 	t.mu.Lock()
 	h := t.failing[name]
 	if h.Service == "" {
@@ -238,25 +238,25 @@ func (t *Tree) failed(name string, err error) error {
 		h.Failures++
 	}
 	t.failing[name] = h
-	beyond := h.Failures >= t.o.Limit && !t.escalated
+	beyond := h.Failures >= t.options.Limit && !t.escalated
 	t.escalated = t.escalated || beyond
 	t.mu.Unlock()
 	t.tell(Failure{Service: name, Err: err, InRow: h.Failures, Again: !beyond})
 	if !beyond {
 		return err
 	}
-	if t.o.Escalate != nil {
-		go t.o.Escalate(fmt.Errorf("%s failed %d times in a row: %w", name, h.Failures, err)) // its owner waits: see Options
+	if t.options.Escalate != nil {
+		go t.options.Escalate(fmt.Errorf("%s failed %d times in a row: %w", name, h.Failures, err)) // its owner waits: see Options
 	}
 	return errors.Join(suture.ErrDoNotRestart, err)
 }
 
 func (t *Tree) tell(f Failure) {
-	if t.o.Told == nil {
+	if t.options.Told == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, tellWithin)
 	defer cancel()
 	// When telling panics too, there is nobody left to hear of it.
-	_ = Safely(func() error { t.o.Told(ctx, f); return nil })
+	_ = Safely(func() error { t.options.Told(ctx, f); return nil })
 }

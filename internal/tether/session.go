@@ -192,18 +192,18 @@ func (s *Session) Client() *http.Client { return s.client }
 
 // rebase sends every request over the same pool, whatever scheme and host its
 // URL has: there is only one other end.
-type rebase struct{ t *http.Transport }
+type rebase struct{ transport *http.Transport }
 
 func (r rebase) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" && req.URL.Host == "box" {
-		return r.t.RoundTrip(req)
+		return r.transport.RoundTrip(req)
 	}
 	out := req.Clone(req.Context())
 	if out.Host == "" {
 		out.Host = req.URL.Host
 	}
 	out.URL.Scheme, out.URL.Host = "http", "box"
-	return r.t.RoundTrip(out)
+	return r.transport.RoundTrip(out)
 }
 
 // Stream opens a raw stream to the other end's HTTP server.
@@ -321,25 +321,25 @@ func (s *Session) shut() {
 
 // listener hands the peer's streams to the HTTP server, at most Limits.Streams
 // at a time.
-type listener struct{ s *Session }
+type listener struct{ session *Session }
 
 func (l listener) Accept() (net.Conn, error) {
 	for {
-		stream, err := l.s.mux.AcceptStream()
+		stream, err := l.session.mux.AcceptStream()
 		if err != nil {
 			return nil, err
 		}
-		if l.s.open.Add(1) > int64(l.s.limits.Streams) {
-			l.s.open.Add(-1)
+		if l.session.open.Add(1) > int64(l.session.limits.Streams) {
+			l.session.open.Add(-1)
 			_ = stream.Close()
 			continue
 		}
-		return &counted{Stream: stream, open: &l.s.open}, nil
+		return &counted{Stream: stream, open: &l.session.open}, nil
 	}
 }
 
 func (l listener) Close() error   { return nil }
-func (l listener) Addr() net.Addr { return l.s.conn.LocalAddr() }
+func (l listener) Addr() net.Addr { return l.session.conn.LocalAddr() }
 
 type counted struct {
 	*yamux.Stream

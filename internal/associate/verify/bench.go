@@ -88,8 +88,8 @@ type Request struct {
 // Collect gathers the evidence on a change. What checks there are, and with
 // what they run, is decided by what the base has.
 func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
-	c := &collector{bench: b, r: r, of: contract.LockOfBase, mayChange: true}
-	e := &c.e
+	c := &collector{bench: b, request: r, of: contract.LockOfBase, mayChange: true}
+	e := &c.evidence
 	*e = Evidence{Profile: r.Spec.Profile, Tree: r.Tree, Words: r.Words, Installed: r.Installed, Left: r.Left}
 	if e.Profile != contract.VerifyNone {
 		if err := c.look(ctx); err != nil {
@@ -131,9 +131,9 @@ func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
 
 // collector gathers the evidence on one change.
 type collector struct {
-	bench Bench
-	r     Request
-	e     Evidence
+	bench    Bench
+	request  Request
+	evidence Evidence
 
 	held           Facts    // of the change, with what judges it put back
 	restore, paths []string // what is put back; what changed, as far as it is looked at
@@ -145,10 +145,10 @@ type collector struct {
 
 // look learns what the base and the change have, and what of the change judges it.
 func (c *collector) look(ctx context.Context) (err error) {
-	e := &c.e
+	e := &c.evidence
 	c.paths = []string{}
 	size := 0
-	for _, ch := range c.r.Changes {
+	for _, ch := range c.request.Changes {
 		if ch.PathBase64 != "" || len(c.paths) == maxPaths || len(ch.Path) >= 4096 || size > maxPathBytes {
 			e.Cut = true
 			continue
@@ -158,7 +158,7 @@ func (c *collector) look(ctx context.Context) (err error) {
 	if e.Base, e.Facts, err = c.bench.Look(ctx, c.paths); err != nil {
 		return err
 	}
-	c.held, e.Guards = e.Facts, Guards(e.Base, e.Facts, c.r.Changes)
+	c.held, e.Guards = e.Facts, Guards(e.Base, e.Facts, c.request.Changes)
 	return c.putBack(ctx, e.Guards)
 }
 
@@ -180,10 +180,10 @@ func (c *collector) install(ctx context.Context, locks []Lock, base bool, restor
 	}
 	got := c.bench.Install(ctx, locks, c.of, base, restore)
 	for _, i := range got {
-		if !slices.ContainsFunc(c.e.Locked, func(k contract.Installation) bool {
+		if !slices.ContainsFunc(c.evidence.Locked, func(k contract.Installation) bool {
 			return k.Lock == i.Lock && k.Of == i.Of && k.Key == i.Key && k.Problem == i.Problem
 		}) {
-			c.e.Locked = append(c.e.Locked, i)
+			c.evidence.Locked = append(c.evidence.Locked, i)
 		}
 	}
 	return slices.ContainsFunc(got, func(i contract.Installation) bool { return i.Problem == "" })
@@ -191,7 +191,7 @@ func (c *collector) install(ctx context.Context, locks []Lock, base bool, restor
 
 // run runs checks until one fails.
 func (c *collector) run(ctx context.Context, plan []Check, cut bool, restore []string) []Ran {
-	c.e.Cut = c.e.Cut || cut
+	c.evidence.Cut = c.evidence.Cut || cut
 	var out []Ran
 	for _, check := range plan {
 		got := c.bench.Run(ctx, check, false, restore)
@@ -209,7 +209,7 @@ func (c *collector) run(ctx context.Context, plan []Check, cut bool, restore []s
 // judgeAgain runs the checks once more with further files put back. Tests are not
 // only what is called so: what the base's runner found tests in judges as well.
 func (c *collector) judgeAgain(ctx context.Context, found []Guard) error {
-	e := &c.e
+	e := &c.evidence
 	if len(e.Guards) == 0 {
 		e.After = e.Held // nothing was put back
 	}

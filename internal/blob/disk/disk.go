@@ -149,7 +149,7 @@ func (d *Store) Put(ctx context.Context, cid contract.CID, r io.Reader) (_ contr
 	if err != nil {
 		return "", 0, diskFault(op, err)
 	}
-	reserved := &reservation{of: c, quota: d.quota}
+	reserved := &reservation{computer: c, quota: d.quota}
 	kept := false
 	defer func() {
 		closeErr := f.Close()
@@ -205,9 +205,9 @@ func (d *Store) Put(ctx context.Context, cid contract.CID, r io.Reader) (_ contr
 
 // reservation counts a blob against its computer's quota while it is written.
 type reservation struct {
-	of    *computer
-	quota blob.Quota
-	size  int64
+	computer *computer
+	quota    blob.Quota
+	size     int64
 }
 
 func (r *reservation) Write(p []byte) (int, error) {
@@ -215,21 +215,21 @@ func (r *reservation) Write(p []byte) (int, error) {
 	if r.quota.PerBlob > 0 && !defence.Off(defence.BlobSize) && r.size+n > r.quota.PerBlob {
 		return 0, fault.New("", fault.Exhausted, "Split it, or raise the limit.", fmt.Errorf("a blob may be %d bytes long", r.quota.PerBlob))
 	}
-	r.of.mu.Lock()
-	defer r.of.mu.Unlock()
-	if r.quota.PerComputer > 0 && !defence.Off(defence.BlobQuota) && r.of.used+n > r.quota.PerComputer {
+	r.computer.mu.Lock()
+	defer r.computer.mu.Unlock()
+	if r.quota.PerComputer > 0 && !defence.Off(defence.BlobQuota) && r.computer.used+n > r.quota.PerComputer {
 		return 0, fault.New("", fault.Exhausted, "Remove what this computer no longer needs, or raise its quota.",
 			fmt.Errorf("the computer's quota of %d bytes is used up", r.quota.PerComputer))
 	}
-	r.of.used += n
+	r.computer.used += n
 	r.size += n
 	return len(p), nil
 }
 
 func (r *reservation) release() {
-	r.of.mu.Lock()
-	defer r.of.mu.Unlock()
-	r.of.used -= r.size
+	r.computer.mu.Lock()
+	defer r.computer.mu.Unlock()
+	r.computer.used -= r.size
 	r.size = 0
 }
 

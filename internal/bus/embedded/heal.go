@@ -89,10 +89,10 @@ func (s *Server) server() *server.Server {
 }
 
 // provider dials whichever server runs now.
-type provider struct{ of *Server }
+type provider struct{ server *Server }
 
 // InProcessConn implements nats.InProcessConnProvider.
-func (p provider) InProcessConn() (net.Conn, error) { return p.of.server().InProcessConn() }
+func (p provider) InProcessConn() (net.Conn, error) { return p.server.server().InProcessConn() }
 
 func (s *Server) startServer(wait time.Duration) error {
 	s.opening.Lock()

@@ -37,7 +37,7 @@ type Options struct {
 type Server struct {
 	options Options
 	mu      sync.Mutex
-	nc      *nats.Conn // the newest
+	conn    *nats.Conn // the newest
 }
 
 // Open checks the options; Dial connects. An unencrypted connection leads to this
@@ -98,7 +98,7 @@ func (s *Server) Dial(opts ...nats.Option) (*nats.Conn, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.nc = nc
+	s.conn = nc
 	return nc, nil
 }
 
@@ -130,7 +130,7 @@ func (s *Server) Files() error { return lacks("read", "keeps its files where the
 func (s *Server) Health() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.nc == nil || !s.nc.IsConnected() {
+	if s.conn == nil || !s.conn.IsConnected() {
 		return fault.New("store", fault.Unavailable, "Look whether the server runs.", errors.New("the log's server is not connected"))
 	}
 	return nil

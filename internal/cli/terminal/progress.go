@@ -90,26 +90,26 @@ func (p *progress) End() {
 }
 
 // To counts what is written to a writer.
-func (p *progress) To(w io.Writer) io.Writer { return &counted{w: w, p: p} }
+func (p *progress) To(w io.Writer) io.Writer { return &counted{w: w, progress: p} }
 
 // Of counts what is read from a reader.
-func (p *progress) Of(r io.Reader) io.Reader { return &counted{r: r, p: p} }
+func (p *progress) Of(r io.Reader) io.Reader { return &counted{r: r, progress: p} }
 
 type counted struct {
-	r io.Reader
-	w io.Writer
-	p *progress
+	r        io.Reader
+	w        io.Writer
+	progress *progress
 }
 
 func (c *counted) Write(b []byte) (int, error) {
 	n, err := c.w.Write(b)
-	c.p.done.Add(int64(n))
+	c.progress.done.Add(int64(n))
 	return n, err
 }
 
 func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
-	c.p.done.Add(int64(n))
+	c.progress.done.Add(int64(n))
 	return n, err
 }
 

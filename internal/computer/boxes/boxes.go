@@ -79,7 +79,7 @@ type Options struct {
 
 // Boxes are those of one computer that is awake.
 type Boxes struct {
-	o         Options
+	options   Options
 	living    living
 	writers   writers
 	kept      keptTerminals
@@ -90,19 +90,19 @@ type Boxes struct {
 
 // New makes them; none is open.
 func New(o Options) *Boxes {
-	b := &Boxes{o: o}
+	b := &Boxes{options: o}
 	b.installed, b.install = newDependencies(b), b.installing
 	return b
 }
 
 // Volumes are the computer's, as its driver keeps them.
-func (c *Boxes) Volumes() sandbox.Volumes { return c.o.On.Volumes() }
+func (c *Boxes) Volumes() sandbox.Volumes { return c.options.On.Volumes() }
 
 // Notes are what the driver found that the machine lacks.
-func (c *Boxes) Notes() []sandbox.Finding { return c.o.On.Notes() }
+func (c *Boxes) Notes() []sandbox.Finding { return c.options.On.Notes() }
 
 // Close ends what the driver has open of the computer, the keeper's box with it.
-func (c *Boxes) Close() error { return c.o.On.Close() }
+func (c *Boxes) Close() error { return c.options.On.Close() }
 
 // EndAll ends all boxes but the keeper's, and lets none begin.
 func (c *Boxes) EndAll() error { return c.living.close() }
@@ -112,7 +112,7 @@ func (c *Boxes) Sweep(ctx context.Context) error { return c.installed.sweep(ctx)
 
 // Limits are what the configuration gives a box.
 func (c *Boxes) Limits() sandbox.Limits {
-	r := c.o.Machine.Runtime
+	r := c.options.Machine.Runtime
 	return sandbox.Limits{
 		MemoryBytes: int64(r.MemoryMB) << 20, Pids: r.Pids, CPUPercent: r.CPU,
 		DiskBytes: int64(r.DiskMB) << 20, DiskInodes: int64(r.DiskFiles), DiskFree: datadir.DiskFloor,
@@ -123,43 +123,43 @@ func (c *Boxes) Limits() sandbox.Limits {
 // each decision about it; it may be nil.
 func (c *Boxes) Way(ctx context.Context, s egress.Scope, spec contract.EgressSpec, decided func(hostport string, allowed bool), approved ...egress.Rule) http.Handler {
 	if decided != nil {
-		c.o.Machine.watch.Store(s.Box, decided)
+		c.options.Machine.watch.Store(s.Box, decided)
 	}
 	return c.way(s, c.policy(ctx, spec, approved...))
 }
 
 // policy is what a box may reach that is opened now.
 func (c *Boxes) policy(ctx context.Context, spec contract.EgressSpec, approved ...egress.Rule) egress.Policy {
-	sources := *c.o.Machine.Policy
-	sources.Remotes = c.o.Remotes
+	sources := *c.options.Machine.Policy
+	sources.Remotes = c.options.Remotes
 	return sources.Policy(ctx, spec, approved...)
 }
 
 func (c *Boxes) way(s egress.Scope, policy egress.Policy) http.Handler {
-	s.CID = c.o.CID
-	return c.o.Machine.Proxy.Handler(s, policy)
+	s.CID = c.options.CID
+	return c.options.Machine.Proxy.Handler(s, policy)
 }
 
 // Registries is the way out of a box of the host's own that fills caches: what
 // this machine's package managers use, wherever they are.
 func (c *Boxes) Registries(ctx context.Context, box string) http.Handler {
-	rules, err := c.o.Machine.Policy.Registries(ctx)
-	return c.o.Machine.Proxy.Handler(egress.Scope{CID: c.o.CID, Box: box, Kind: contract.BoxScratch},
+	rules, err := c.options.Machine.Policy.Registries(ctx)
+	return c.options.Machine.Proxy.Handler(egress.Scope{CID: c.options.CID, Box: box, Kind: contract.BoxScratch},
 		egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true})
 }
 
 // Beyond lists what a task wants beyond what the computer was granted.
 func (c *Boxes) Beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
-	sources := *c.o.Machine.Policy
-	sources.Remotes = c.o.Remotes
+	sources := *c.options.Machine.Policy
+	sources.Remotes = c.options.Remotes
 	return sources.Beyond(ctx, spec)
 }
 
 // Open opens a box and keeps the log's account of it.
 func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
 	env := map[string]string{}
-	if c.o.Machine.Path != "" {
-		env["PATH"] = c.o.Machine.Path
+	if c.options.Machine.Path != "" {
+		env["PATH"] = c.options.Machine.Path
 	}
 	if slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool { return m.Target == HomeInside }) {
 		env["GOTMPDIR"] = HomeInside // what Go links does not fit into memory either
@@ -170,7 +170,7 @@ func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, er
 	// If it can't be opened, or ended, nobody says that nothing of it is left.
 	ended := c.writers.begin(spec)
 	var b sandbox.Box
-	err := c.o.Machine.Reserve.Spaced(ctx, func() (err error) { b, err = c.o.On.Box(ctx, spec); return err })
+	err := c.options.Machine.Reserve.Spaced(ctx, func() (err error) { b, err = c.options.On.Box(ctx, spec); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -180,11 +180,11 @@ func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, er
 	if err := c.living.add(b); err != nil {
 		return nil, errors.Join(err, b.Kill())
 	}
-	c.o.Once("the watch of a box", func(ctx context.Context) error {
+	c.options.Once("the watch of a box", func(ctx context.Context) error {
 		<-b.Done() // Close kills every box, so this ends before the computer has closed
 		ended()
-		c.o.Machine.Proxy.CloseBox(spec.ID)
-		c.o.Machine.watch.Delete(spec.ID)
+		c.options.Machine.Proxy.CloseBox(spec.ID)
+		c.options.Machine.watch.Delete(spec.ID)
 		c.living.remove(b)
 		closed := contract.BoxClosed{Box: spec.ID, Kind: spec.Kind, DurationMS: time.Since(start).Milliseconds()}
 		var why *sandbox.Ended
@@ -246,13 +246,13 @@ func (l *living) close() error {
 // Discard takes away what no longer belongs to anybody. It is removed later.
 func (c *Boxes) Discard(ctx context.Context, v sandbox.Volume) {
 	if err := c.Volumes().Discard(context.WithoutCancel(ctx), v); err != nil {
-		c.o.Logger.Warn("what is no longer needed could not be moved aside", "volume", v.String(), "error", err)
+		c.options.Logger.Warn("what is no longer needed could not be moved aside", "volume", v.String(), "error", err)
 	}
 }
 
 // note appends one event of the system's.
 func (c *Boxes) note(ctx context.Context, eventType string, data contract.Payload) error {
-	_, err := c.o.Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Data: data})
+	_, err := c.options.Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Data: data})
 	return err
 }
 

@@ -28,15 +28,15 @@ import (
 // box of its own fills a tree, and what a check writes over it goes with the check's
 // box, so no check leaves anything there for another one.
 type dependencies struct {
-	c    *Boxes
-	turn chan struct{} // held by who fills one, in boxes of this computer
-	own  *trees
+	boxes *Boxes
+	turn  chan struct{} // held by who fills one, in boxes of this computer
+	own   *trees
 }
 
 const installAll = 8 * time.Minute // for the locks of one tree
 
 func newDependencies(c *Boxes) *dependencies {
-	return &dependencies{c: c, turn: make(chan struct{}, 1), own: newTrees(sandbox.Cache(DependenciesDir), c.o.Machine.dependenciesMost(), false)}
+	return &dependencies{boxes: c, turn: make(chan struct{}, 1), own: newTrees(sandbox.Cache(DependenciesDir), c.options.Machine.dependenciesMost(), false)}
 }
 
 // sweep takes away what was begun and not ended by an earlier process.
@@ -52,7 +52,7 @@ func (d *dependencies) sweep(ctx context.Context) error {
 	return err
 }
 
-func (d *dependencies) volumes() sandbox.Volumes { return d.c.Volumes() }
+func (d *dependencies) volumes() sandbox.Volumes { return d.boxes.Volumes() }
 
 // held are the trees that a verification's checks see.
 type held struct {
@@ -112,14 +112,14 @@ func (d *dependencies) install(ctx context.Context, r ports.LockRequest) (ports.
 
 // part is a tree that is in use.
 type part struct {
-	of  *trees
-	key string
-	got installed
+	trees *trees
+	key   string
+	got   installed
 }
 
 func release(parts []part) {
 	for _, p := range parts {
-		p.of.release(p.key)
+		p.trees.release(p.key)
 	}
 }
 
@@ -137,7 +137,7 @@ func (d *dependencies) reader(ctx context.Context, r ports.LockRequest) lockfile
 		if slices.Contains(r.Restored, p) {
 			commit = r.Overlay.Base()
 		}
-		content, err := d.c.o.Read(ctx, commit, p, int64(max))
+		content, err := d.boxes.options.Read(ctx, commit, p, int64(max))
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (d *dependencies) reader(ctx context.Context, r ports.LockRequest) lockfile
 func (h *held) add(tool lockfile.Tool, parts []part) {
 	for _, p := range parts {
 		for _, m := range p.got.Mounts {
-			lower := p.of.tree(p.key).At(m.Source)
+			lower := p.trees.tree(p.key).At(m.Source)
 			at := slices.IndexFunc(h.mounts, func(o sandbox.Mount) bool { return o.Target == m.Target })
 			if at >= 0 {
 				h.mounts[at].Lower = append(h.mounts[at].Lower, lower)
@@ -185,7 +185,7 @@ var errApart = errors.New("it can't be shared")
 // What can't be the same for all computers, or is beyond what all may reach, is
 // installed for this one; so is what it has of its own already.
 func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.LockRequest) (had, error) {
-	own, err := d.c.recipe(ctx, lock)
+	own, err := d.boxes.recipe(ctx, lock)
 	if err != nil {
 		return had{}, err
 	}
@@ -195,10 +195,10 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.Loc
 			return got, err
 		}
 	}
-	got, kept, err := d.own.made(ctx, d.c, d.turn, own.key(), func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
+	got, kept, err := d.own.made(ctx, d.boxes, d.turn, own.key(), func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
 		got, err := d.fetch(ctx, tmp, own, r)
 		if err == nil && own.scripts() {
-			got.Note, err = d.c.runScripts(ctx, own, sandbox.Mount{Source: tmp.At("src"), Mode: sandbox.ReadWrite})
+			got.Note, err = d.boxes.runScripts(ctx, own, sandbox.Mount{Source: tmp.At("src"), Mode: sandbox.ReadWrite})
 		}
 		return got, err
 	})
@@ -216,14 +216,14 @@ func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockReque
 	if err != nil {
 		return had{}, errors.Join(errApart, err)
 	}
-	trees := d.c.o.Machine.sharedTrees()
-	got, kept, err := trees.made(ctx, d.c, d.turn, all.key(), func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
+	trees := d.boxes.options.Machine.sharedTrees()
+	got, kept, err := trees.made(ctx, d.boxes, d.turn, all.key(), func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
 		got, err := d.fetch(ctx, tmp, all, r)
 		if err == nil && !defence.Off(defence.SharedComplete) {
 			err = d.complete(ctx, tmp, all.lock)
 		}
 		if err == nil && all.scripts() && defence.Off(defence.SharedScripts) {
-			got.Note, err = d.c.runScripts(ctx, all, sandbox.Mount{Source: tmp.At("src"), Mode: sandbox.ReadWrite})
+			got.Note, err = d.boxes.runScripts(ctx, all, sandbox.Mount{Source: tmp.At("src"), Mode: sandbox.ReadWrite})
 		}
 		return got, err
 	})
@@ -235,7 +235,7 @@ func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockReque
 		return had{all.key(), kept, []part{base}}, nil
 	}
 	over := all.over(got.Seal)
-	layer, _, err := d.own.made(ctx, d.c, d.turn, over, func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
+	layer, _, err := d.own.made(ctx, d.boxes, d.turn, over, func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
 		return d.scriptsOver(ctx, tmp, base, all)
 	})
 	if err != nil {
@@ -280,7 +280,7 @@ func (d *dependencies) scriptsOver(ctx context.Context, tmp sandbox.Volume, base
 	if err := d.volumes().Make(ctx, upper); err != nil {
 		return got, err
 	}
-	note, err := d.c.runScripts(ctx, r, sandbox.Mount{Mode: sandbox.Overlay, Lower: []sandbox.Volume{base.of.tree(base.key).At("src")}, Upper: upper})
+	note, err := d.boxes.runScripts(ctx, r, sandbox.Mount{Mode: sandbox.Overlay, Lower: []sandbox.Volume{base.trees.tree(base.key).At("src")}, Upper: upper})
 	if err != nil {
 		return got, err
 	}
@@ -317,7 +317,7 @@ func (d *dependencies) fetch(ctx context.Context, tmp sandbox.Volume, rec recipe
 		return got, err
 	}
 	got = installed{Packages: lock.Packages}
-	if got.Hosts, err = d.c.fetchLock(ctx, tmp, rec, r); err != nil {
+	if got.Hosts, err = d.boxes.fetchLock(ctx, tmp, rec, r); err != nil {
 		return got, err
 	}
 	// From here on no box writes there.

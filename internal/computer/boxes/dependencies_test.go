@@ -92,13 +92,13 @@ func (o onlyVolumes) at(t testing.TB, v sandbox.Volume) string {
 
 // path joins names to the computer's directory.
 func (d *dependencies) path(names ...string) string {
-	return filepath.Join(append([]string{d.c.o.On.(onlyVolumes).dir}, names...)...)
+	return filepath.Join(append([]string{d.boxes.options.On.(onlyVolumes).dir}, names...)...)
 }
 
 // dir is where what is installed under a key lies, all of it without one.
 func (d *dependencies) dir(t testing.TB, of *trees, names ...string) string {
 	t.Helper()
-	on := d.c.o.On.(onlyVolumes)
+	on := d.boxes.options.On.(onlyVolumes)
 	return filepath.Join(append([]string{filepath.Dir(on.at(t, of.tree("x")))}, names...)...)
 }
 
@@ -108,7 +108,7 @@ func (d *dependencies) filled(files, links map[string]string, mounts ...installe
 		if err := d.volumes().Make(ctx, tmp); err != nil {
 			return installed{}, err
 		}
-		at, err := d.c.o.On.(onlyVolumes).v.Path(tmp)
+		at, err := d.boxes.options.On.(onlyVolumes).v.Path(tmp)
 		if err != nil {
 			return installed{}, err
 		}
@@ -125,7 +125,7 @@ func (d *dependencies) filled(files, links map[string]string, mounts ...installe
 // has has a tree kept under a key, and lets it go.
 func (d *dependencies) has(t *testing.T, of *trees, key string, make filler) {
 	t.Helper()
-	if _, _, err := of.made(t.Context(), d.c, d.turn, key, make); err != nil {
+	if _, _, err := of.made(t.Context(), d.boxes, d.turn, key, make); err != nil {
 		t.Fatal(err)
 	}
 	of.release(key)
@@ -153,7 +153,7 @@ var goTree = installedMount{Source: "out", Target: "/dependencies/go"}
 // computer's own, and what all computers have.
 func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
-	all := d.c.o.Machine.sharedTrees()
+	all := d.boxes.options.Machine.sharedTrees()
 	h := &held{env: map[string]string{}}
 	npm := installedMount{Source: "src/p/node_modules", Target: "/computer/p/node_modules"}
 	over := installedMount{Source: "upper/p/node_modules", Target: npm.Target}
@@ -182,7 +182,7 @@ func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 // is in use stays, what was begun is swept, and what is not whole is not used.
 func TestWhatWasInstalledIsBounded(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
-	for _, of := range []*trees{d.own, d.c.o.Machine.sharedTrees()} {
+	for _, of := range []*trees{d.own, d.boxes.options.Machine.sharedTrees()} {
 		make := d.filled(map[string]string{"out/file": strings.Repeat("x", 100<<10)}, nil, goTree)
 		now := time.Now()
 		for i, key := range []string{"go-oldest", "go-old", "go-new"} {
@@ -215,7 +215,7 @@ func TestWhatWasInstalledIsBounded(t *testing.T) {
 // before the first that is asked for, and the key is free.
 func TestWhatADeathLeftIsNotUsed(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
-	for _, of := range []*trees{d.own, d.c.o.Machine.sharedTrees()} {
+	for _, of := range []*trees{d.own, d.boxes.options.Machine.sharedTrees()} {
 		if err := os.MkdirAll(d.dir(t, of, filling+"go-x-1", "out"), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 // then begins it anew, and so where it fails: what hindered one computer need not
 // hinder another. It ends as well when nobody waits for it.
 type flight struct {
-	of     *Boxes // of the computer that installs
+	boxes  *Boxes // of the computer that installs
 	done   chan struct{}
 	cancel context.CancelFunc
 
@@ -41,7 +41,7 @@ func (t *trees) made(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 		if got, err := t.hold(ctx, c.Volumes(), key); err == nil {
 			return got, true, nil
 		}
-		if err := errors.Join(context.Cause(ctx), context.Cause(c.o.Awake)); err != nil {
+		if err := errors.Join(context.Cause(ctx), context.Cause(c.options.Awake)); err != nil {
 			return got, false, err
 		}
 		if err := t.lately(c.failing(key)); err != nil {
@@ -59,7 +59,7 @@ func (t *trees) made(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 			t.leave(f, key)
 			return got, false, context.Cause(ctx)
 		}
-		if f.err == nil || !f.again && (f.of == c || defence.Off(defence.SharedFailure)) {
+		if f.err == nil || !f.again && (f.boxes == c || defence.Off(defence.SharedFailure)) {
 			return f.got, f.kept || !mine, f.err
 		}
 	}
@@ -76,20 +76,20 @@ func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
 	}
-	fctx, cancel := context.WithCancel(c.o.Awake)
-	f, mine := t.flying(key, &flight{of: c, done: closing(), cancel: cancel})
+	fctx, cancel := context.WithCancel(c.options.Awake)
+	f, mine := t.flying(key, &flight{boxes: c, done: closing(), cancel: cancel})
 	if !mine { // somebody began meanwhile
 		cancel()
 		<-turn
 		return f, false, nil
 	}
 	// Nothing is begun on a computer that closes, of which who waits must hear.
-	stop := context.AfterFunc(c.o.Awake, func() {
+	stop := context.AfterFunc(c.options.Awake, func() {
 		if t.begin(f) {
-			t.end(f, key, flight{again: true, err: context.Cause(c.o.Awake)})
+			t.end(f, key, flight{again: true, err: context.Cause(c.options.Awake)})
 		}
 	})
-	c.o.Once("an installation for checks", func(context.Context) error {
+	c.options.Once("an installation for checks", func(context.Context) error {
 		defer func() { stop(); cancel(); <-turn }()
 		if !t.begin(f) {
 			return nil
@@ -108,7 +108,7 @@ func (c *Boxes) failing(key string) string {
 	if defence.Off(defence.SharedFailure) {
 		return key
 	}
-	return string(c.o.CID) + " " + key
+	return string(c.options.CID) + " " + key
 }
 
 func closing() chan struct{} { return make(chan struct{}) }
@@ -150,7 +150,7 @@ func (t *trees) end(f *flight, key string, came flight) {
 			t.uses[key] += f.waiting
 		}
 	case !f.again:
-		t.failed[f.of.failing(key)] = failedInstall{f.err, time.Now().Add(installAgain)}
+		t.failed[f.boxes.failing(key)] = failedInstall{f.err, time.Now().Add(installAgain)}
 	}
 	if t.flights[key] == f {
 		delete(t.flights, key)
@@ -187,12 +187,12 @@ func (t *trees) prepare(ctx context.Context, c *Boxes, key string, make filler) 
 	damaged := ""
 	if !errors.Is(err, fs.ErrNotExist) {
 		damaged = "what was kept of it was damaged, and was made anew"
-		c.o.Logger.Warn("what was installed for checks is damaged and is made anew", "key", key, "error", fault.Text(err))
+		c.options.Logger.Warn("what was installed for checks is damaged and is made anew", "key", key, "error", fault.Text(err))
 		if err := v.Discard(ctx, t.tree(key)); err != nil {
 			return got, false, err
 		}
 	}
-	got, err = t.fill(ctx, v, c.o.Logger, key, make)
+	got, err = t.fill(ctx, v, c.options.Logger, key, make)
 	if err == nil && damaged != "" {
 		got.Note = joined(damaged, got.Note)
 	}

@@ -56,7 +56,7 @@ func (c *Boxes) fetchLock(ctx context.Context, root sandbox.Volume, rec recipe, 
 		own := c.policy(ctx, contract.EgressSpec{Profile: contract.EgressDefault})
 		policy = &own
 	}
-	c.o.Machine.watch.Store(spec.ID, func(hostport string, allowed bool) {
+	c.options.Machine.watch.Store(spec.ID, func(hostport string, allowed bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		list := &denied
@@ -111,7 +111,7 @@ func tooSlow() error {
 func (c *Boxes) installBox(id string, rec recipe) sandbox.BoxSpec {
 	spec := sandbox.BoxSpec{ID: id + contract.NewID()[:12], Kind: contract.BoxScratch, Root: installInside, Limits: c.Limits(), Env: rec.env}
 	spec.Limits.WallTime = installWall
-	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, c.o.Machine.dependenciesMost())
+	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, c.options.Machine.dependenciesMost())
 	return spec
 }
 

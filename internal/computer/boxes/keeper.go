@@ -18,7 +18,7 @@ import (
 // and again when it died. What a call left half done when its box died is
 // finished before the next call (see workspace.Recover).
 type Keeper struct {
-	c *Boxes
+	boxes *Boxes
 	// recover finishes what a call left half done whose box ended. It may be set once
 	// the first box is open.
 	recover func(context.Context) error
@@ -30,7 +30,7 @@ type Keeper struct {
 }
 
 // NewKeeper makes one; its box is opened when it is first needed.
-func (c *Boxes) NewKeeper() *Keeper { return &Keeper{c: c} }
+func (c *Boxes) NewKeeper() *Keeper { return &Keeper{boxes: c} }
 
 // Recover has f called, in the background, when a box was opened in the place of one
 // that ended.
@@ -55,37 +55,38 @@ func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
 	if k.box != nil {
 		select {
 		case <-k.box.Done():
-			if k.c.o.Awake.Err() != nil {
+			if k.boxes.options.Awake.Err() != nil {
 				break
 			}
-			k.c.o.Logger.Warn("the keeper's box ended; opening another", "error", k.box.Err())
+			k.boxes.options.Logger.Warn("the keeper's box ended; opening another", "error", k.box.Err())
 		default:
 			return k.keeper, nil
 		}
 	}
-	if k.c.o.Awake.Err() != nil {
+	if k.boxes.options.Awake.Err() != nil {
 		return nil, fault.New("boxes.keeper", fault.Unavailable, "The computer is going to sleep.", nil)
 	}
 	k.count++
-	box, err := k.c.Open(ctx, sandbox.BoxSpec{
+	storage := k.boxes.options.Machine.Storage
+	box, err := k.boxes.Open(ctx, sandbox.BoxSpec{
 		ID: fmt.Sprintf("keeper-%d", k.count), Kind: contract.BoxKeeper, Root: "/computer",
 		Mounts: []sandbox.Mount{
 			{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite},
 			{Source: sandbox.Snapshot(""), Target: "/snapshots", Mode: sandbox.ReadWrite},
 			{Source: sandbox.Written(""), Target: "/uppers", Mode: sandbox.ReadOnly},
 		},
-		Env:    wire.Limits{LargestFile: int64(k.c.o.Machine.Storage.LargeFileMB) << 20, ChunkBytes: int64(k.c.o.Machine.Storage.LargeFilesMB) << 20, Files: k.c.o.Machine.Storage.Files}.Env(),
+		Env:    wire.Limits{LargestFile: int64(storage.LargeFileMB) << 20, ChunkBytes: int64(storage.LargeFilesMB) << 20, Files: storage.Files}.Env(),
 		Lock:   sandbox.Live(""),
-		Limits: sandbox.Limits{MemoryBytes: int64(k.c.o.Machine.Runtime.MemoryMB) << 20, Pids: k.c.o.Machine.Runtime.Pids},
+		Limits: sandbox.Limits{MemoryBytes: int64(k.boxes.options.Machine.Runtime.MemoryMB) << 20, Pids: k.boxes.options.Machine.Runtime.Pids},
 	})
 	if err != nil {
 		return nil, err
 	}
-	k.box, k.keeper = box, wire.NewClient(box.Tether().Transport(), k.c.writers.still)
+	k.box, k.keeper = box, wire.NewClient(box.Tether().Transport(), k.boxes.writers.still)
 	if k.count > 1 && k.recover != nil {
 		// The engine rolls forward by itself; the events that belong to it are
 		// appended by Recover, which waits for the call that found the box dead.
-		k.c.o.Once("the recovery of the workspace", k.recover)
+		k.boxes.options.Once("the recovery of the workspace", k.recover)
 	}
 	return k.keeper, nil
 }

@@ -30,7 +30,7 @@ import (
 // recipe is everything that an installation's box sees and everything that steers
 // it. Its key names what comes of it.
 type recipe struct {
-	c      *Boxes
+	boxes  *Boxes
 	lock   lockfile.Lock
 	argv   []string
 	env    map[string]string
@@ -49,11 +49,11 @@ var toolPrograms = map[lockfile.Tool][]string{
 
 // recipe is the one of a lock, for this computer. fault.Missing without its programs.
 func (c *Boxes) recipe(ctx context.Context, lock lockfile.Lock) (r recipe, err error) {
-	r = recipe{c: c, lock: lock}
+	r = recipe{boxes: c, lock: lock}
 	if r.tools, err = c.toolchain(lock.Tool); err != nil {
 		return r, err
 	}
-	env, err := c.o.Machine.known.registries(ctx, lock.Tool)
+	env, err := c.options.Machine.known.registries(ctx, lock.Tool)
 	if err != nil {
 		return r, fault.New("", fault.Unavailable, "", fmt.Errorf("the registries that %s is configured with are not known: %w", lock.Tool, err))
 	}
@@ -78,7 +78,7 @@ func (c *Boxes) recipe(ctx context.Context, lock lockfile.Lock) (r recipe, err e
 
 // forAll is the recipe with what the machine grants to each of its computers alone.
 func (r recipe) forAll(ctx context.Context) (recipe, error) {
-	sources := *r.c.o.Machine.Policy
+	sources := *r.boxes.options.Machine.Policy
 	sources.Remotes = nil
 	policy := sources.Policy(ctx, contract.EgressSpec{Profile: contract.EgressDefault})
 	if policy.Err != nil {
@@ -86,7 +86,7 @@ func (r recipe) forAll(ctx context.Context) (recipe, error) {
 	}
 	var err error
 	r.policy = &policy
-	r.versions, err = r.c.o.Machine.known.versions(ctx, r.c.o.Machine.Path, r.lock.Tool, r.tools)
+	r.versions, err = r.boxes.options.Machine.known.versions(ctx, r.boxes.options.Machine.Path, r.lock.Tool, r.tools)
 	return r, err
 }
 
@@ -106,7 +106,7 @@ func (r recipe) key() string {
 	}
 	all := map[string]any{
 		"layout": layout, "tool": r.lock.Tool, "dir": r.lock.Dir, "lock": r.lock.Name, "files": files, "argv": r.argv, "env": r.env,
-		"config": sum(r.config), "path": r.c.o.Machine.Path, "tools": r.tools, "versions": r.versions, "for": runtime.GOOS + "/" + runtime.GOARCH,
+		"config": sum(r.config), "path": r.boxes.options.Machine.Path, "tools": r.tools, "versions": r.versions, "for": runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if r.policy != nil {
 		var rules []string
@@ -137,7 +137,7 @@ func sum(b []byte) string {
 func (c *Boxes) toolchain(tool lockfile.Tool) (string, error) {
 	var out strings.Builder
 	for _, program := range toolPrograms[tool] {
-		at, err := c.o.Machine.program(program)
+		at, err := c.options.Machine.program(program)
 		if err != nil {
 			return "", err
 		}

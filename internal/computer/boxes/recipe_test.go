@@ -66,27 +66,28 @@ func withPrograms(t *testing.T, ds []*dependencies) (npm string) {
 			t.Fatal(err)
 		}
 	}
-	ds[0].c.o.Machine.Path = dir
+	ds[0].boxes.options.Machine.Path = dir
 	return filepath.Join(dir, "npm")
 }
 
 func (p *played) in(t *testing.T, d *dependencies) {
 	t.Helper()
-	d.c.install = func(_ context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error {
+	d.boxes.install = func(_ context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error {
 		p.mu.Lock()
 		p.specs = append(p.specs, spec)
 		p.mu.Unlock()
 		m := spec.Mounts[0]
-		at, err := d.c.o.On.(onlyVolumes).v.Path(m.Source)
+		at, err := d.boxes.options.On.(onlyVolumes).v.Path(m.Source)
 		if m.Mode == sandbox.Overlay {
-			at, err = d.c.o.On.(onlyVolumes).v.Path(m.Upper)
+			at, err = d.boxes.options.On.(onlyVolumes).v.Path(m.Upper)
 		}
 		if err != nil {
 			return err
 		}
 		modules := filepath.Join(at, lock.Dir, "node_modules")
 		if argv[1] == "rebuild" {
-			return errors.Join(os.MkdirAll(filepath.Join(modules, "dep"), 0o755), os.WriteFile(filepath.Join(modules, "dep", "built"), []byte(d.c.o.CID), 0o644))
+			return errors.Join(os.MkdirAll(filepath.Join(modules, "dep"), 0o755),
+				os.WriteFile(filepath.Join(modules, "dep", "built"), []byte(d.boxes.options.CID), 0o644))
 		}
 		for _, name := range []string{"dep", "more"} {
 			if name != p.without {
@@ -121,11 +122,11 @@ func TestComputersShareWhatIsFetched(t *testing.T) {
 		t.Fatalf("%s (kept %t) and %s (kept %t) in %d boxes", one.key, one.kept, two.key, two.kept, len(p.specs))
 	}
 	for i, h := range []had{one, two} {
-		if len(h.parts) != 2 || h.parts[1].of != both[0].c.o.Machine.sharedTrees() || h.parts[0].of != both[i].own {
+		if len(h.parts) != 2 || h.parts[1].trees != both[0].boxes.options.Machine.sharedTrees() || h.parts[0].trees != both[i].own {
 			t.Errorf("%+v", h.parts)
 		}
 		over := both[i].dir(t, both[i].own, h.parts[0].key, "upper/p/node_modules/dep/built")
-		if b, err := os.ReadFile(over); err != nil || string(b) != string(both[i].c.o.CID) {
+		if b, err := os.ReadFile(over); err != nil || string(b) != string(both[i].boxes.options.CID) {
 			t.Errorf("its scripts left %q, %v", b, err)
 		}
 	}
@@ -142,7 +143,7 @@ func TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt(t *testing.T) {
 	keys := map[string]string{}
 	differs := func(what string, lock lockfile.Lock) {
 		t.Helper()
-		own, err := d.c.recipe(t.Context(), lock)
+		own, err := d.boxes.recipe(t.Context(), lock)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,14 +160,14 @@ func TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt(t *testing.T) {
 	differs("the project", lock)
 	differs("one with other scripts", readLock(t, lockfile.NPM, npmProject(map[string]string{"p/package.json": `{"name":"p","scripts":{"prepare":"x"}}`})))
 	differs("one that leaves some out", readLock(t, lockfile.NPM, npmProject(map[string]string{"p/.npmrc": "omit=dev\n"})))
-	d.c.o.Machine.known.settings = nil
+	d.boxes.options.Machine.known.settings = nil
 	t.Setenv("npm_config_registry", "https://other.example/")
 	differs("one with another registry", lock)
 	extra, err := egress.ParseRules([]string{"more.example:443"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.c.o.Machine.Policy.Extra = extra
+	d.boxes.options.Machine.Policy.Extra = extra
 	differs("one that reaches more", lock)
 	at, err := os.Stat(npm)
 	if err != nil {
@@ -176,7 +177,7 @@ func TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt(t *testing.T) {
 	if err := errors.Join(os.WriteFile(npm, []byte("#!/bin/sh\necho 2.0.0\n"), 0o755), os.Chtimes(npm, at.ModTime(), at.ModTime())); err != nil {
 		t.Fatal(err)
 	}
-	clear(d.c.o.Machine.known.said)
+	clear(d.boxes.options.Machine.known.said)
 	differs("one of another npm", lock)
 }
 
@@ -189,7 +190,7 @@ func TestAttack40_NoPackagesCodeRanOverWhatAllGet(t *testing.T) {
 	p.in(t, d)
 	got := d.get(t, readLock(t, lockfile.NPM, npmProject(nil)))
 	shared := got.parts[len(got.parts)-1]
-	if _, err := os.Stat(d.dir(t, shared.of, shared.key, "src/p/node_modules/dep/built")); err == nil {
+	if _, err := os.Stat(d.dir(t, shared.trees, shared.key, "src/p/node_modules/dep/built")); err == nil {
 		t.Error("a package's script wrote what all computers get")
 	}
 	if last := p.specs[len(p.specs)-1]; last.Proxy || last.Handler != nil {
@@ -206,16 +207,16 @@ func TestAttack40_WhatAConnectionWasTakenFromIsNobodyElses(t *testing.T) {
 	hindered.in(t, both[0])
 	p.in(t, both[1])
 	lock := readLock(t, lockfile.NPM, npmProject(nil))
-	if got := both[0].get(t, lock); len(got.parts) != 1 || got.parts[0].of != both[0].own {
+	if got := both[0].get(t, lock); len(got.parts) != 1 || got.parts[0].trees != both[0].own {
 		t.Errorf("a tree that lacks a package is shared: %+v", got)
 	}
-	clear(both[0].c.o.Machine.sharedTrees().failed) // as a minute later
+	clear(both[0].boxes.options.Machine.sharedTrees().failed) // as a minute later
 	got := both[1].get(t, lock)
 	shared := got.parts[len(got.parts)-1]
-	if _, err := os.Stat(both[1].dir(t, shared.of, shared.key, "src/p/node_modules/more")); err != nil {
+	if _, err := os.Stat(both[1].dir(t, shared.trees, shared.key, "src/p/node_modules/more")); err != nil {
 		t.Errorf("another computer lacks it: %v", err)
 	}
-	if again := both[0].get(t, lock); !again.kept || again.parts[0].of != both[0].own {
+	if again := both[0].get(t, lock); !again.kept || again.parts[0].trees != both[0].own {
 		t.Errorf("what it has of its own is not used: %+v", again)
 	}
 }
@@ -228,21 +229,21 @@ func TestWhatStaysWithItsComputer(t *testing.T) {
 	var p played
 	p.in(t, both[0])
 	secret := readLock(t, lockfile.NPM, map[string]string{"p/package.json": "{}", "p/package-lock.json": strings.ReplaceAll(npmLock, "dep.tgz", "dep.tgz?token=x")})
-	if got := both[0].get(t, secret); len(got.parts) != 1 || got.parts[0].of != both[0].own {
+	if got := both[0].get(t, secret); len(got.parts) != 1 || got.parts[0].trees != both[0].own {
 		t.Errorf("what a token fetched is shared: %+v", got)
 	}
-	plays := both[0].c.install
-	both[0].c.install = func(ctx context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error {
+	plays := both[0].boxes.install
+	both[0].boxes.install = func(ctx context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error {
 		if spec.Proxy && strings.Contains(path.Dir(spec.Limits.Counted[0].Name), DependenciesDir) && spec.Limits.Counted[0].Kind == sandbox.VolumeShared {
 			return fault.New("", fault.Denied, "", fmt.Errorf("it may not be reached"))
 		}
 		return plays(ctx, spec, lock, argv)
 	}
 	beyond := readLock(t, lockfile.NPM, npmProject(map[string]string{"p/package.json": `{"name":"beyond"}`}))
-	if got := both[0].get(t, beyond); len(got.parts) != 1 || got.parts[0].of != both[0].own {
+	if got := both[0].get(t, beyond); len(got.parts) != 1 || got.parts[0].trees != both[0].own {
 		t.Errorf("what was granted to one is shared: %+v", got)
 	}
-	if got := both[0].keys(t, both[0].c.o.Machine.sharedTrees()); slices.ContainsFunc(got, func(k string) bool { return true }) {
+	if got := both[0].keys(t, both[0].boxes.options.Machine.sharedTrees()); slices.ContainsFunc(got, func(k string) bool { return true }) {
 		t.Errorf("all computers have %v", got)
 	}
 }

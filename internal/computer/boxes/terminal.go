@@ -91,7 +91,7 @@ func (c *Boxes) Terminal(ctx context.Context, id, user string, more []sandbox.Mo
 	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}, Git()}
 	mounts = append(append(mounts, more...), home)
 	// Not the command's context, which the box may outlive.
-	policy := c.policy(c.o.Awake, contract.EgressSpec{Profile: contract.EgressDefault})
+	policy := c.policy(c.options.Awake, contract.EgressSpec{Profile: contract.EgressDefault})
 	if t := c.kept.take(user, mounts, policy); t != nil {
 		c.writers.work(t.ID())
 		if c.roomy(ctx, t) {
@@ -132,7 +132,7 @@ func (c *Boxes) Clear(ctx context.Context, t *Terminal) error {
 		c.endTerminal(t)
 		return nil
 	}
-	c.o.Once("a terminal's box that is kept", func(ctx context.Context) error {
+	c.options.Once("a terminal's box that is kept", func(ctx context.Context) error {
 		timer := time.NewTimer(keptFor)
 		defer timer.Stop()
 		select {
@@ -152,7 +152,7 @@ func (c *Boxes) Clear(ctx context.Context, t *Terminal) error {
 
 // endTerminal ends a box in which nothing runs, beside whatever else goes on.
 func (c *Boxes) endTerminal(t *Terminal) {
-	c.o.Once("the end of a terminal's box", func(context.Context) error {
+	c.options.Once("the end of a terminal's box", func(context.Context) error {
 		err := t.Kill()
 		if fault.Is(err, fault.Timeout) {
 			<-t.Done() // on a slow disk

@@ -26,7 +26,7 @@ func ask(ctx context.Context, d *dependencies, of *trees, key string, make fille
 	out := newAnswer()
 	go func() {
 		var a asked
-		a.got, a.kept, a.err = of.made(ctx, d.c, d.turn, key, make)
+		a.got, a.kept, a.err = of.made(ctx, d.boxes, d.turn, key, make)
 		out <- a
 	}()
 	return out
@@ -48,7 +48,7 @@ func (t *trees) waits(key string) int {
 // computer falls asleep, the second one's begins anew; when nobody wants it, it ends.
 func TestTwoComputersInstallOnce(t *testing.T) {
 	both := machineDependencies(t, "cid-one", "cid-two")
-	of := both[0].c.o.Machine.sharedTrees()
+	of := both[0].boxes.options.Machine.sharedTrees()
 	var begun atomic.Int32
 	slow := func(d *dependencies, release chan struct{}) filler {
 		return func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
@@ -115,7 +115,7 @@ func TestTwoComputersInstallOnce(t *testing.T) {
 		release := make(chan struct{})
 		first, second, cancel := begin(t, "go-asleep", release)
 		defer cancel()
-		both[0].c.o.On.(onlyVolumes).sleep()
+		both[0].boxes.options.On.(onlyVolumes).sleep()
 		if a := <-first; a.err == nil {
 			t.Error("a computer that sleeps has installed")
 		}
@@ -136,7 +136,7 @@ func TestTwoComputersInstallOnce(t *testing.T) {
 // TestAFailedInstallationKeepsNothing: and its computer does not try again at once.
 func TestAFailedInstallationKeepsNothing(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
-	of := d.c.o.Machine.sharedTrees()
+	of := d.boxes.options.Machine.sharedTrees()
 	n := 0
 	fails := func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
 		n++
@@ -144,7 +144,7 @@ func TestAFailedInstallationKeepsNothing(t *testing.T) {
 		return installed{}, errors.Join(err, fault.New("", fault.Unavailable, "", errors.New("the registry is gone")))
 	}
 	for range 2 {
-		if _, _, err := of.made(t.Context(), d.c, d.turn, "go-x", fails); err == nil || !strings.Contains(err.Error(), "the registry is gone") {
+		if _, _, err := of.made(t.Context(), d.boxes, d.turn, "go-x", fails); err == nil || !strings.Contains(err.Error(), "the registry is gone") {
 			t.Errorf("it came to %v", err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestAFailedInstallationKeepsNothing(t *testing.T) {
 // whose installation failed, nor who asks right after it.
 func TestAttack40_WhatHindersOneComputerHindersNoOther(t *testing.T) {
 	three := machineDependencies(t, "cid-one", "cid-two", "cid-three")
-	of := three[0].c.o.Machine.sharedTrees()
+	of := three[0].boxes.options.Machine.sharedTrees()
 	release := make(chan struct{})
 	first := ask(t.Context(), three[0], of, "go-x", func(context.Context, sandbox.Volume) (installed, error) {
 		<-release
@@ -184,7 +184,7 @@ func TestAttack40_WhatHindersOneComputerHindersNoOther(t *testing.T) {
 func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	make := d.filled(map[string]string{"out/a": "a", "out/b": "b"}, nil, goTree)
-	for _, of := range []*trees{d.own, d.c.o.Machine.sharedTrees()} {
+	for _, of := range []*trees{d.own, d.boxes.options.Machine.sharedTrees()} {
 		d.has(t, of, "go-x", make)
 		at := func(name string) string { return d.dir(t, of, "go-x", name) }
 		for name, harm := range map[string]func() error{
@@ -200,7 +200,7 @@ func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			clear(of.sound) // as another process
-			got, kept, err := of.made(t.Context(), d.c, d.turn, "go-x", make)
+			got, kept, err := of.made(t.Context(), d.boxes, d.turn, "go-x", make)
 			if err != nil || kept || !strings.Contains(got.Note, "damaged") {
 				t.Errorf("%s: what is kept is used though it changed: %+v, kept %t, %v", name, got, kept, err)
 				continue
@@ -211,7 +211,7 @@ func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 			}
 		}
 		clear(of.sound)
-		if _, kept, err := of.made(t.Context(), d.c, d.turn, "go-x", make); err != nil || !kept {
+		if _, kept, err := of.made(t.Context(), d.boxes, d.turn, "go-x", make); err != nil || !kept {
 			t.Errorf("what is whole is made anew: %v", err)
 		}
 	}
@@ -221,12 +221,12 @@ func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 // no file, is nobody else's. What stays inside is, as npm's links to programs do.
 func TestAttack40_NothingSharedLeadsOut(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
-	of := d.c.o.Machine.sharedTrees()
+	of := d.boxes.options.Machine.sharedTrees()
 	for name, to := range map[string]string{
 		"src/node_modules/a": "/etc/passwd", "src/b": "../../x", "src/c": "../other/x", "src/node_modules/d": "x/../../../..",
 	} {
 		key := "npm-" + strings.ReplaceAll(name, "/", "-")
-		_, _, err := of.made(t.Context(), d.c, d.turn, key, d.filled(map[string]string{"src/node_modules/x/f": "x"}, map[string]string{name: to}))
+		_, _, err := of.made(t.Context(), d.boxes, d.turn, key, d.filled(map[string]string{"src/node_modules/x/f": "x"}, map[string]string{name: to}))
 		if !fault.Is(err, fault.Denied) || of.there(t.Context(), d.volumes(), key) {
 			t.Errorf("a link at %s to %s is shared: %v", name, to, err)
 		}

@@ -89,7 +89,7 @@ func finalHome() (sandbox.Volume, error) {
 
 // Warm builds that HOME when it is not there. Without it checks only take longer.
 func (c *Boxes) Warm(ctx context.Context) (err error) {
-	w := &c.o.Machine.warmth
+	w := &c.options.Machine.warmth
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	final, err := finalHome()
@@ -102,7 +102,7 @@ func (c *Boxes) Warm(ctx context.Context) (err error) {
 	}
 	caller := ctx
 	defer func() { w.not = err != nil && caller.Err() == nil }()
-	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.o.Machine.Path, "/go/bin") {
+	if _, err := exec.LookPath("go"); err != nil && !strings.Contains(c.options.Machine.Path, "/go/bin") {
 		return nil
 	}
 	tmp := sandbox.SharedCache(warming)

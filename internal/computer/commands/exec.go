@@ -54,12 +54,12 @@ type Options struct {
 
 // Commands are those of one computer that is awake.
 type Commands struct {
-	o       Options
+	options Options
 	running running
 }
 
 // New makes them; none runs.
-func New(o Options) *Commands { return &Commands{o: o} }
+func New(o Options) *Commands { return &Commands{options: o} }
 
 // Exec implements control.Streams: the user's own hands, on the live tree,
 // without a transaction but with checkpoints around it.
@@ -91,10 +91,10 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 			return
 		}
 		if err := b.Kill(); err != nil {
-			c.o.Logger.Error("could not end a terminal box", "box", b.ID(), "error", err)
+			c.options.Logger.Error("could not end a terminal box", "box", b.ID(), "error", err)
 		}
 	}()
-	started, err := c.o.Log.Append(ctx, contract.Draft{
+	started, err := c.options.Log.Append(ctx, contract.Draft{
 		Actor: r.By, Type: "command.started", Subject: "command/" + r.ID,
 		Data: contract.CommandStarted{Command: r.ID, Argv: argv, Cwd: r.Cwd},
 	})
@@ -113,29 +113,29 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	defer cancel()
 	ending := boxes.End
 	if runErr == nil {
-		ending = c.o.Boxes.Clear
+		ending = c.options.Boxes.Clear
 	}
 	if err := ending(after, b); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}
 	cleared = true
 	// Whoever is told that it ended may pull the plug.
-	if err := c.o.Workspace.Settle(after); err != nil {
+	if err := c.options.Workspace.Settle(after); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}
-	done, err := c.o.Log.Append(after, contract.Draft{
+	done, err := c.options.Log.Append(after, contract.Draft{
 		Actor: r.By, Type: "command.finished", Subject: "command/" + r.ID, Data: finished,
 	})
 	if err != nil {
 		return view.Exit{}, err
 	}
 	crash.At("computer.command.finished")
-	c.o.Mirror.Settle(after, document.By(r.By), false)
+	c.options.Mirror.Settle(after, document.By(r.By), false)
 	kept, unmadeAfter, err := c.checkpointAround(after, contract.CheckpointAfter, r.By, "after "+programOf(argv))
 	if err != nil {
 		return view.Exit{}, err
 	}
-	c.o.Shell.Changed()
+	c.options.Shell.Changed()
 	if finished.ExitCode == -1 && finished.Reason != "" {
 		return view.Exit{}, fault.Wrap(op, runErr)
 	}
@@ -182,7 +182,7 @@ func (c *Commands) whoEnded(ctx context.Context) string {
 	switch {
 	case errors.Is(context.Cause(ctx), errStopped):
 		return errStopped.Error()
-	case c.o.Awake.Err() != nil:
+	case c.options.Awake.Err() != nil:
 		return "ended: the computer went to sleep"
 	}
 	return "ended: whoever started it stopped it or went away"
@@ -193,26 +193,26 @@ func (c *Commands) whoEnded(ctx context.Context) string {
 func (c *Commands) openTerminal(ctx context.Context, id, user string) (*boxes.Terminal, error) {
 	// What is in the way there, such as a link, is the user's to see and remove:
 	// the terminal then goes without the dependencies.
-	if err := c.o.Shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
+	if err := c.options.Shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
 		return nil, err
 	}
-	modules, err := c.o.Mounts.Modules(ctx, false)
+	modules, err := c.options.Mounts.Modules(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	return c.o.Boxes.Terminal(ctx, id, user, modules)
+	return c.options.Boxes.Terminal(ctx, id, user, modules)
 }
 
 // recordable are a command's arguments as the log may hold them: whoever reads
 // the log, agents in boxes among them, must not read a secret.
 func (c *Commands) recordable(ctx context.Context, argv []string) ([]string, error) {
-	known, err := c.o.Secrets(ctx)
+	known, err := c.options.Secrets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Keys of models may come from the environment instead.
 	for _, name := range []string{gateway.KeyAnthropic, gateway.KeyOpenAI} {
-		if v := c.o.Getenv(name); v != "" {
+		if v := c.options.Getenv(name); v != "" {
 			known = append(known, v)
 		}
 	}
@@ -257,13 +257,13 @@ func programOf(argv []string) string {
 func (c *Commands) checkpointAround(ctx context.Context, kind contract.CheckpointKind, by contract.Actor, message string) (k workspace.Checkpoint, unmade string, err error) {
 	full := func() bool { return fault.Is(err, fault.DiskFull) || fault.NoSpace(err) }
 	do := func() {
-		k, err = c.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: contract.Clip(message, 200), By: by})
+		k, err = c.options.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: kind, Message: contract.Clip(message, 200), By: by})
 	}
 	if do(); !full() {
 		return k, "", err
 	}
-	if c.o.Reserve.Full(ctx) {
-		if st, serr := c.o.Workspace.Status(ctx); serr == nil && st.Bytes <= c.o.Reserve.Share() {
+	if c.options.Reserve.Full(ctx) {
+		if st, serr := c.options.Workspace.Status(ctx); serr == nil && st.Bytes <= c.options.Reserve.Share() {
 			do()
 		}
 	}

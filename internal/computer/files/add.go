@@ -40,7 +40,7 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 	if u.User != nil {
 		return view.Added{}, fault.New(op, fault.Invalid, "Clone it yourself and add the folder.", errors.New("the URL holds credentials"))
 	}
-	if err := f.o.Reserve.Check(op); err != nil {
+	if err := f.options.Reserve.Check(op); err != nil {
 		return view.Added{}, err
 	}
 	name := r.Name
@@ -60,16 +60,16 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 	defer cancel()
 	id := "add-" + contract.NewID()
 	empty := sandbox.Output(id)
-	if err := f.o.Boxes.Volumes().Make(ctx, empty); err != nil {
+	if err := f.options.Boxes.Volumes().Make(ctx, empty); err != nil {
 		return view.Added{}, fault.Wrap(op, err)
 	}
-	defer f.o.Boxes.Discard(ctx, empty)
-	limits := f.o.Boxes.Limits()
-	limits.DiskBytes, limits.WallTime = int64(f.o.AddMB)<<20, addWall
-	box, err := f.o.Boxes.Open(ctx, sandbox.BoxSpec{
+	defer f.options.Boxes.Discard(ctx, empty)
+	limits := f.options.Boxes.Limits()
+	limits.DiskBytes, limits.WallTime = int64(f.options.AddMB)<<20, addWall
+	box, err := f.options.Boxes.Open(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxScratch, Root: "/clone", Proxy: true, Limits: limits,
 		Mounts: []sandbox.Mount{{Target: "/clone", Mode: sandbox.Overlay, Lower: []sandbox.Volume{empty}}},
-		Handler: f.o.Boxes.Way(ctx, egress.Scope{Box: id, Kind: contract.BoxScratch},
+		Handler: f.options.Boxes.Way(ctx, egress.Scope{Box: id, Kind: contract.BoxScratch},
 			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{host.String()}}, nil, host),
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 	}
 	defer func() {
 		if err := box.Kill(); err != nil {
-			f.o.Logger.Error("could not end a scratch box", "box", id, "error", err)
+			f.options.Logger.Error("could not end a scratch box", "box", id, "error", err)
 		}
 	}()
 	in := boxes.Client(box)
@@ -103,12 +103,12 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 		pw.CloseWithError(err)
 		sent <- err
 	}()
-	im, err := f.o.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, By: by}, f.o.Reserve.Taking(op, pr))
+	im, err := f.options.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: r.URL, Remote: r.URL, By: by}, f.options.Reserve.Taking(op, pr))
 	pr.CloseWithError(errors.New("no longer read"))
 	if err = errors.Join(err, <-sent); err != nil {
 		return view.Added{}, fault.Wrap(op, f.tooLargeToAdd(box, err))
 	}
-	return view.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: f.o.Log.Last()}, nil
+	return view.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: f.options.Log.Last()}, nil
 }
 
 // tooLargeToAdd says of an error that came as a clone's box ended for its size what
@@ -118,7 +118,7 @@ func (f *Files) tooLargeToAdd(box sandbox.Box, err error) error {
 	if !fault.Is(err, fault.Unavailable) || !boxes.Ended(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
 		return err
 	}
-	if free, ferr := f.o.Free(); ferr == nil && free.Scarce() {
+	if free, ferr := f.options.Free(); ferr == nil && free.Scarce() {
 		return fault.New("", fault.DiskFull, fault.FreeSpace, errors.New("the disk is nearly full; nothing of it was brought in"))
 	}
 	return f.largerThanAdd()
@@ -126,7 +126,7 @@ func (f *Files) tooLargeToAdd(box sandbox.Box, err error) error {
 
 func (f *Files) largerThanAdd() error {
 	return fault.New("", fault.Exhausted, "Raise storage.add_mb, or clone it yourself and add it in several smaller folders.",
-		fmt.Errorf("it has more than %d MiB, or very many files; nothing of it was brought in", f.o.AddMB))
+		fmt.Errorf("it has more than %d MiB, or very many files; nothing of it was brought in", f.options.AddMB))
 }
 
 // tooLargeFile says that git met a file larger than all of it may be, which the box

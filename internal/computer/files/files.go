@@ -41,7 +41,7 @@ type Options struct {
 }
 
 // Files are those of one computer whose workspace is open.
-type Files struct{ o Options }
+type Files struct{ options Options }
 
 // New makes them.
 func New(o Options) *Files { return &Files{o} }
@@ -52,7 +52,7 @@ func (f *Files) ListFiles(ctx context.Context, p, after string, limit int) ([]vi
 	if dir == "" {
 		dir = "."
 	} else {
-		info, err := f.o.Workspace.Look(ctx, p)
+		info, err := f.options.Workspace.Look(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -61,9 +61,9 @@ func (f *Files) ListFiles(ctx context.Context, p, after string, limit int) ([]vi
 		}
 	}
 	if dir == "artifacts" || strings.HasPrefix(dir, "artifacts/") {
-		f.o.Mirror.Settle(ctx, document.By(document.Nobody), false)
+		f.options.Mirror.Settle(ctx, document.By(document.Nobody), false)
 	}
-	files, _, err := f.o.Workspace.Files(ctx, dir, after, limit)
+	files, _, err := f.options.Workspace.Files(ctx, dir, after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func (f *Files) ListFiles(ctx context.Context, p, after string, limit int) ([]vi
 
 // OpenFile implements control.Streams.
 func (f *Files) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.File, error) {
-	f.o.Mirror.Freshen(ctx, p)
-	content, err := f.o.Workspace.OpenFile(ctx, p, 0)
+	f.options.Mirror.Freshen(ctx, p)
+	content, err := f.options.Workspace.OpenFile(ctx, p, 0)
 	if err != nil {
 		return nil, view.File{}, err
 	}
@@ -88,7 +88,7 @@ func (f *Files) OpenFile(ctx context.Context, p string) (io.ReadCloser, view.Fil
 
 // ReadFile implements control.Streams.
 func (f *Files) ReadFile(ctx context.Context, file view.File, offset int64) (io.ReadCloser, error) {
-	content, err := f.o.Workspace.OpenFile(ctx, file.ID, offset)
+	content, err := f.options.Workspace.OpenFile(ctx, file.ID, offset)
 	if err != nil {
 		return nil, err
 	}
@@ -100,10 +100,10 @@ func (f *Files) ReadFile(ctx context.Context, file view.File, offset int64) (io.
 
 // PutFile implements control.Streams.
 func (f *Files) PutFile(ctx context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error) {
-	if err := f.o.Reserve.Check("files.PutFile"); err != nil {
+	if err := f.options.Reserve.Check("files.PutFile"); err != nil {
 		return view.File{}, err
 	}
-	content = f.o.Reserve.Taking("files.PutFile", content)
+	content = f.options.Reserve.Taking("files.PutFile", content)
 	p := put.Path
 	opts := workspace.WriteOptions{If: put.If, By: by}
 	if put.Mode != "" {
@@ -112,19 +112,19 @@ func (f *Files) PutFile(ctx context.Context, by contract.Actor, put view.Put, co
 	}
 	var written wire.Written
 	write := func(mirror.Held) (paths []string, _ document.Author, err error) {
-		written, err = f.o.Workspace.Write(ctx, p, content, opts)
+		written, err = f.options.Workspace.Write(ctx, p, content, opts)
 		return []string{p}, document.By(by), err
 	}
 	var err error
 	if mirror.Mirrors(p) {
-		err = f.o.Mirror.Around(ctx, false, write)
+		err = f.options.Mirror.Around(ctx, false, write)
 	} else {
 		_, _, err = write(mirror.Held{})
 	}
 	if err != nil {
 		return view.File{}, err
 	}
-	f.o.Changed()
+	f.options.Changed()
 	out := shown.File(written.FileInfo)
 	out.Version = written.ID
 	return out, nil
@@ -133,7 +133,7 @@ func (f *Files) PutFile(ctx context.Context, by contract.Actor, put view.Put, co
 // RemoveFile answers rpc.FilesRemove. It goes to the trash, if it is what the caller
 // wants to remove.
 func (f *Files) RemoveFile(ctx context.Context, by contract.Actor, p string, recursive bool, only string) error {
-	info, err := f.o.Workspace.Look(ctx, p)
+	info, err := f.options.Workspace.Look(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -141,24 +141,24 @@ func (f *Files) RemoveFile(ctx context.Context, by contract.Actor, p string, rec
 		return fault.New("files.RemoveFile", fault.Invalid, "Add -r to remove a folder and everything in it.", errors.New(p+" is a folder"))
 	}
 	if strings.HasPrefix(p+"/", "artifacts/") {
-		f.o.Mirror.Settle(ctx, document.By(document.Nobody), true) // what is removed then is what the document holds
+		f.options.Mirror.Settle(ctx, document.By(document.Nobody), true) // what is removed then is what the document holds
 	}
-	_, err = f.o.Workspace.Remove(ctx, p, only, by)
-	f.o.Changed()
+	_, err = f.options.Workspace.Remove(ctx, p, only, by)
+	f.options.Changed()
 	return err
 }
 
 // MoveFile answers rpc.FilesMove.
 func (f *Files) MoveFile(ctx context.Context, by contract.Actor, from, to string) (view.File, error) {
 	return f.place(ctx, by, []string{from, to}, func() (string, error) {
-		return to, f.o.Workspace.Move(ctx, from, to, by)
+		return to, f.options.Workspace.Move(ctx, from, to, by)
 	})
 }
 
 // PutBack answers rpc.TrashPutBack.
 func (f *Files) PutBack(ctx context.Context, by contract.Actor, id, to string) (view.File, error) {
 	return f.place(ctx, by, []string{"artifacts"}, func() (string, error) {
-		d, err := f.o.Workspace.Untrash(ctx, id, to, by)
+		d, err := f.options.Workspace.Untrash(ctx, id, to, by)
 		return string(d.Path), err
 	})
 }
@@ -166,32 +166,32 @@ func (f *Files) PutBack(ctx context.Context, by contract.Actor, id, to string) (
 // place has something appear where nothing was. Where documents may be among it,
 // or among what it leaves, they are settled before and taken in after.
 func (f *Files) place(ctx context.Context, by contract.Actor, where []string, do func() (string, error)) (view.File, error) {
-	if err := f.o.Reserve.Check("files.place"); err != nil {
+	if err := f.options.Reserve.Check("files.place"); err != nil {
 		return view.File{}, err
 	}
 	var at string
 	var err error
 	if slices.ContainsFunc(where, func(p string) bool { return strings.HasPrefix(p+"/", "artifacts/") }) {
-		err = f.o.Mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
+		err = f.options.Mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
 			var ferr error
 			at, ferr = do()
 			return []string{at}, document.By(by), ferr
 		})
-		f.o.Mirror.Settle(ctx, document.By(by), true)
+		f.options.Mirror.Settle(ctx, document.By(by), true)
 	} else {
 		at, err = do()
 	}
 	if err != nil {
 		return view.File{}, err
 	}
-	f.o.Changed()
-	info, err := f.o.Workspace.Look(ctx, at)
+	f.options.Changed()
+	info, err := f.options.Workspace.Look(ctx, at)
 	return shown.File(info), err
 }
 
 // Trash answers rpc.TrashList.
 func (f *Files) Trash(ctx context.Context, before string, limit int) ([]view.Trashed, bool, error) {
-	r, err := f.o.Workspace.Trash(ctx, before, limit)
+	r, err := f.options.Workspace.Trash(ctx, before, limit)
 	if err != nil {
 		return nil, false, err
 	}
@@ -205,14 +205,15 @@ func (f *Files) Trash(ctx context.Context, before string, limit int) ([]view.Tra
 
 // AddTar implements control.Streams.
 func (f *Files) AddTar(ctx context.Context, by contract.Actor, name, origin string, tar io.Reader) (view.Added, error) {
-	if err := f.o.Reserve.Check("files.AddTar"); err != nil {
+	if err := f.options.Reserve.Check("files.AddTar"); err != nil {
 		return view.Added{}, err
 	}
-	im, err := f.o.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, By: by}, f.o.Reserve.Taking("files.AddTar", tar))
+	im, err := f.options.Workspace.Add(ctx, workspace.AddRequest{Name: name, Origin: origin, By: by}, f.options.Reserve.Taking("files.AddTar", tar))
 	if err != nil {
 		return view.Added{}, err
 	}
-	return view.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: f.o.Log.Last()}, nil
+	return view.Added{ID: im.Path.Shown(), Origin: origin, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes,
+		Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: f.options.Log.Last()}, nil
 }
 
 // repositoryName takes a folder's name from a repository's URL.

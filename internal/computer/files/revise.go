@@ -12,10 +12,10 @@ import (
 // Revise answers rpc.DocumentRevise: the revision is in the log and in the file.
 func (f *Files) Revise(ctx context.Context, by contract.Actor, id string, r view.Revise) (view.Revised, error) {
 	const op = "files.Revise"
-	if err := f.o.Reserve.Check(op); err != nil {
+	if err := f.options.Reserve.Check(op); err != nil {
 		return view.Revised{}, err
 	}
-	made, err := f.o.Mirror.Revise(ctx, id, r.Base, r.Text, document.By(by))
+	made, err := f.options.Mirror.Revise(ctx, id, r.Base, r.Text, document.By(by))
 	if err != nil {
 		return view.Revised{}, fault.Wrap(op, err)
 	}

@@ -83,14 +83,14 @@ type Options struct {
 
 // Server answers git's requests for one computer.
 type Server struct {
-	o      Options
-	reads  *places
-	pushes *places
+	options Options
+	reads   *places
+	pushes  *places
 }
 
 // New makes a server.
 func New(o Options) *Server {
-	return &Server{o: o, reads: newPlaces(mostReads, readsOfOne), pushes: newPlaces(mostPushes, pushesOfOne)}
+	return &Server{options: o, reads: newPlaces(mostReads, readsOfOne), pushes: newPlaces(mostPushes, pushesOfOne)}
 }
 
 // pushed begins the name of a push's overlay.
@@ -98,7 +98,7 @@ const pushed = "push-"
 
 // Sweep takes away what pushes left that an earlier process did not end.
 func (s *Server) Sweep(ctx context.Context) error {
-	return s.o.Workspace.DropAll(ctx, func(id string) bool { return strings.HasPrefix(id, pushed) })
+	return s.options.Workspace.DropAll(ctx, func(id string) bool { return strings.HasPrefix(id, pushed) })
 }
 
 // Repository returns where in the live tree the repository lies that a client calls by
@@ -113,7 +113,7 @@ func (s *Server) Repository(ctx context.Context, name string) (string, error) {
 		if p == "" || p == "." || contract.ValidPath("repository", p) != nil || inGit(p) {
 			continue
 		}
-		at, err := s.o.Workspace.Stat(ctx, p)
+		at, err := s.options.Workspace.Stat(ctx, p)
 		if err == nil && at.Kind == "dir" {
 			return p, nil
 		}
@@ -203,9 +203,9 @@ func ownHistory() error {
 
 // run has a script answer in a box of its own, which is gone when it returns.
 func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, protocol int, argv []string, in io.Reader, out io.Writer) (err error) {
-	limits := s.o.Boxes.Limits()
+	limits := s.options.Boxes.Limits()
 	limits.WallTime = wall
-	box, err := s.o.Boxes.Open(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxScratch, Root: "/tmp", Mounts: mounts, Limits: limits})
+	box, err := s.options.Boxes.Open(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxScratch, Root: "/tmp", Mounts: mounts, Limits: limits})
 	if err != nil {
 		return err
 	}

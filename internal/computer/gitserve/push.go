@@ -42,7 +42,7 @@ func (s *Server) push(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	if !ordered.understands("report-status") && !ordered.understands("report-status-v2") {
 		return fault.New("", fault.Invalid, "Use a newer git.", errors.New("this git does not hear whether a push succeeded"))
 	}
-	if err := s.o.Room("gitserve.Push"); err != nil {
+	if err := s.options.Room("gitserve.Push"); err != nil {
 		return err
 	}
 	answer, err := s.take(ctx, c, ordered, in)
@@ -68,25 +68,25 @@ func why(err error) string {
 // take returns git's answer, once what it says is true.
 func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in io.Reader) (answer []byte, err error) {
 	id := pushed + contract.NewID()
-	before, err := s.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "Before a push to " + title(c.Repository)})
+	before, err := s.options.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "Before a push to " + title(c.Repository)})
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.o.Workspace.Begin(ctx, id, before.Commit)
+	o, err := s.options.Workspace.Begin(ctx, id, before.Commit)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		ctx, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		if derr := s.o.Workspace.Drop(ctx, o); derr != nil {
-			s.o.Logger.Warn("what a push left could not be dropped; it is at the next wake", "error", derr)
+		if derr := s.options.Workspace.Drop(ctx, o); derr != nil {
+			s.options.Logger.Warn("what a push left could not be dropped; it is at the next wake", "error", derr)
 		}
 	}()
 	var said bytes.Buffer
 	held := &clipped{&said, mostSaid}
 	mounts := []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: o.Lower, Upper: o.Upper}}
-	argv := []string{script("/computer/$1", pushRepository), "sh", c.Repository, strconv.FormatInt(s.o.PushBytes, 10)}
+	argv := []string{script("/computer/$1", pushRepository), "sh", c.Repository, strconv.FormatInt(s.options.PushBytes, 10)}
 	if err := s.run(ctx, id, mounts, 0, argv, io.MultiReader(&ordered.raw, in), held); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 		return nil, err
 	}
 	crash.At("gitserve.published")
-	if _, err := s.o.Append(ctx, contract.Draft{
+	if _, err := s.options.Append(ctx, contract.Draft{
 		ID: contract.DeriveID(id, "repository.pushed"), Actor: c.By, Type: "repository.pushed", Subject: contract.FileSubject(c.Repository),
 		Data: contract.RepositoryPushed{Path: c.Repository, Publish: p.ID, Commit: p.Commit, Refs: named, More: more},
 	}); err != nil {
@@ -127,8 +127,8 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in i
 
 // publish brings a push into the live tree, as somebody's.
 func (s *Server) publish(ctx context.Context, by contract.Actor, req workspace.PushRequest) (p workspace.Published, err error) {
-	err = s.o.Mirror.Around(ctx, false, func(mirror.Held) (paths []string, _ document.Author, err error) {
-		p, err = s.o.Workspace.Push(ctx, req)
+	err = s.options.Mirror.Around(ctx, false, func(mirror.Held) (paths []string, _ document.Author, err error) {
+		p, err = s.options.Workspace.Push(ctx, req)
 		for _, changed := range p.Changed {
 			if !slices.ContainsFunc(p.Conflicts, func(k wire.Conflict) bool { return k.Path == changed }) {
 				paths = append(paths, string(changed))
@@ -136,6 +136,6 @@ func (s *Server) publish(ctx context.Context, by contract.Actor, req workspace.P
 		}
 		return paths, document.By(by), err
 	})
-	s.o.Changed()
+	s.options.Changed()
 	return p, err
 }

@@ -37,15 +37,15 @@ type Options struct {
 }
 
 // History is time travel in one computer whose files and documents are open.
-type History struct{ o Options }
+type History struct{ options Options }
 
 // New makes it.
 func New(o Options) *History { return &History{o} }
 
 // Checkpoint answers rpc.CheckpointCreate.
 func (h *History) Checkpoint(ctx context.Context, by contract.Actor, message string) (view.Checkpointed, error) {
-	h.o.Mirror.Settle(ctx, document.By(document.Nobody), true)
-	k, err := h.o.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message, By: by})
+	h.options.Mirror.Settle(ctx, document.By(document.Nobody), true)
+	k, err := h.options.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointManual, Message: message, By: by})
 	if err != nil {
 		return view.Checkpointed{}, err
 	}
@@ -54,16 +54,16 @@ func (h *History) Checkpoint(ctx context.Context, by contract.Actor, message str
 }
 
 func (h *History) checkpointSeq(ctx context.Context, commit string) (uint64, error) {
-	if err := h.o.State.CaughtUp(ctx, h.o.Log); err != nil {
+	if err := h.options.State.CaughtUp(ctx, h.options.Log); err != nil {
 		return 0, err
 	}
-	row, err := h.o.State.Checkpoint(ctx, commit)
+	row, err := h.options.State.Checkpoint(ctx, commit)
 	return row.Sequence, err
 }
 
 // Diff answers rpc.CheckpointDiff.
 func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, error) {
-	if err := h.o.State.CaughtUp(ctx, h.o.Log); err != nil {
+	if err := h.options.State.CaughtUp(ctx, h.options.Log); err != nil {
 		return view.Diff{}, err
 	}
 	req := wire.DiffRequest{A: r.From, B: r.To, MaxBytes: maxDiff}
@@ -71,7 +71,7 @@ func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, erro
 		req.Paths = []wire.Path{wire.Path(r.Path)}
 	}
 	if r.To != "" {
-		to, err := h.o.State.Checkpoint(ctx, r.To)
+		to, err := h.options.State.Checkpoint(ctx, r.To)
 		if err != nil {
 			return view.Diff{}, err
 		}
@@ -81,7 +81,7 @@ func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, erro
 		}
 	}
 	if req.A != "" {
-		from, err := h.o.State.Checkpoint(ctx, req.A)
+		from, err := h.options.State.Checkpoint(ctx, req.A)
 		if err != nil {
 			return view.Diff{}, err
 		}
@@ -89,7 +89,7 @@ func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, erro
 	} else if req.B != "" {
 		req.A = emptyTree // the initial checkpoint has no parent
 	}
-	d, err := h.o.Workspace.Diff(ctx, req)
+	d, err := h.options.Workspace.Diff(ctx, req)
 	return view.Diff{From: req.A, To: req.B, Changes: shown.Changes(shown.WithRepositories(d)), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
 }
 
@@ -98,7 +98,7 @@ const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 // Restore answers rpc.CheckpointRestore.
 func (h *History) Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
-	if err := h.o.State.CaughtUp(ctx, h.o.Log); err != nil {
+	if err := h.options.State.CaughtUp(ctx, h.options.Log); err != nil {
 		return view.Restored{}, err
 	}
 	switch {
@@ -109,16 +109,16 @@ func (h *History) Restore(ctx context.Context, r view.RestoreRequest) (view.Rest
 	case r.To == "" || view.ValidRevision("to", r.To) != nil:
 		return h.bringBack(ctx, r)
 	}
-	to, err := h.o.State.Checkpoint(ctx, r.To)
+	to, err := h.options.State.Checkpoint(ctx, r.To)
 	if err != nil {
 		return view.Restored{}, err
 	}
 	if r.Unasked && !r.DryRun {
-		if err := h.o.Shell.MayGoBackUnasked(ctx, to.Commit); err != nil {
+		if err := h.options.Shell.MayGoBackUnasked(ctx, to.Commit); err != nil {
 			return view.Restored{}, err
 		}
 	}
-	return h.goBack(ctx, h.o.Workspace.Restore, workspace.RestoreRequest{To: to.Commit, Paths: r.Paths, DryRun: r.DryRun, By: r.By})
+	return h.goBack(ctx, h.options.Workspace.Restore, workspace.RestoreRequest{To: to.Commit, Paths: r.Paths, DryRun: r.DryRun, By: r.By})
 }
 
 // goBack restores, and has the desktop know.
@@ -135,9 +135,9 @@ func (h *History) goBack(ctx context.Context, do restoring, req workspace.Restor
 		return out, nil
 	}
 	if shell.Touches(shown.Paths(done.Changes)) && len(done.Changes) > 0 {
-		h.o.Shell.WentBack()
+		h.options.Shell.WentBack()
 	}
-	h.o.Shell.Changed()
+	h.options.Shell.Changed()
 	if done.Checkpoint != "" {
 		out.Sequence, err = h.checkpointSeq(ctx, done.Checkpoint)
 	}
@@ -152,20 +152,20 @@ type restoring func(context.Context, workspace.RestoreRequest) (workspace.Restor
 // files of documents stay as they are.
 func (h *History) restore(ctx context.Context, do restoring, req workspace.RestoreRequest) (done workspace.Restored, err error) {
 	if req.DryRun {
-		req.Keep, err = h.o.Mirror.Files(ctx)
+		req.Keep, err = h.options.Mirror.Files(ctx)
 		if err != nil {
 			return done, err
 		}
 		return do(ctx, req)
 	}
-	err = h.o.Mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
+	err = h.options.Mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
 		by := document.By(req.By)
 		if req.Keep, err = held.Files(ctx); err != nil {
 			return nil, by, err
 		}
 		done, err = do(ctx, req)
 		if done.Checkpoint != "" {
-			by.Cause = workspace.RestoredID(h.o.CID, done.Checkpoint)
+			by.Cause = workspace.RestoredID(h.options.CID, done.Checkpoint)
 		}
 		return shown.Paths(done.Changes), by, err
 	})

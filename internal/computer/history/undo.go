@@ -59,9 +59,9 @@ func (h *History) undo(ctx context.Context, r view.RestoreRequest) (view.Restore
 func (h *History) undoAct(ctx context.Context, a act, r view.RestoreRequest) (view.Restored, error) {
 	switch {
 	case a.What == view.UndoneRestore:
-		return h.goBack(ctx, h.o.Workspace.Undo, workspace.RestoreRequest{DryRun: r.DryRun, By: r.By})
+		return h.goBack(ctx, h.options.Workspace.Undo, workspace.RestoreRequest{DryRun: r.DryRun, By: r.By})
 	case len(a.commits) > 0:
-		return h.goBack(ctx, h.o.Workspace.Restore, workspace.RestoreRequest{
+		return h.goBack(ctx, h.options.Workspace.Restore, workspace.RestoreRequest{
 			Revert: a.commits, Paths: r.Paths, DryRun: r.DryRun, By: r.By, Message: "Undo: " + contract.Clip(a.told(), 200),
 		})
 	case a.What == view.UndoneRevision:
@@ -98,9 +98,9 @@ func (a act) told() string {
 // lastAct goes back through the log to the newest thing that changed files or
 // documents. What changed nothing is passed over.
 func (h *History) lastAct(ctx context.Context) (act, error) {
-	l := lastLook{h: h, idle: map[string]bool{}}
+	l := lastLook{history: h, idle: map[string]bool{}}
 	for looked, before := 0, uint64(0); looked < maxLooked; {
-		events, err := h.o.State.Events(ctx, state.EventFilter{Newest: true, Before: before, Types: undoable, Limit: 200})
+		events, err := h.options.State.Events(ctx, state.EventFilter{Newest: true, Before: before, Types: undoable, Limit: 200})
 		if err != nil {
 			return act{}, err
 		}
@@ -122,9 +122,9 @@ func (h *History) lastAct(ctx context.Context) (act, error) {
 
 // lastLook is what was met on the way back.
 type lastLook struct {
-	h     *History
-	after string          // the checkpoint behind a command, whose end is still to be met
-	idle  map[string]bool // runs that changed nothing
+	history *History
+	after   string          // the checkpoint behind a command, whose end is still to be met
+	idle    map[string]bool // runs that changed nothing
 }
 
 // at reports what an event tells of, if that can be undone by itself.
@@ -161,7 +161,7 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 		if e.Run == "" || l.idle[e.Run] {
 			return a, false, nil
 		}
-		a, err = l.h.actOfRun(ctx, e.Run)
+		a, err = l.history.actOfRun(ctx, e.Run)
 		l.idle[e.Run] = err == nil && len(a.commits) == 0
 		return a, err == nil && len(a.commits) > 0, err
 	}
@@ -174,7 +174,7 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 			return a, false, nil
 		}
 		if e.Causation != "" {
-			if _, err := l.h.o.State.Proposal(ctx, e.Subject, e.Causation); fault.Is(err, fault.NotFound) {
+			if _, err := l.history.options.State.Proposal(ctx, e.Subject, e.Causation); fault.Is(err, fault.NotFound) {
 				return a, false, nil
 			} else if err != nil {
 				return a, false, err
@@ -224,13 +224,13 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 	if l.after == "" {
 		return a, false, nil
 	}
-	after, err := l.h.o.State.Checkpoint(ctx, l.after)
+	after, err := l.history.options.State.Checkpoint(ctx, l.after)
 	l.after = ""
 	if err != nil {
 		return a, false, err
 	}
 	a.What = view.UndoneCommand
-	starts, err := l.h.o.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.started"}, Limit: 1})
+	starts, err := l.history.options.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.started"}, Limit: 1})
 	if err != nil {
 		return a, false, err
 	}
@@ -242,7 +242,7 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 			a.Title = started.Line()
 		}
 	}
-	rows, err := l.h.o.State.Checkpoints(ctx, after.Sequence+1, state.MaxPage)
+	rows, err := l.history.options.State.Checkpoints(ctx, after.Sequence+1, state.MaxPage)
 	if err != nil {
 		return a, false, err
 	}
@@ -261,12 +261,12 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 // actOfRun is what a run changed, as the checkpoints of its publishes. One that is
 // at work is an error: what it will have changed is not known yet.
 func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
-	r, err := h.o.State.Run(ctx, run)
+	r, err := h.options.State.Run(ctx, run)
 	if err != nil {
 		return act{}, err
 	}
 	a := act{Undone: view.Undone{What: view.UndoneRun, Run: run, Title: r.Prompt}}
-	made, err := h.o.State.Events(ctx, state.EventFilter{Newest: true, Run: run, Types: []string{"publish.finished"}, Limit: state.MaxPage})
+	made, err := h.options.State.Events(ctx, state.EventFilter{Newest: true, Run: run, Types: []string{"publish.finished"}, Limit: state.MaxPage})
 	if err != nil {
 		return a, err
 	}
@@ -279,7 +279,7 @@ func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
 		if inverted[e.Task] = inverted[e.Task] || p.Inverted; inverted[e.Task] {
 			continue
 		}
-		k, err := h.o.State.Checkpoint(ctx, p.Commit)
+		k, err := h.options.State.Checkpoint(ctx, p.Commit)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return a, err
 		}
@@ -306,7 +306,7 @@ func (a act) atWork(status contract.RunStatus) error {
 // nothingAtWork refuses to pass over a run that was asked for after the last act and has
 // not ended: it is the last thing, although nothing of it is published yet.
 func (h *History) nothingAtWork(ctx context.Context, after uint64) error {
-	runs, err := h.o.State.Runs(ctx, state.RunFilter{Open: true, Limit: 1}) // the newest
+	runs, err := h.options.State.Runs(ctx, state.RunFilter{Open: true, Limit: 1}) // the newest
 	if err != nil || len(runs) == 0 || runs[0].Seq < after {
 		return err
 	}
@@ -317,7 +317,7 @@ func (h *History) nothingAtWork(ctx context.Context, after uint64) error {
 // not ended and has changed something, such as a terminal in which somebody works: it is
 // one act, which is whole when it ends.
 func (h *History) noCommandAtWork(ctx context.Context, after uint64) error {
-	begun, err := h.o.State.Events(ctx, state.EventFilter{Newest: true, Types: []string{"command.started"}, Limit: 200})
+	begun, err := h.options.State.Events(ctx, state.EventFilter{Newest: true, Types: []string{"command.started"}, Limit: 200})
 	if err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (h *History) noCommandAtWork(ctx context.Context, after uint64) error {
 		if e.Sequence < after {
 			return nil
 		}
-		ended, err := h.o.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.finished"}, Limit: 1})
+		ended, err := h.options.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.finished"}, Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -348,7 +348,7 @@ func (h *History) noCommandAtWork(ctx context.Context, after uint64) error {
 
 // changedSince says whether the files are others than when an event was appended.
 func (h *History) changedSince(ctx context.Context, seq uint64) (bool, error) {
-	rows, err := h.o.State.Checkpoints(ctx, 0, state.MaxPage) // newest first
+	rows, err := h.options.State.Checkpoints(ctx, 0, state.MaxPage) // newest first
 	if err != nil {
 		return false, err
 	}
@@ -357,7 +357,7 @@ func (h *History) changedSince(ctx context.Context, seq uint64) (bool, error) {
 			return true, nil
 		}
 	}
-	now, err := h.o.Workspace.Status(ctx)
+	now, err := h.options.Workspace.Status(ctx)
 	return len(now.Changes) > 0, err
 }
 
@@ -382,16 +382,16 @@ func (h *History) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Resto
 	by := r.By // what was taken away changes places with what is there: neither needs room
 	var changes []wire.Change
 	do := func() (err error) {
-		changes, err = h.o.Workspace.UndoDeed(ctx, d, by)
+		changes, err = h.options.Workspace.UndoDeed(ctx, d, by)
 		return err
 	}
 	var err error
 	if inArtifacts := strings.HasPrefix(string(d.Path)+"/", "artifacts/") || strings.HasPrefix(string(d.From), "artifacts/"); inArtifacts && !r.DryRun {
-		err = h.o.Mirror.Around(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
+		err = h.options.Mirror.Around(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
 			err := do()
 			return shown.Paths(changes), document.By(r.By), err
 		})
-		h.o.Mirror.Settle(ctx, document.By(r.By), true)
+		h.options.Mirror.Settle(ctx, document.By(r.By), true)
 	} else {
 		err = do()
 	}
@@ -400,8 +400,8 @@ func (h *History) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Resto
 	}
 	out.Changes = shown.Changes(changes)
 	if !r.DryRun {
-		h.o.Shell.Changed()
-		out.Sequence = h.o.Log.Last()
+		h.options.Shell.Changed()
+		out.Sequence = h.options.Log.Last()
 	}
 	return out, nil
 }
@@ -410,7 +410,7 @@ func (h *History) undoDeed(ctx context.Context, d wire.UndoRequest, r view.Resto
 // others have written since.
 func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, r view.RestoreRequest) (view.Restored, error) {
 	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
-	now, err := h.o.Documents.Get(ctx, p.Document)
+	now, err := h.options.Documents.Get(ctx, p.Document)
 	if err != nil {
 		return out, err
 	}
@@ -418,7 +418,7 @@ func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, 
 	if undone < 2 {
 		return out, fault.New("", fault.Conflict, "Undo its run, or remove its file: choir files rm "+now.Path, fmt.Errorf("it made the document “%s”, before which there was none", contract.Clip(now.Title, 60)))
 	}
-	before, err := h.o.State.Revision(ctx, p.Document, undone-1)
+	before, err := h.options.State.Revision(ctx, p.Document, undone-1)
 	if err != nil {
 		return out, err
 	}
@@ -426,7 +426,7 @@ func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, 
 	if r.DryRun {
 		return out, nil
 	}
-	made, err := h.o.Mirror.Revise(ctx, p.Document, undone, before.Body, document.By(r.By))
+	made, err := h.options.Mirror.Revise(ctx, p.Document, undone, before.Body, document.By(r.By))
 	out.Sequence = made.Seq
 	return out, err
 }
@@ -436,7 +436,7 @@ func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, 
 func (h *History) bringBack(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	d := wire.UndoRequest{Op: "back", ID: r.To}
 	for before := ""; ; {
-		list, err := h.o.Workspace.Trash(ctx, before, 0)
+		list, err := h.options.Workspace.Trash(ctx, before, 0)
 		if err != nil {
 			return view.Restored{}, err
 		}

@@ -28,21 +28,21 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 		}
 	})
 	c := New(Options{CID: contract.NewCID()})
-	if c.o.State, err = state.Open(t.Context(), filepath.Join(t.TempDir(), "state.sqlite")); err != nil {
+	if c.options.State, err = state.Open(t.Context(), filepath.Join(t.TempDir(), "state.sqlite")); err != nil {
 		t.Fatal(err)
 	}
-	if c.o.Log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.o.CID, Index: c.o.State}); err != nil {
+	if c.options.Log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.options.CID, Index: c.options.State}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(c.o.Log.Close(), c.o.State.Close()); err != nil {
+		if err := errors.Join(c.options.Log.Close(), c.options.State.Close()); err != nil {
 			t.Error(err)
 		}
 	})
 	id := func(n string) string { return strings.Repeat(n, 40) }
 	say := func(by contract.Actor, eventType, subject string, p contract.Payload) {
 		t.Helper()
-		if _, err := c.o.Log.Append(t.Context(), contract.Draft{Actor: by, Type: eventType, Subject: subject, Data: p}); err != nil {
+		if _, err := c.options.Log.Append(t.Context(), contract.Draft{Actor: by, Type: eventType, Subject: subject, Data: p}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	checkpoint("5", contract.CheckpointTask) // a run's own work
 	say(contract.Person("ann"), "command.finished", "command/"+command, contract.CommandFinished{Command: command})
 	checkpoint("6", contract.CheckpointAfter)
-	if err := c.o.State.Recover(t.Context(), c.o.Log); err != nil {
+	if err := c.options.State.Recover(t.Context(), c.options.Log); err != nil {
 		t.Fatal(err)
 	}
 	a, err := c.lastAct(t.Context())
@@ -80,11 +80,11 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	if err := c.nothingAtWork(t.Context(), a.Sequence); err != nil {
 		t.Errorf("without a run: %v", err)
 	}
-	asked, err := c.o.Log.Append(t.Context(), contract.Draft{Actor: contract.Person("ann"), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "be busy"}})
+	asked, err := c.options.Log.Append(t.Context(), contract.Draft{Actor: contract.Person("ann"), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: "be busy"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.o.State.Recover(t.Context(), c.o.Log); err != nil { // nobody projects here
+	if err := c.options.State.Recover(t.Context(), c.options.Log); err != nil { // nobody projects here
 		t.Fatal(err)
 	}
 	_, err = c.Restore(t.Context(), view.RestoreRequest{Undo: true, DryRun: true})

@@ -34,20 +34,20 @@ type Options struct {
 
 // Mounts are those of one computer that is awake.
 type Mounts struct {
-	o Options
+	options Options
 
 	mu   sync.Mutex
 	uses map[string]int // of a commit's checkout, which the workspace does not count
 }
 
 // New makes them; nothing is checked out.
-func New(o Options) *Mounts { return &Mounts{o: o, uses: map[string]int{}} }
+func New(o Options) *Mounts { return &Mounts{options: o, uses: map[string]int{}} }
 
 // Snapshot checks a commit out, in layers; release lets it go.
 func (m *Mounts) Snapshot(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if layers, err = m.o.Workspace.Snapshot(ctx, commit); err != nil {
+	if layers, err = m.options.Workspace.Snapshot(ctx, commit); err != nil {
 		return nil, nil, err
 	}
 	m.uses[commit]++
@@ -58,10 +58,10 @@ func (m *Mounts) Snapshot(ctx context.Context, commit string) (layers []sandbox.
 			return
 		}
 		delete(m.uses, commit)
-		ctx, cancel := awake.WithTimeout(m.o.Awake, time.Minute)
+		ctx, cancel := awake.WithTimeout(m.options.Awake, time.Minute)
 		defer cancel()
-		if err := m.o.Workspace.Release(ctx, commit); err != nil && m.o.Awake.Err() == nil {
-			m.o.Logger.Warn("a snapshot could not be released", "commit", commit, "error", err)
+		if err := m.options.Workspace.Release(ctx, commit); err != nil && m.options.Awake.Err() == nil {
+			m.options.Logger.Warn("a snapshot could not be released", "commit", commit, "error", err)
 		}
 	}), nil
 }
@@ -70,10 +70,10 @@ func (m *Mounts) Snapshot(ctx context.Context, commit string) (layers []sandbox.
 // they are installed first when they are missing; where that fails, and without
 // wait, they are left out.
 func (m *Mounts) Modules(ctx context.Context, wait bool) ([]sandbox.Mount, error) {
-	tree, ok := m.o.Modules.Ready(ctx, m.o.Boxes.Volumes())
+	tree, ok := m.options.Modules.Ready(ctx, m.options.Boxes.Volumes())
 	if !ok && wait {
 		var err error
-		tree, err = m.o.Install(ctx)
+		tree, err = m.options.Install(ctx)
 		if err != nil && !fault.Is(err, fault.Missing) && !fault.Is(err, fault.Unavailable) {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (m *Mounts) Task(ctx context.Context, o workspace.Overlay) ([]sandbox.Mount
 	if err != nil {
 		return nil, err
 	}
-	at, err := m.o.Boxes.Home(ctx)
+	at, err := m.options.Boxes.Home(ctx)
 	return append(append(mounts, modules...), at), err
 }
 
@@ -127,7 +127,7 @@ func (m *Mounts) Verify(ctx context.Context, o workspace.Overlay, commit string,
 		release()
 		return nil, nil, err
 	}
-	at, err := m.o.Boxes.Home(ctx)
+	at, err := m.options.Boxes.Home(ctx)
 	if err != nil {
 		release()
 		return nil, nil, err

@@ -64,14 +64,14 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := New(Options{CID: contract.NewCID(), Blobs: blobs, Logger: slog.New(slog.DiscardHandler)})
-	if c.o.Log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.o.CID}); err != nil {
+	if c.options.Log, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: c.options.CID}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.o.Log.Close() })
-	if c.o.State, err = state.Open(t.Context(), filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
+	t.Cleanup(func() { _ = c.options.Log.Close() })
+	if c.options.State, err = state.Open(t.Context(), filepath.Join(dir, "state.sqlite"), state.WithBlobs(blobs)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.o.State.Close() })
+	t.Cleanup(func() { _ = c.options.State.Close() })
 
 	at := t.TempDir()
 	volumes, err := local.OpenVolumes(local.VolumesOptions{Dir: at, Shared: filepath.Join(at, "shared"), Told: func(err error) { t.Error(err) }})
@@ -79,17 +79,17 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = volumes.Close() })
-	if c.o.Workspace, err = workspace.Open(t.Context(), workspace.Options{CID: c.o.CID, Keeper: noFiles{}, Log: c.o.Log, Volumes: volumes, AutoInterval: -1}); err != nil {
+	if c.options.Workspace, err = workspace.Open(t.Context(), workspace.Options{CID: c.options.CID, Keeper: noFiles{}, Log: c.options.Log, Volumes: volumes, AutoInterval: -1}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.o.Workspace.Close(); err != nil {
+		if err := c.options.Workspace.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	refs := map[string]contract.BlobRef{}
 	put := func(name string) contract.BlobRef {
-		ref, _, err := blobs.Put(t.Context(), c.o.CID, strings.NewReader(name))
+		ref, _, err := blobs.Put(t.Context(), c.options.CID, strings.NewReader(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	}
 	var events []contract.Event
 	add := func(e contract.Event) {
-		e.SpecVersion, e.ID, e.Source, e.Computer = "1.0", contract.NewID(), contract.Source(c.o.CID, contract.KindSystem), c.o.CID
+		e.SpecVersion, e.ID, e.Source, e.Computer = "1.0", contract.NewID(), contract.Source(c.options.CID, contract.KindSystem), c.options.CID
 		e.Time, e.DataContentType, e.Sequence, e.Epoch = time.Now().UTC(), "application/json", uint64(len(events)+1), 1
 		events = append(events, e)
 	}
@@ -114,7 +114,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	}
 	for len(events) > 0 {
 		n := min(len(events), 50)
-		if err := c.o.State.Apply(t.Context(), events[:n]); err != nil {
+		if err := c.options.State.Apply(t.Context(), events[:n]); err != nil {
 			t.Fatal(err)
 		}
 		events = events[n:]
@@ -122,7 +122,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	elsewhere := 0
 	for name, ref := range refs {
 		hex := ref.Hex()
-		at := filepath.Join(dir, "blobs", string(c.o.CID), hex[:2], hex)
+		at := filepath.Join(dir, "blobs", string(c.options.CID), hex[:2], hex)
 		away := filepath.Join(dir, "away")
 		if err := os.Rename(at, away); err != nil {
 			t.Fatal(err)

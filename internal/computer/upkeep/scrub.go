@@ -61,7 +61,7 @@ func (u *Upkeep) Scrub(ctx context.Context) error {
 		case <-tick.C:
 			tick.Reset(scrubEvery)
 		}
-		if u.o.Busy() {
+		if u.options.Busy() {
 			continue
 		}
 		if err := u.Slice(ctx); err != nil && ctx.Err() == nil {
@@ -73,7 +73,7 @@ func (u *Upkeep) Scrub(ctx context.Context) error {
 // Slice looks through a part of the log, the state, the blobs and the
 // history. What another copy holds is healed; the rest is named.
 func (u *Upkeep) Slice(ctx context.Context) error {
-	if err := u.o.State.CaughtUp(ctx, u.o.Log); err != nil {
+	if err := u.options.State.CaughtUp(ctx, u.options.Log); err != nil {
 		return err
 	}
 	return errors.Join(u.scrubState(ctx), u.scrubLog(ctx), u.scrubBlobs(ctx), u.scrubHistory(ctx), u.scrubTables(ctx))
@@ -92,7 +92,7 @@ const (
 // to do it again.
 const tablesFile = "state.compared"
 
-func (u *Upkeep) tables() string { return filepath.Join(u.o.Dir, tablesFile) }
+func (u *Upkeep) tables() string { return filepath.Join(u.options.Dir, tablesFile) }
 
 // scrubTables replays the log, slowly, into a file beside the state and compares
 // the two: a row that is not what the log says is damage, and the state is made
@@ -106,20 +106,20 @@ func (u *Upkeep) scrubTables(ctx context.Context) error {
 			return nil
 		}
 	}
-	st, err := os.Stat(u.o.State.Path())
+	st, err := os.Stat(u.options.State.Path())
 	if err != nil {
 		return err
 	}
-	free, err := u.o.Free()
+	free, err := u.options.Free()
 	if err != nil || free.Bytes < datadir.SpaceLow+2*st.Size() {
 		return err // the space is told where it is looked after
 	}
-	report, err := u.checkState(ctx, slowly{u.o.Log, u.o.Busy, &u.scrub.hurry})
+	report, err := u.checkState(ctx, slowly{u.options.Log, u.options.Busy, &u.scrub.hurry})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil { // such as a lost blob, which is named for itself
-		u.o.Logger.Warn("the state could not be compared with the log; it is tried again later", "error", err)
+		u.options.Logger.Warn("the state could not be compared with the log; it is tried again later", "error", err)
 		u.scrub.notBefore = time.Now().Add(tablesAgain)
 		return nil
 	}
@@ -127,7 +127,7 @@ func (u *Upkeep) scrubTables(ctx context.Context) error {
 		why := report.Unreadable
 		for _, d := range report.Differences {
 			why = fmt.Sprintf("its table %s is not what the log says", d.Table)
-			u.o.Logger.Error("the state is not what the log says", "table", d.Table, "have", d.Have, "want", d.Want)
+			u.options.Logger.Error("the state is not what the log says", "table", d.Table, "have", d.Have, "want", d.Want)
 		}
 		if err := u.healState(ctx, why); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (u *Upkeep) scrubTables(ctx context.Context) error {
 func (u *Upkeep) checkState(ctx context.Context, log state.Log) (state.Report, error) {
 	u.scrub.checking.Lock()
 	defer u.scrub.checking.Unlock()
-	return state.Check(ctx, u.o.State.Path(), log, state.WithBlobs(u.o.Blobs), state.WithLogger(u.o.Logger))
+	return state.Check(ctx, u.options.State.Path(), log, state.WithBlobs(u.options.Blobs), state.WithLogger(u.options.Logger))
 }
 
 // slowly is a log that is read with pauses, and not while a run works; in no time
@@ -168,7 +168,7 @@ func (u *Upkeep) scrubState(ctx context.Context) error {
 	if u.scrub.after != 0 {
 		return nil // once a pass
 	}
-	text, err := u.o.State.QuickCheck(ctx)
+	text, err := u.options.State.QuickCheck(ctx)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (u *Upkeep) scrubState(ctx context.Context) error {
 
 // healState replays the log over a state that is not what the log says.
 func (u *Upkeep) healState(ctx context.Context, why string) error {
-	_, err := u.o.State.Replace(ctx, u.o.Log)
+	_, err := u.options.State.Replace(ctx, u.options.Log)
 	if err != nil && !fault.Is(err, fault.Invalid) {
 		return err
 	}
@@ -196,7 +196,7 @@ func (u *Upkeep) healState(ctx context.Context, why string) error {
 func (u *Upkeep) scrubLog(ctx context.Context) error {
 	s := &u.scrub
 	for n := 0; n < scrubEvents; {
-		events, err := u.o.Log.Read(ctx, s.after, scrubEvents-n)
+		events, err := u.options.Log.Read(ctx, s.after, scrubEvents-n)
 		if fault.Is(err, fault.Damaged) {
 			return u.damaged(ctx, "nats", fault.Text(err), "")
 		}
@@ -207,7 +207,7 @@ func (u *Upkeep) scrubLog(ctx context.Context) error {
 			s.after, s.link = 0, "" // the next pass
 			return nil
 		}
-		rows, err := u.o.State.EventsAfter(ctx, s.after, len(events))
+		rows, err := u.options.State.EventsAfter(ctx, s.after, len(events))
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (u *Upkeep) scrubLog(ctx context.Context) error {
 
 // scrubBlobs reads some of the blobs that events name, whole.
 func (u *Upkeep) scrubBlobs(ctx context.Context) error {
-	refs, err := u.o.State.NeededBlobs(ctx)
+	refs, err := u.options.State.NeededBlobs(ctx)
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (u *Upkeep) scrubBlobs(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
-			u.whole(blobPart(u.o.CID, ref))
+			u.whole(blobPart(u.options.CID, ref))
 		case fault.Is(err, fault.NotFound):
 			lost[ref] = fmt.Sprintf("it is gone, and event %d names it", refs[ref])
 		default:
@@ -282,7 +282,7 @@ func (u *Upkeep) healBlobs(ctx context.Context, lost map[contract.BlobRef]string
 		return nil
 	}
 	healed := map[contract.BlobRef]string{}
-	found, err := u.o.Workspace.Find(ctx, slices.Sorted(maps.Keys(lost)))
+	found, err := u.options.Workspace.Find(ctx, slices.Sorted(maps.Keys(lost)))
 	if err != nil {
 		return err
 	}
@@ -292,14 +292,14 @@ func (u *Upkeep) healBlobs(ctx context.Context, lost map[contract.BlobRef]string
 			return ctx.Err()
 		}
 		if err != nil { // it is named, and looked for again
-			u.o.Logger.Warn("a lost blob was found and could not be stored", "blob", f.Ref, "where", f.Where, "error", err)
+			u.options.Logger.Warn("a lost blob was found and could not be stored", "blob", f.Ref, "where", f.Where, "error", err)
 		}
 		if same && err == nil {
 			healed[f.Ref] = f.Where
 		}
 	}
 	for _, ref := range slices.Sorted(maps.Keys(lost)) {
-		if err := u.damaged(ctx, blobPart(u.o.CID, ref), lost[ref], healed[ref]); err != nil {
+		if err := u.damaged(ctx, blobPart(u.options.CID, ref), lost[ref], healed[ref]); err != nil {
 			return err
 		}
 	}
@@ -309,16 +309,16 @@ func (u *Upkeep) healBlobs(ctx context.Context, lost map[contract.BlobRef]string
 // storeFound stores a content that was found and says whether it still was the
 // same; another one is collected like any that nothing names.
 func (u *Upkeep) storeFound(ctx context.Context, f workspace.Found) (bool, error) {
-	r, err := u.o.Workspace.Open(ctx, f)
+	r, err := u.options.Workspace.Open(ctx, f)
 	if err != nil {
 		return false, err
 	}
-	ref, _, err := u.o.Blobs.Put(ctx, u.o.CID, r)
+	ref, _, err := u.options.Blobs.Put(ctx, u.options.CID, r)
 	return ref == f.Ref, errors.Join(err, r.Close())
 }
 
 func (u *Upkeep) readBlob(ctx context.Context, ref contract.BlobRef) error {
-	r, _, err := u.o.Blobs.Open(ctx, u.o.CID, ref)
+	r, _, err := u.options.Blobs.Open(ctx, u.options.CID, ref)
 	if err != nil {
 		return err
 	}
@@ -328,14 +328,14 @@ func (u *Upkeep) readBlob(ctx context.Context, ref contract.BlobRef) error {
 
 // scrubHistory reads a slice of the history's objects.
 func (u *Upkeep) scrubHistory(ctx context.Context) error {
-	report, err := u.o.Workspace.Scrub(ctx, workspace.ScrubBudget{})
+	report, err := u.options.Workspace.Scrub(ctx, workspace.ScrubBudget{})
 	if err != nil {
 		return err
 	}
 	for _, a := range report.Aside {
 		// Under an id of its own: told again after a restart, it is the same event.
-		if _, err := u.o.Log.Append(ctx, contract.Draft{
-			ID: contract.DeriveID(string(u.o.CID), a.Part()), Actor: contract.System(), Type: "damage.found",
+		if _, err := u.options.Log.Append(ctx, contract.Draft{
+			ID: contract.DeriveID(string(u.options.CID), a.Part()), Actor: contract.System(), Type: "damage.found",
 			Data: contract.DamageFound{Part: contract.Line(contract.Clip(a.Part(), 300)), What: contract.Line(a.Text()), Healed: contract.Clip(a.Kept(), 300)},
 		}); err != nil {
 			return err
@@ -366,8 +366,8 @@ func (u *Upkeep) damaged(ctx context.Context, part, what, healed string) error {
 	if known && healed == "" {
 		return nil
 	}
-	u.o.Logger.Error("damage was found", "part", part, "what", what, "healed", healed)
-	_, err := u.o.Log.Append(ctx, contract.Draft{
+	u.options.Logger.Error("damage was found", "part", part, "what", what, "healed", healed)
+	_, err := u.options.Log.Append(ctx, contract.Draft{
 		Actor: contract.System(), Type: "damage.found",
 		Data: contract.DamageFound{Part: contract.Line(contract.Clip(part, 300)), What: contract.Line(what), Healed: healed},
 	})

@@ -41,12 +41,12 @@ type Options struct {
 
 // Upkeep keeps one computer that is awake.
 type Upkeep struct {
-	o     Options
-	scrub scrub // for damage
+	options Options
+	scrub   scrub // for damage
 }
 
 // New makes it; nothing runs yet.
-func New(o Options) *Upkeep { return &Upkeep{o: o} }
+func New(o Options) *Upkeep { return &Upkeep{options: o} }
 
 // maintainEvery is how often an idle computer packs its history and drops the
 // blobs that nothing refers to. A blob younger than BlobGrace may be about to
@@ -66,11 +66,11 @@ func (u *Upkeep) Maintain(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if u.o.Busy() {
+		if u.options.Busy() {
 			continue
 		}
 		if err := u.Tidy(ctx, BlobGrace); err != nil && ctx.Err() == nil {
-			u.o.Logger.Warn("maintenance failed", "error", err)
+			u.options.Logger.Warn("maintenance failed", "error", err)
 		}
 	}
 }
@@ -78,19 +78,19 @@ func (u *Upkeep) Maintain(ctx context.Context) error {
 // Tidy packs the history and collects the blobs that nothing has named for longer
 // than grace.
 func (u *Upkeep) Tidy(ctx context.Context, grace time.Duration) error {
-	if err := u.o.Workspace.Maintain(ctx); err != nil {
+	if err := u.options.Workspace.Maintain(ctx); err != nil {
 		return err
 	}
-	if err := u.o.State.CaughtUp(ctx, u.o.Log); err != nil {
+	if err := u.options.State.CaughtUp(ctx, u.options.Log); err != nil {
 		return err
 	}
-	refs, err := u.o.State.BlobRefs(ctx)
+	refs, err := u.options.State.BlobRefs(ctx)
 	if err != nil {
 		return err
 	}
-	freed, err := u.o.Blobs.Collect(ctx, u.o.CID, func(r contract.BlobRef) bool { return refs[r] != 0 }, grace)
+	freed, err := u.options.Blobs.Collect(ctx, u.options.CID, func(r contract.BlobRef) bool { return refs[r] != 0 }, grace)
 	if freed > 0 {
-		u.o.Logger.Info("blobs were collected", "bytes", freed)
+		u.options.Logger.Info("blobs were collected", "bytes", freed)
 	}
 	return err
 }
@@ -99,17 +99,17 @@ func (u *Upkeep) Tidy(ctx context.Context, grace time.Duration) error {
 // replaced while it is in use, in one transaction.
 func (u *Upkeep) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) {
 	start := time.Now()
-	if err := u.o.State.CaughtUp(ctx, u.o.Log); err != nil {
+	if err := u.options.State.CaughtUp(ctx, u.options.Log); err != nil {
 		return view.Rebuilt{}, err
 	}
 	var report state.Report
 	var err error
 	if check {
 		u.scrub.hurry.Add(1)
-		report, err = u.checkState(ctx, u.o.Log)
+		report, err = u.checkState(ctx, u.options.Log)
 		u.scrub.hurry.Add(-1)
 	} else {
-		report, err = u.o.State.Replace(ctx, u.o.Log)
+		report, err = u.options.State.Replace(ctx, u.options.Log)
 	}
 	if err != nil {
 		return view.Rebuilt{}, err

@@ -19,13 +19,13 @@ const (
 // deadline that passes later would look like a client that has gone.
 type body struct {
 	io.ReadCloser
-	rc      *http.ResponseController
-	patient bool // may be silent for long: a command's standard input
+	controller *http.ResponseController
+	patient    bool // may be silent for long: a command's standard input
 }
 
 // NewBody is the body of a request that w answers.
 func NewBody(of io.ReadCloser, w http.ResponseWriter) io.ReadCloser {
-	return &body{ReadCloser: of, rc: http.NewResponseController(w)}
+	return &body{ReadCloser: of, controller: http.NewResponseController(w)}
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -34,10 +34,10 @@ func (b *body) Read(p []byte) (int, error) {
 		deadline = time.Now().Add(bodyIdle)
 	}
 	// Errors mean a recorder or a connection that has gone; the read says so.
-	_ = b.rc.SetReadDeadline(deadline)
+	_ = b.controller.SetReadDeadline(deadline)
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		_ = b.rc.SetReadDeadline(time.Time{})
+		_ = b.controller.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }

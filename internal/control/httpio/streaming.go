@@ -16,14 +16,14 @@ import (
 
 // Lines writes lines with a deadline on each flush.
 type Lines struct {
-	buf *bufio.Writer
-	rc  *http.ResponseController
+	buf        *bufio.Writer
+	controller *http.ResponseController
 }
 
 // NewLines writes lines to w.
 func NewLines(w http.ResponseWriter) *Lines {
-	l := &Lines{rc: http.NewResponseController(w)}
-	l.buf = bufio.NewWriterSize(deadlined{w, l.rc}, 32<<10)
+	l := &Lines{controller: http.NewResponseController(w)}
+	l.buf = bufio.NewWriterSize(deadlined{w, l.controller}, 32<<10)
 	return l
 }
 
@@ -40,13 +40,13 @@ func (l *Lines) Flush() error {
 	if err := l.buf.Flush(); err != nil {
 		return err
 	}
-	return l.rc.Flush()
+	return l.controller.Flush()
 }
 
 // deadlined bounds each write to a client that does not read.
 type deadlined struct {
 	http.ResponseWriter
-	rc *http.ResponseController
+	controller *http.ResponseController
 }
 
 // Deadlined bounds each write to w.
@@ -56,7 +56,7 @@ func Deadlined(w http.ResponseWriter) http.ResponseWriter {
 
 func (d deadlined) Write(p []byte) (int, error) {
 	// Fails on a connection that has gone; the write then says so.
-	_ = d.rc.SetWriteDeadline(time.Now().Add(WriteIdle))
+	_ = d.controller.SetWriteDeadline(time.Now().Add(WriteIdle))
 	return d.ResponseWriter.Write(p)
 }
 
@@ -103,18 +103,18 @@ func (h *hungUp) Read(p []byte) (int, error) {
 
 // frames writes one side of the exec stream; a failed write ends the command.
 type frames struct {
-	mu     sync.Mutex
-	w      io.Writer
-	rc     *http.ResponseController
-	cancel func()
-	sent   bool
-	failed error
+	mu         sync.Mutex
+	w          io.Writer
+	controller *http.ResponseController
+	cancel     func()
+	sent       bool
+	failed     error
 }
 
 // NewFrames writes frames to w, and calls cancel when that fails.
 func NewFrames(w http.ResponseWriter, cancel func()) *frames {
 	rc := http.NewResponseController(w)
-	return &frames{w: deadlined{w, rc}, rc: rc, cancel: cancel}
+	return &frames{w: deadlined{w, rc}, controller: rc, cancel: cancel}
 }
 
 // Frame writes one frame.
@@ -135,7 +135,7 @@ func (f *frames) do(write func() error) {
 	}
 	f.sent = true
 	if f.failed = write(); f.failed == nil {
-		f.failed = f.rc.Flush()
+		f.failed = f.controller.Flush()
 	}
 	if f.failed != nil {
 		f.cancel()
@@ -152,16 +152,16 @@ func (f *frames) Err() error { f.mu.Lock(); defer f.mu.Unlock(); return f.failed
 func (f *frames) Writer(kind view.FrameKind) io.Writer { return &frameWriter{f, kind} }
 
 type frameWriter struct {
-	f    *frames
-	kind view.FrameKind
+	frames *frames
+	kind   view.FrameKind
 }
 
 func (w *frameWriter) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	w.f.Frame(w.kind, p)
-	if err := w.f.Err(); err != nil {
+	w.frames.Frame(w.kind, p)
+	if err := w.frames.Err(); err != nil {
 		return 0, err
 	}
 	return len(p), nil

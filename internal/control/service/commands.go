@@ -37,12 +37,12 @@ const (
 // commands are the user's own commands that desktops started. They go on when
 // the desktop is reloaded.
 type commands struct {
-	s  *Services
-	mu sync.Mutex
-	by map[contract.CID][]*command // oldest first
+	services *Services
+	mu       sync.Mutex
+	by       map[contract.CID][]*command // oldest first
 }
 
-func (cs *commands) init(s *Services) { cs.s, cs.by = s, map[contract.CID][]*command{} }
+func (cs *commands) init(s *Services) { cs.services, cs.by = s, map[contract.CID][]*command{} }
 
 // chunk is a piece of output.
 type chunk struct {
@@ -119,11 +119,11 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 	if err != nil {
 		return none, err
 	}
-	c, err := cs.s.o.Computer(ctx, who.Computer)
+	c, err := cs.services.options.Computer(ctx, who.Computer)
 	if err != nil {
 		return none, err
 	}
-	runCtx, cancel := context.WithCancel(cs.s.ctx)
+	runCtx, cancel := context.WithCancel(cs.services.ctx)
 	cmd := newCommand(req.ID, who, cancel)
 	if err := cs.add(who.Computer, cmd); err != nil {
 		cancel()
@@ -131,7 +131,7 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 	}
 	// Whoever ends what an account has under way finds it from now on: one that lost
 	// the right to it before is refused here.
-	if _, err := cs.s.o.May(ctx, rpc.ExecRun.Declared, who.Computer, who.Principal); err != nil {
+	if _, err := cs.services.options.May(ctx, rpc.ExecRun.Declared, who.Computer, who.Principal); err != nil {
 		cs.drop(who.Computer, cmd)
 		cancel()
 		return none, err
@@ -139,7 +139,7 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 	started := make(chan view.Started, 1)
 	ended := make(chan error, 1)
 	// The caller's own request is counted in the group, so it can't be at zero here.
-	cs.s.wg.Go(func() {
+	cs.services.wg.Go(func() {
 		defer cancel()
 		out, errs := &output{cmd, view.Stdout, nil, runCtx, limiter()}, &output{cmd, view.Stderr, nil, runCtx, limiter()}
 		var exit view.Exit
@@ -152,7 +152,7 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 		code := exit.Code
 		if err != nil {
 			code = -1
-			cs.s.log.Warn("a command's outcome is lost", "computer", who.Computer, "command", cmd.id, "error", err, "stack", supervise.Stack(err))
+			cs.services.log.Warn("a command's outcome is lost", "computer", who.Computer, "command", cmd.id, "error", err, "stack", supervise.Stack(err))
 		}
 		cmd.mu.Lock()
 		cmd.running, cmd.exit = false, &code

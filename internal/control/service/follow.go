@@ -119,7 +119,7 @@ func (s *Services) pass(words <-chan *nats.Msg) {
 			_, rest, _ := strings.Cut(msg.Subject, ".")
 			cid, run, _ := strings.Cut(rest, ".")
 			for _, principal := range s.following.followers(contract.CID(cid), run) {
-				if err := s.o.Bus.Conn().Publish(contract.SubjectTokens(contract.CID(cid), principal, run), msg.Data); err != nil {
+				if err := s.options.Bus.Conn().Publish(contract.SubjectTokens(contract.CID(cid), principal, run), msg.Data); err != nil {
 					s.log.Debug("a run's words were not passed on", "run", run, "error", err)
 				}
 			}

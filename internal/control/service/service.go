@@ -60,7 +60,7 @@ const (
 
 // Services answers until Close.
 type Services struct {
-	o         Options
+	options   Options
 	log       *slog.Logger
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -88,7 +88,7 @@ func Start(o Options) (*Services, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Services{o: o, log: o.Logger, requests: make(chan *nats.Msg, 4096), each: map[string]int{}, watched: map[contract.CID]*watch{}}
+	s := &Services{options: o, log: o.Logger, requests: make(chan *nats.Msg, 4096), each: map[string]int{}, watched: map[contract.CID]*watch{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.commands.init(s)
 	s.following.init()
@@ -148,7 +148,7 @@ func (s *Services) receive() {
 
 // dispatch starts answering one request, within the bounds on how many.
 func (s *Services) dispatch(msg *nats.Msg) {
-	cid, principal, err := s.o.Bus.Caller(msg)
+	cid, principal, err := s.options.Bus.Caller(msg)
 	if err != nil {
 		// Somebody who may not be answered: not even with a refusal.
 		s.log.Warn("a request was dropped", "subject", msg.Subject, "error", err)
@@ -210,16 +210,16 @@ func (s *Services) handle(cid contract.CID, principal string, msg *nats.Msg) ([]
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
-	who, err := s.o.May(ctx, d, cid, principal)
+	who, err := s.options.May(ctx, d, cid, principal)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.o.Computer(ctx, cid)
+	c, err := s.options.Computer(ctx, cid)
 	if err != nil {
 		return nil, err
 	}
 	if d.Effect == rpc.Stores || d.Effect == rpc.Governs {
-		if err := s.o.Take(ctx, principal, cid, int64(len(msg.Data))); err != nil {
+		if err := s.options.Take(ctx, principal, cid, int64(len(msg.Data))); err != nil {
 			return nil, err
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Services) answer(msg *nats.Msg, b []byte, err error) {
 	if err != nil {
 		b = s.refusal(msg.Subject, err)
 	}
-	if err := s.o.Bus.Respond(msg, b); err != nil {
+	if err := s.options.Bus.Respond(msg, b); err != nil {
 		s.log.Warn("an answer was not sent", "subject", msg.Subject, "error", err)
 	}
 }
@@ -295,12 +295,12 @@ func (s *Services) Watch(cid contract.CID) (release func()) {
 func (s *Services) tell(ctx context.Context, cid contract.CID) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c, err := s.o.Computer(ctx, cid)
+	c, err := s.options.Computer(ctx, cid)
 	if err != nil {
 		return
 	}
 	body := fmt.Sprintf(`{"sequence":%d}`, c.Last())
-	if err := s.o.Bus.Conn().Publish(contract.SubjectTick(cid), []byte(body)); err != nil {
+	if err := s.options.Bus.Conn().Publish(contract.SubjectTick(cid), []byte(body)); err != nil {
 		s.log.Warn("a tick was not published", "computer", cid, "error", err)
 	}
 }

@@ -26,12 +26,12 @@ type Options struct {
 
 // Writer keeps one run's document. It is used by the run's goroutine, but for Dirty.
 type Writer struct {
-	o    Options
-	run  string
-	doc  string
-	due  chan struct{}
-	done sync.WaitGroup
-	stop context.CancelFunc // nil until the document is there
+	options Options
+	run     string
+	doc     string
+	due     chan struct{}
+	done    sync.WaitGroup
+	stop    context.CancelFunc // nil until the document is there
 }
 
 // pause is how long it is between two revisions of a document, so that a burst of
@@ -43,7 +43,7 @@ const maxEdited = 8 << 10
 
 // New makes a writer, which does nothing yet.
 func New(o Options) *Writer {
-	w := &Writer{o: o, due: make(chan struct{}, 1)}
+	w := &Writer{options: o, due: make(chan struct{}, 1)}
 	o.Look(func(s *story.Run) { w.run, w.doc = s.ID, s.DocumentID() })
 	return w
 }
@@ -57,10 +57,10 @@ func path(s *story.Run) string {
 func (w *Writer) Create(ctx context.Context) error {
 	var title, at string
 	var sections document.Sections
-	w.o.Look(func(s *story.Run) {
+	w.options.Look(func(s *story.Run) {
 		title, at, sections = document.RunTitle(s.Prompt.Text), path(s), document.SectionsOf(s, nil)
 	})
-	if err := w.o.Documents.StartRun(ctx, w.doc, w.run, title, at, sections); err != nil {
+	if err := w.options.Documents.StartRun(ctx, w.doc, w.run, title, at, sections); err != nil {
 		return err
 	}
 	if w.stop == nil {
@@ -95,7 +95,7 @@ func (w *Writer) follow(ctx context.Context) {
 		case <-t.C:
 		}
 		if err := supervise.Safely(func() error { return w.write(ctx, nil) }); err != nil && ctx.Err() == nil {
-			w.o.Log.Warn("a run's document could not be revised; it is tried again with the next event", "run", w.run, "error", err, "stack", supervise.Stack(err))
+			w.options.Log.Warn("a run's document could not be revised; it is tried again with the next event", "run", w.run, "error", err, "stack", supervise.Stack(err))
 		}
 	}
 }
@@ -103,8 +103,8 @@ func (w *Writer) follow(ctx context.Context) {
 // write brings the document up to date; end is the report of a run that ends now.
 func (w *Writer) write(ctx context.Context, end *contract.RunReported) error {
 	var sections document.Sections
-	w.o.Look(func(s *story.Run) { sections = document.SectionsOf(s, end) })
-	return w.o.Documents.UpdateRun(ctx, w.doc, w.run, sections)
+	w.options.Look(func(s *story.Run) { sections = document.SectionsOf(s, end) })
+	return w.options.Documents.UpdateRun(ctx, w.doc, w.run, sections)
 }
 
 // Close ends following the run.
@@ -120,13 +120,13 @@ func (w *Writer) Close() {
 // run that ends again rather than a document that never does.
 func (w *Writer) Finish(ctx context.Context, rep *contract.RunReported) {
 	has := w.stop != nil
-	w.o.Look(func(s *story.Run) { has = has || s.Started && s.Prompt.Text != "" }) // it was made before a restart
+	w.options.Look(func(s *story.Run) { has = has || s.Started && s.Prompt.Text != "" }) // it was made before a restart
 	if !has {
 		return
 	}
 	w.Close()
 	if err := w.write(ctx, rep); err != nil {
-		w.o.Log.Warn("the last revision of a run's document could not be written; the log has what it would say", "run", w.run, "error", err)
+		w.options.Log.Warn("the last revision of a run's document could not be written; the log has what it would say", "run", w.run, "error", err)
 	}
 }
 
@@ -135,7 +135,7 @@ func (w *Writer) Edited(ctx context.Context) string {
 	if w.stop == nil {
 		return ""
 	}
-	got, err := w.o.Documents.Get(ctx, w.doc)
+	got, err := w.options.Documents.Get(ctx, w.doc)
 	if err != nil {
 		return "" // the Director can go on without; the next wake tries again
 	}

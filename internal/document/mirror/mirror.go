@@ -366,7 +366,7 @@ func (m *Mirror) look(ctx context.Context, by document.Author) {
 const maxKept = 3 << 20
 
 // Held is a mirror that does nothing else meanwhile.
-type Held struct{ m *Mirror }
+type Held struct{ mirror *Mirror }
 
 // Files is Held.Files when nothing else has to hold still.
 func (m *Mirror) Files(ctx context.Context) (paths []string, err error) {
@@ -380,7 +380,7 @@ func (m *Mirror) Files(ctx context.Context) (paths []string, err error) {
 // path that is named is another matter: its older text becomes a revision. So
 // is a file that can't follow its document.
 func (h Held) Files(ctx context.Context) (paths []string, err error) {
-	m := h.m
+	m := h.mirror
 	if err := m.state.CaughtUp(ctx, m.log); err != nil {
 		return nil, err
 	}

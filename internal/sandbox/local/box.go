@@ -37,13 +37,13 @@ import (
 const startLimit = 20 * time.Second
 
 type box struct {
-	c      *computer
-	spec   sandbox.BoxSpec
-	limits sandbox.Limits
-	mounts []mount
-	dir    string // the box's directory; run is in it
-	run    string
-	begin  time.Time
+	computer *computer
+	spec     sandbox.BoxSpec
+	limits   sandbox.Limits
+	mounts   []mount
+	dir      string // the box's directory; run is in it
+	run      string
+	begin    time.Time
 
 	cmd     *exec.Cmd
 	group   *cgroup.Group
@@ -66,7 +66,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	ctx, cancel := awake.WithTimeout(ctx, startLimit)
 	defer cancel()
 	b := &box{
-		c: c, spec: spec, limits: withDefaults(spec.Kind, spec.Limits), begin: time.Now(), pidfd: -1, done: make(chan struct{}),
+		computer: c, spec: spec, limits: withDefaults(spec.Kind, spec.Limits), begin: time.Now(), pidfd: -1, done: make(chan struct{}),
 		dir: filepath.Join(c.dir, spec.ID),
 	}
 	b.run = filepath.Join(b.dir, runDir)
@@ -83,7 +83,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if locks, err = b.prepare(); err != nil {
 		return nil, err
 	}
-	o := &opening{c: c, mounts: b.mounts, run: path.Join(boxesDir, spec.ID, runDir), next: lockFD + len(locks)}
+	o := &opening{computer: c, mounts: b.mounts, run: path.Join(boxesDir, spec.ID, runDir), next: lockFD + len(locks)}
 	defer o.close()
 	argv, launcher, err := o.command(spec, b.limits)
 	if err != nil {
@@ -95,8 +95,8 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 		}
 		b.cleanup = append(b.cleanup, b.disk.close)
 	}
-	if c.d.opened != nil {
-		c.d.opened()
+	if c.driver.opened != nil {
+		c.driver.opened()
 	}
 	p, err := newPipes(launcher || spec.Kind == contract.BoxKeeper) // which watches the tree
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 // prepare makes the box's directory, takes the locks that it holds, and makes its
 // cgroup.
 func (b *box) prepare() (locks []*os.File, err error) {
-	c := b.c
+	c := b.computer
 	run := path.Join(boxesDir, b.spec.ID, runDir)
 	if err := c.root.Mkdir(run, 0o700); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (b *box) prepare() (locks []*os.File, err error) {
 	if err := writeOwner(b.run); err != nil {
 		return locks, err
 	}
-	if b.group, err = c.d.cgroups.Make(c.prefix+b.spec.ID, b.limits, socketLimit(b.limits.MemoryBytes)); err != nil {
+	if b.group, err = c.driver.cgroups.Make(c.prefix+b.spec.ID, b.limits, socketLimit(b.limits.MemoryBytes)); err != nil {
 		return locks, err
 	}
 	b.cleanup = append(b.cleanup, b.group.Remove)
@@ -219,13 +219,13 @@ func boxCommand(argv []string, launcher bool, inherited []*os.File, stderr *os.F
 // are the box's alone once it has begun.
 func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
 	defer p.closeInherited()
-	c, spec := b.c, b.spec
+	c, spec := b.computer, b.spec
 	token := tether.NewToken()
 	given, err := json.Marshal(guest.Spec{
 		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, FileBytes: b.limits.DiskBytes, Processes: b.limits.Pids,
 	})
 	if err == nil {
-		if err = c.d.starter.start(b.cmd, b.group); err != nil {
+		if err = c.driver.starter.start(b.cmd, b.group); err != nil {
 			err = b.unstarted(fmt.Errorf("start bubblewrap: %w", err), "")
 		}
 	}
@@ -253,7 +253,7 @@ func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
 		return also(b.explain(err), p.near.Close())
 	}
 	session, err := tether.Accept(ctx, p.near, tether.Options{
-		Token: token, Handler: spec.Handler, Limits: spec.TetherLimits, Logger: c.d.opts.Logger,
+		Token: token, Handler: spec.Handler, Limits: spec.TetherLimits, Logger: c.driver.opts.Logger,
 	})
 	if err != nil {
 		return b.explain(err)
@@ -331,7 +331,7 @@ func (b *box) unstarted(err error, said string) error {
 	default:
 		return err
 	}
-	b.c.d.opts.Logger.Error("a box did not start", "box", b.spec.ID, "error", err, "said", said)
+	b.computer.driver.opts.Logger.Error("a box did not start", "box", b.spec.ID, "error", err, "said", said)
 	hint := fault.HintOf(err) // of too few descriptors
 	if hint == "" {
 		hint = notStarted
@@ -409,7 +409,7 @@ func (b *box) reap(said *os.File) {
 		b.pidfd = -1
 	}
 	b.mu.Unlock()
-	b.c.forget(b)
+	b.computer.forget(b)
 	close(b.done)
 }
 

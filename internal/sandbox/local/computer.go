@@ -21,7 +21,7 @@ import (
 )
 
 type computer struct {
-	d       *Driver
+	driver  *Driver
 	spec    sandbox.ComputerSpec
 	dir     string      // the computer's boxes/
 	root    *hostfs.Dir // the computer's directory
@@ -108,7 +108,7 @@ func (c *computer) Boxes() []sandbox.Box {
 
 // Notes implements sandbox.Computer.
 func (c *computer) Notes() []sandbox.Finding {
-	out := c.d.weaknesses()
+	out := c.driver.weaknesses()
 	if n := len(c.remover.Stuck()); n > 0 {
 		out = append(out, sandbox.Finding{
 			ID: "not-removed", Severity: sandbox.Weak,
@@ -149,12 +149,12 @@ func (c *computer) Close() error {
 	for _, b := range c.list() {
 		errs = append(errs, b.Kill())
 	}
-	c.d.mu.Lock()
-	if c.d.computers[c.spec.Dir] == c {
-		delete(c.d.computers, c.spec.Dir)
+	c.driver.mu.Lock()
+	if c.driver.computers[c.spec.Dir] == c {
+		delete(c.driver.computers, c.spec.Dir)
 		errs = append(errs, c.release())
 	}
-	c.d.mu.Unlock()
+	c.driver.mu.Unlock()
 	return errors.Join(errs...)
 }
 
@@ -170,8 +170,8 @@ func (c *computer) take(ctx context.Context) (err error) {
 		return err
 	}
 	c.volumes, err = openVolumes(VolumesOptions{Dir: c.spec.Dir, Caches: c.spec.Caches, Told: func(err error) {
-		c.d.opts.Logger.Warn("what boxes left was not removed", "computer", c.spec.CID, "error", err)
-	}}, c.d.shared)
+		c.driver.opts.Logger.Warn("what boxes left was not removed", "computer", c.spec.CID, "error", err)
+	}}, c.driver.shared)
 	if err != nil {
 		return err
 	}
@@ -206,8 +206,8 @@ func (c *computer) sweep(ctx context.Context) error {
 			_ = os.Remove(dir) // an overlay without a box stays; a box that came to nothing is empty
 			continue
 		}
-		g := &cgroup.Group{In: c.d.cgroups, Dirs: map[string]string{}}
-		for controller, parent := range c.d.cgroups.Parent {
+		g := &cgroup.Group{In: c.driver.cgroups, Dirs: map[string]string{}}
+		for controller, parent := range c.driver.cgroups.Parent {
 			if dir := filepath.Join(parent, c.prefix+e.Name()); exists(dir) {
 				g.Dirs[controller] = dir
 			}
@@ -223,13 +223,13 @@ func (c *computer) sweep(ctx context.Context) error {
 		_ = os.Remove(dir) // only if nothing else is in it
 	}
 	// Groups whose box directory is gone.
-	for controller, parent := range c.d.cgroups.Parent {
+	for controller, parent := range c.driver.cgroups.Parent {
 		left, err := filepath.Glob(filepath.Join(parent, c.prefix+"*"))
 		if err != nil {
 			return err
 		}
 		for _, dir := range left {
-			g := &cgroup.Group{In: c.d.cgroups, Dirs: map[string]string{controller: dir}}
+			g := &cgroup.Group{In: c.driver.cgroups, Dirs: map[string]string{controller: dir}}
 			if err := errors.Join(awaitEmpty(ctx, g, ""), g.Remove()); err != nil {
 				return err
 			}

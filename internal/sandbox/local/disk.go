@@ -29,7 +29,7 @@ const (
 // sampler stands in for a quota. It adds up what lies in the writable places of
 // a box and kills the box when that has grown beyond the limit.
 type sampler struct {
-	b    *box
+	box  *box
 	dirs []*hostfs.Dir
 	ctx  context.Context // ends with the box
 	stop context.CancelFunc
@@ -45,7 +45,7 @@ type sampler struct {
 func newSampler(b *box) (*sampler, error) {
 	paths := []string{b.run}
 	for _, v := range b.limits.Counted {
-		at, err := b.c.volumes.Path(v)
+		at, err := b.computer.volumes.Path(v)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +56,7 @@ func newSampler(b *box) (*sampler, error) {
 			paths = append(paths, m.Upper)
 		}
 	}
-	s := &sampler{b: b}
+	s := &sampler{box: b}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	for _, p := range paths {
 		d, err := s.open(p)
@@ -69,11 +69,11 @@ func newSampler(b *box) (*sampler, error) {
 }
 
 func (s *sampler) open(path string) (*hostfs.Dir, error) {
-	rel, in := hostfs.Under(s.b.c.spec.Dir, path)
+	rel, in := hostfs.Under(s.box.computer.spec.Dir, path)
 	if !in {
 		return hostfs.Open(path)
 	}
-	return s.b.c.root.Dir(rel)
+	return s.box.computer.root.Dir(rel)
 }
 
 func (s *sampler) start() { s.runs.Go(s.run) }
@@ -99,7 +99,7 @@ func (s *sampler) run() {
 	base, err := s.measure()
 	if err != nil && !errors.Is(err, hostfs.ErrMoved) { // a baseline that is too low errs on the safe side
 		if s.ctx.Err() == nil {
-			s.b.end(sandbox.DiskFull, "its files can't be measured: "+err.Error())
+			s.box.end(sandbox.DiskFull, "its files can't be measured: "+err.Error())
 		}
 		return
 	}
@@ -119,8 +119,8 @@ func (s *sampler) run() {
 		case <-tick.C:
 		}
 		// Filling faster than walks come shows as vanishing free space.
-		rush := s.b.limits.DiskBytes > 0 && free-s.free() > s.b.limits.DiskBytes/4
-		low := s.b.limits.DiskFree > 0 && time.Now().After(soon) && s.free() < s.b.limits.DiskFree
+		rush := s.box.limits.DiskBytes > 0 && free-s.free() > s.box.limits.DiskBytes/4
+		low := s.box.limits.DiskFree > 0 && time.Now().After(soon) && s.free() < s.box.limits.DiskFree
 		if !rush && !low && time.Now().Before(next) {
 			continue
 		}
@@ -140,16 +140,16 @@ func (s *sampler) run() {
 		} else {
 			moved = 0
 		}
-		switch l := s.b.limits; {
+		switch l := s.box.limits; {
 		case s.ctx.Err() != nil:
 		case err != nil:
-			s.b.end(sandbox.DiskFull, "its files can't be measured: "+err.Error())
+			s.box.end(sandbox.DiskFull, "its files can't be measured: "+err.Error())
 		case l.DiskBytes > 0 && bytes > l.DiskBytes:
-			s.b.end(sandbox.DiskFull, fmt.Sprintf("it wrote more than its %d MiB", l.DiskBytes>>20))
+			s.box.end(sandbox.DiskFull, fmt.Sprintf("it wrote more than its %d MiB", l.DiskBytes>>20))
 		case low && bytes > harmless:
-			s.b.end(sandbox.DiskFull, fmt.Sprintf("the disk is nearly full, and it wrote %d MiB", bytes>>20))
+			s.box.end(sandbox.DiskFull, fmt.Sprintf("the disk is nearly full, and it wrote %d MiB", bytes>>20))
 		case l.DiskInodes > 0 && inodes > l.DiskInodes:
-			s.b.end(sandbox.DiskFull, fmt.Sprintf("it made more than its %d files", l.DiskInodes))
+			s.box.end(sandbox.DiskFull, fmt.Sprintf("it made more than its %d files", l.DiskInodes))
 		default:
 			continue
 		}
@@ -170,8 +170,8 @@ func (s *sampler) free() int64 {
 // the box holds them open.
 func (s *sampler) measure() (hostfs.Size, error) {
 	var t hostfs.Tally
-	if s.b.limits.DiskInodes > 0 && s.base != (hostfs.Size{}) { // the baseline itself is counted in full
-		t.Limit = s.b.limits.DiskInodes + s.base.Inodes
+	if s.box.limits.DiskInodes > 0 && s.base != (hostfs.Size{}) { // the baseline itself is counted in full
+		t.Limit = s.box.limits.DiskInodes + s.base.Inodes
 	}
 	for _, d := range s.dirs {
 		if err := t.Add(s.ctx, d); err != nil {
@@ -186,7 +186,7 @@ func (s *sampler) measure() (hostfs.Size, error) {
 func (s *sampler) deleted() int64 {
 	seen := map[[2]uint64]bool{}
 	var total int64
-	for _, pid := range descendants(s.b.pid) {
+	for _, pid := range descendants(s.box.pid) {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 		entries, err := os.ReadDir(dir)
 		if err != nil {

@@ -175,7 +175,7 @@ func (d *Driver) Open(ctx context.Context, spec sandbox.ComputerSpec) (sandbox.C
 		return nil, fault.New(op, fault.Invalid, "", errors.New("the computer's directory must be a clean absolute path"))
 	}
 	sum := sha256.Sum256([]byte(spec.Dir))
-	c := &computer{d: d, spec: spec, dir: filepath.Join(spec.Dir, "boxes"), prefix: "choir." + hex.EncodeToString(sum[:6]) + ".", boxes: map[string]*box{}}
+	c := &computer{driver: d, spec: spec, dir: filepath.Join(spec.Dir, "boxes"), prefix: "choir." + hex.EncodeToString(sum[:6]) + ".", boxes: map[string]*box{}}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {

@@ -27,10 +27,10 @@ import (
 // bubblewrap gets the descriptors, and the launcher, which must open them again
 // in its own namespace, learns which files they have to be.
 type opening struct {
-	c      *computer
-	run    string // the box's run directory, relative to the computer's
-	mounts []mount
-	next   int // number that the next descriptor will have in bubblewrap
+	computer *computer
+	run      string // the box's run directory, relative to the computer's
+	mounts   []mount
+	next     int // number that the next descriptor will have in bubblewrap
 
 	held   []*os.File // until the box has started, so that no number is used again
 	passed []*os.File // to bubblewrap, from the first next on
@@ -51,7 +51,7 @@ var errAbsent = errors.New("it is not there")
 // command returns the program and arguments that start the box; with trees to
 // build the program is the guest binary as a launcher.
 func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []string, launcher bool, err error) {
-	d := o.c.d
+	d := o.computer.driver
 	planFD := o.next
 	trees := grouped(o.mounts)
 	launcher = !ownProgram(spec.Kind) || slices.ContainsFunc(trees, func(t tree) bool { return t.built })
@@ -72,10 +72,10 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 	switch {
 	case launcher:
 		o.plan.Terminals, o.plan.MaxTerminals = path.Join(o.run, "terminals"), maxTerminals
-		if err := o.c.root.Mkdir(o.plan.Terminals, 0o755); err != nil {
+		if err := o.computer.root.Mkdir(o.plan.Terminals, 0o755); err != nil {
 			return nil, false, err
 		}
-		args = append(args, "--dev-bind", filepath.Join(o.c.spec.Dir, o.plan.Terminals), "/dev/pts")
+		args = append(args, "--dev-bind", filepath.Join(o.computer.spec.Dir, o.plan.Terminals), "/dev/pts")
 	case !defence.Off(defence.BoxTerminals):
 		args = append(args, "--ro-bind", filepath.Join(d.etc, "empty"), "/dev/pts")
 	}
@@ -91,9 +91,9 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 	if !launcher {
 		return args, false, nil
 	}
-	o.plan.Root, o.plan.UID, o.plan.GID = o.c.spec.Dir, os.Geteuid(), os.Getegid()
+	o.plan.Root, o.plan.UID, o.plan.GID = o.computer.spec.Dir, os.Geteuid(), os.Getegid()
 	o.plan.Counts = counts()
-	if o.plan.ID, err = hostfs.Identify(o.c.root.File()); err != nil {
+	if o.plan.ID, err = hostfs.Identify(o.computer.root.File()); err != nil {
 		return nil, false, err
 	}
 	plan, err := o.plan.File()
@@ -225,12 +225,12 @@ func (o *opening) tree(i int, t tree) error {
 	if len(built.Mounts) == 0 {
 		return nil
 	}
-	if err := o.c.root.Mkdir(built.At, 0o755); err != nil {
+	if err := o.computer.root.Mkdir(built.At, 0o755); err != nil {
 		return err
 	}
 	o.plan.Trees = append(o.plan.Trees, built)
 	// No box can write on the way to this place.
-	o.args = append(o.args, "--bind", filepath.Join(o.c.spec.Dir, built.At), top.Target)
+	o.args = append(o.args, "--bind", filepath.Join(o.computer.spec.Dir, built.At), top.Target)
 	return nil
 }
 
@@ -282,13 +282,13 @@ func (o *opening) layers(out *launch.Mount, name string, m mount, places []strin
 	for _, p := range places {
 		there, err := placeIn(layers, p)
 		if err == nil && !there {
-			err = o.c.root.Mkdir(path.Join(own, p), 0o755)
+			err = o.computer.root.Mkdir(path.Join(own, p), 0o755)
 		}
 		if err != nil {
 			return fmt.Errorf("prepare an overlay: %w", err)
 		}
 	}
-	skeleton, _, err := o.place(filepath.Join(o.c.spec.Dir, own))
+	skeleton, _, err := o.place(filepath.Join(o.computer.spec.Dir, own))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -302,9 +302,9 @@ func (o *opening) upper(out *launch.Mount, name string, m mount) error {
 	upper, work := m.Upper, m.Work
 	if upper == "" {
 		own := path.Join(o.run, "o"+name)
-		upper, work = filepath.Join(o.c.spec.Dir, own, "upper"), filepath.Join(o.c.spec.Dir, own, "work")
+		upper, work = filepath.Join(o.computer.spec.Dir, own, "upper"), filepath.Join(o.computer.spec.Dir, own, "work")
 		for _, dir := range []string{"upper", "work"} {
-			if err := o.c.root.Mkdir(path.Join(own, dir), 0o755); err != nil {
+			if err := o.computer.root.Mkdir(path.Join(own, dir), 0o755); err != nil {
 				return fmt.Errorf("prepare an overlay: %w", err)
 			}
 		}
@@ -333,7 +333,7 @@ func (o *opening) place(file string) (launch.Place, *os.File, error) {
 	}
 	o.held = append(o.held, f)
 	p := launch.Place{Path: file, Outer: true}
-	if rel, in := hostfs.Under(o.c.spec.Dir, file); in {
+	if rel, in := hostfs.Under(o.computer.spec.Dir, file); in {
 		p.Path, p.Outer = rel, false
 	}
 	p.ID, err = hostfs.Identify(f)
@@ -343,14 +343,14 @@ func (o *opening) place(file string) (launch.Place, *os.File, error) {
 // openSource opens what is to be mounted: beneath the computer's directory
 // without following a link; what lies elsewhere is the host's own.
 func (o *opening) openSource(file string) (*os.File, error) {
-	if rel, in := hostfs.Under(o.c.spec.Dir, file); in {
-		return o.c.root.Path(rel)
+	if rel, in := hostfs.Under(o.computer.spec.Dir, file); in {
+		return o.computer.root.Path(rel)
 	}
 	f, err := hostfs.Source(file)
 	if err != nil {
 		return nil, err
 	}
-	if o.c.root.Holds(f) {
+	if o.computer.root.Holds(f) {
 		return nil, errors.Join(fmt.Errorf("%s leads into the computer's directory by another name", file), f.Close())
 	}
 	return f, nil

@@ -55,7 +55,7 @@ func ofEach(held func(b *box) int64) func([]*box) map[*box]int64 {
 // keep them from it: the kernel has one count for the user that runs choir, and
 // neither a limit nor the filter sees what is watched.
 type guard struct {
-	d      *Driver
+	driver *Driver
 	shared []*shared
 	stop   context.CancelFunc
 	runs   sync.WaitGroup
@@ -67,7 +67,7 @@ type guard struct {
 }
 
 func newGuard(d *Driver) (*guard, error) {
-	g := &guard{d: d, others: map[string]int{}, flights: flights{d: d}}
+	g := &guard{driver: d, others: map[string]int{}, flights: flights{driver: d}}
 	for i := range room {
 		var err, err2 error
 		g.epolls[i], err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -129,10 +129,10 @@ func (g *guard) run(ctx context.Context) {
 }
 
 func (g *guard) boxes() []*box {
-	g.d.mu.Lock()
-	defer g.d.mu.Unlock()
+	g.driver.mu.Lock()
+	defer g.driver.mu.Unlock()
 	var out []*box
-	for _, c := range g.d.computers {
+	for _, c := range g.driver.computers {
 		out = append(out, c.list()...)
 	}
 	return out
@@ -156,7 +156,7 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 		if i > 0 && g.freed(ctx, s) || ctx.Err() != nil {
 			return
 		}
-		g.d.opts.Logger.Warn("a box used up what all share and is ended", "box", h.b.spec.ID, "computer", h.b.c.spec.CID, "what", s.name)
+		g.driver.opts.Logger.Warn("a box used up what all share and is ended", "box", h.b.spec.ID, "computer", h.b.computer.spec.CID, "what", s.name)
 		h.b.end(sandbox.Shared, fmt.Sprintf("it used up the %s that this machine has for everybody", s.name))
 		select {
 		case <-h.b.done:
@@ -167,7 +167,7 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 	if len(holders) > 0 {
 		g.others[s.name] = 0
 	} else if g.others[s.name]++; g.others[s.name] == unfound {
-		g.d.opts.Logger.Error("what all programs of this machine's user share is used up, by none of the boxes: new connections fail until another program ends", "what", s.name)
+		g.driver.opts.Logger.Error("what all programs of this machine's user share is used up, by none of the boxes: new connections fail until another program ends", "what", s.name)
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 // flights looks at descriptors under way in Unix sockets, which the kernel counts for the
 // user. One goroutine uses it.
 type flights struct {
-	d      *Driver
+	driver *Driver
 	cmd    *exec.Cmd // that can tell how many there are
 	ask    *os.File
 	answer *os.File
@@ -61,7 +61,7 @@ func (f *flights) many(limit int64) bool {
 	f.again = time.Now().Add(2 * answerIn)
 	if !f.told {
 		f.told = true
-		f.d.opts.Logger.Error("it is not known how many descriptors are under way in sockets: a box can keep the programs of others from passing any", "error", err)
+		f.driver.opts.Logger.Error("it is not known how many descriptors are under way in sockets: a box can keep the programs of others from passing any", "error", err)
 	}
 	return false
 }
@@ -100,8 +100,8 @@ func (f *flights) begin() error {
 		return errors.Join(err, ask.Close())
 	}
 	defer out.Close()
-	cmd := &exec.Cmd{Path: f.d.opts.Guest, Args: []string{f.d.opts.Guest, "launch", launch.UnderWay}, Env: []string{}, Dir: "/", Stdin: in, Stdout: out}
-	if err := f.d.starter.start(cmd, &cgroup.Group{In: f.d.cgroups}); err != nil {
+	cmd := &exec.Cmd{Path: f.driver.opts.Guest, Args: []string{f.driver.opts.Guest, "launch", launch.UnderWay}, Env: []string{}, Dir: "/", Stdin: in, Stdout: out}
+	if err := f.driver.starter.start(cmd, &cgroup.Group{In: f.driver.cgroups}); err != nil {
 		return errors.Join(fmt.Errorf("start what looks at descriptors under way: %w", err), ask.Close(), answer.Close())
 	}
 	f.cmd, f.ask, f.answer = cmd, ask, answer
@@ -221,7 +221,7 @@ func underWay(boxes []*box) (seen map[*box]int64, hidden map[*box][]uint64) {
 // accepted is in the network namespace of who made it, and the listener's box may have made none.
 func connects(listener *box, waits map[*box]bool) *box {
 	for b, some := range waits {
-		if some && b != listener && b.c == listener.c {
+		if some && b != listener && b.computer == listener.computer {
 			return b
 		}
 	}

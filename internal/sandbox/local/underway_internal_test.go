@@ -91,7 +91,7 @@ func TestWhatABoxLeavesUnderWay(t *testing.T) {
 			}
 		}
 		// What comes and goes within moments is nobody's fault.
-		f := flights{d: d}
+		f := flights{driver: d}
 		if held := f.held(boxes); len(held) != 0 {
 			t.Errorf("at the first look boxes are held to have left %v", held)
 		}

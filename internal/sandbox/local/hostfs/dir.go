@@ -18,7 +18,7 @@ import (
 // Dir is a directory held by descriptor. What happens to its path afterwards
 // does not matter.
 type Dir struct {
-	f *os.File // O_PATH
+	file *os.File // O_PATH
 }
 
 // ErrLink is in errors of opening what has a link on its way, or is no
@@ -35,12 +35,12 @@ func Open(path string) (*Dir, error) {
 }
 
 // Close lets the directory go.
-func (d *Dir) Close() error { return d.f.Close() }
+func (d *Dir) Close() error { return d.file.Close() }
 
 // File is the descriptor, good for its number and fstat only; d keeps it.
-func (d *Dir) File() *os.File { return d.f }
+func (d *Dir) File() *os.File { return d.file }
 
-func (d *Dir) fd() int { return int(d.f.Fd()) }
+func (d *Dir) fd() int { return int(d.file.Fd()) }
 
 // beneath opens name, which is relative and slash-separated, and fails with
 // ErrLink where a link is on its way.
@@ -267,7 +267,7 @@ func openUp(at *Dir, name string) error {
 // chmod changes the mode by descriptor, which fchmod refuses for O_PATH.
 func (d *Dir) chmod(mode uint32) error {
 	if err := unix.Chmod(proc(d.fd()), mode); err != nil {
-		return &fs.PathError{Op: "chmod", Path: d.f.Name(), Err: err}
+		return &fs.PathError{Op: "chmod", Path: d.file.Name(), Err: err}
 	}
 	return nil
 }
@@ -315,11 +315,11 @@ func (d *Dir) Regular(name string) (fs.FS, error) {
 	return regular{sub}, nil
 }
 
-type regular struct{ d *Dir }
+type regular struct{ dir *Dir }
 
 // Open implements fs.FS.
 func (r regular) Open(name string) (fs.File, error) {
-	f, err := r.d.beneath(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := r.dir.beneath(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

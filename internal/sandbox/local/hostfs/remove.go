@@ -105,7 +105,7 @@ func opened(dir *Dir) error {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(dir.fd(), &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: dir.f.Name(), Err: err}
+		return &fs.PathError{Op: "stat", Path: dir.file.Name(), Err: err}
 	}
 	if st.Mode&0o700 == 0o700 {
 		return nil

@@ -124,7 +124,7 @@ func (r *Remover) run() {
 		}
 		r.mu.Unlock()
 		if err != nil && r.tell != nil {
-			r.tell(fmt.Errorf("files that are no longer needed can't be removed and stay in %s: %w", r.dir.f.Name(), err))
+			r.tell(fmt.Errorf("files that are no longer needed can't be removed and stay in %s: %w", r.dir.file.Name(), err))
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 // Unpack unpacks a tar stream into an empty directory, and says in im what it held.
 func Unpack(ctx context.Context, dest string, stream io.Reader, limits wire.Limits, im *wire.Imported) error {
-	u := unpacker{limits: limits, im: im}
+	u := unpacker{limits: limits, imported: im}
 	var err error
 	u.root, err = unix.Open(dest, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -81,9 +81,9 @@ func hostile(err error) error {
 
 // unpacker is an archive on its way to the disk.
 type unpacker struct {
-	root   int // the directory, open
-	limits wire.Limits
-	im     *wire.Imported // what it held
+	root     int // the directory, open
+	limits   wire.Limits
+	imported *wire.Imported // what it held
 }
 
 // entry unpacks one entry under its name.
@@ -97,9 +97,9 @@ func (u *unpacker) entry(name string, h *tar.Header, content io.Reader) error {
 	}
 	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeSymlink && h.Typeflag != tar.TypeLink {
 		if h.Typeflag != tar.TypeXGlobalHeader {
-			u.im.Skipped++
-			if u.im.Total++; len(u.im.Left) < wire.MaxSkips {
-				u.im.Left = append(u.im.Left, wire.Skip{Path: wire.Path(wire.JoinPath(string(u.im.Path), name)), Reason: "is a " + tarKind(h.Typeflag) + ", and was not brought in"})
+			u.imported.Skipped++
+			if u.imported.Total++; len(u.imported.Left) < wire.MaxSkips {
+				u.imported.Left = append(u.imported.Left, wire.Skip{Path: wire.Path(wire.JoinPath(string(u.imported.Path), name)), Reason: "is a " + tarKind(h.Typeflag) + ", and was not brought in"})
 			}
 		}
 		return nil
@@ -115,7 +115,7 @@ func (u *unpacker) entry(name string, h *tar.Header, content io.Reader) error {
 		if len(h.Linkname) > wire.MaxPath || h.Linkname == "" {
 			return hostile(fmt.Errorf("its target has %d bytes", len(h.Linkname)))
 		}
-		u.im.Files++
+		u.imported.Files++
 		return unix.Symlinkat(h.Linkname, dir, base)
 	case tar.TypeLink:
 		target := strings.TrimPrefix(h.Linkname, "./")
@@ -130,10 +130,10 @@ func (u *unpacker) entry(name string, h *tar.Header, content io.Reader) error {
 		if st, err := disk.Lstat(from, path.Base(target)); err != nil || !st.IsRegular() {
 			return hostile(errors.Join(err, fmt.Errorf("it links to %q, which is no file", wire.Short(target))))
 		}
-		u.im.Files++
+		u.imported.Files++
 		return unix.Linkat(from, path.Base(target), dir, base, 0)
 	}
-	if u.im.Bytes += h.Size; h.Size < 0 || u.im.Bytes > u.limits.NewBytes && !defence.Off(defence.ArchiveBytes) {
+	if u.imported.Bytes += h.Size; h.Size < 0 || u.imported.Bytes > u.limits.NewBytes && !defence.Off(defence.ArchiveBytes) {
 		return fault.New("", fault.Exhausted, "Leave out large files.", fmt.Errorf("it holds more than %d bytes", u.limits.NewBytes))
 	}
 	perm := uint32(0o644)
@@ -146,7 +146,7 @@ func (u *unpacker) entry(name string, h *tar.Header, content io.Reader) error {
 	}
 	f := os.NewFile(uintptr(fd), base)
 	_, err = io.Copy(f, content)
-	u.im.Files++
+	u.imported.Files++
 	return errors.Join(err, f.Chmod(fs.FileMode(perm)), f.Close())
 }
 

@@ -56,14 +56,14 @@ func (s *Store) Path(name string) string { return filepath.Join(s.dir, name[:2],
 
 // cutter cuts a stream into chunks.
 type cutter struct {
-	c   *chunker.Chunker
-	buf []byte
+	chunker *chunker.Chunker
+	buf     []byte
 }
 
 // cutters are kept from file to file: one has buffers of some megabytes.
 var cutters = sync.Pool{New: func() any {
 	c := chunker.NewWithBoundaries(nil, polynomial, minChunk, maxChunk)
-	return &cutter{c: c, buf: make([]byte, maxChunk)}
+	return &cutter{chunker: c, buf: make([]byte, maxChunk)}
 }}
 
 // Cut reads exactly size bytes of r, hands each chunk to visit in turn, and
@@ -72,15 +72,15 @@ func Cut(ctx context.Context, r io.Reader, size int64, visit func(c Ref, b []byt
 	k := cutters.Get().(*cutter)
 	defer cutters.Put(k)
 	whole := sha256.New()
-	k.c.ResetWithBoundaries(io.TeeReader(io.LimitReader(r, size), whole), polynomial, minChunk, maxChunk)
-	k.c.SetAverageBits(averageBits)
+	k.chunker.ResetWithBoundaries(io.TeeReader(io.LimitReader(r, size), whole), polynomial, minChunk, maxChunk)
+	k.chunker.SetAverageBits(averageBits)
 	m := &Manifest{Size: size}
 	var total int64
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c, err := k.c.Next(k.buf)
+		c, err := k.chunker.Next(k.buf)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -109,7 +109,7 @@ func Cut(ctx context.Context, r io.Reader, size int64, visit func(c Ref, b []byt
 // Add keeps a stream of size bytes and returns its manifest. When it returns
 // the chunks are on disk.
 func (s *Store) Add(ctx context.Context, r io.Reader, size int64) (_ *Manifest, err error) {
-	b := batch{s: s, dirs: map[string]bool{}}
+	b := batch{store: s, dirs: map[string]bool{}}
 	m, err := Cut(ctx, r, size, b.add)
 	if err != nil {
 		return nil, errors.Join(err, b.drop())
@@ -119,7 +119,7 @@ func (s *Store) Add(ctx context.Context, r io.Reader, size int64) (_ *Manifest, 
 
 // batch is new chunks on their way to the disk.
 type batch struct {
-	s       *Store
+	store   *Store
 	pending []pending
 	linked  int
 	dirs    map[string]bool
@@ -133,16 +133,16 @@ const together = 64
 
 func (b *batch) add(c Ref, data []byte) error {
 	name := c.Name()
-	if there, err := b.s.Use(name, int64(c.Len)); err != nil || there {
+	if there, err := b.store.Use(name, int64(c.Len)); err != nil || there {
 		return err
 	}
 	if slices.ContainsFunc(b.pending, func(p pending) bool { return p.name == name }) {
 		return nil
 	}
-	if err := b.s.take(int64(c.Len)); err != nil {
+	if err := b.store.take(int64(c.Len)); err != nil {
 		return err
 	}
-	tmp, err := b.s.write(data)
+	tmp, err := b.store.write(data)
 	if err != nil {
 		return err
 	}
@@ -246,19 +246,19 @@ func (b *batch) flush() error {
 	if len(b.pending) == 0 {
 		return nil
 	}
-	b.s.crash("chunks.written")
+	b.store.crash("chunks.written")
 	for _, p := range b.pending {
 		if err := syncFile(p.tmp); err != nil {
 			return err
 		}
 	}
-	b.s.crash("chunks.synced")
+	b.store.crash("chunks.synced")
 	for len(b.pending) > 0 {
 		p := b.pending[0]
-		if err := b.s.link(p.tmp, p.name); err != nil {
+		if err := b.store.link(p.tmp, p.name); err != nil {
 			return err
 		}
-		b.dirs[filepath.Dir(b.s.Path(p.name))] = true
+		b.dirs[filepath.Dir(b.store.Path(p.name))] = true
 		b.pending = b.pending[1:]
 		b.linked++
 	}
@@ -276,10 +276,10 @@ func (b *batch) finish() error {
 		}
 	}
 	if b.linked > 0 {
-		if err := durable.SyncDir(b.s.dir); err != nil {
+		if err := durable.SyncDir(b.store.dir); err != nil {
 			return err
 		}
-		b.s.crash("chunks.named")
+		b.store.crash("chunks.named")
 	}
 	return nil
 }

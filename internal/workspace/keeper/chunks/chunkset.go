@@ -52,6 +52,6 @@ func (s *Store) Replace(c Ref, b []byte) error {
 	if err != nil {
 		return err
 	}
-	one := batch{s: s, dirs: map[string]bool{}, pending: []pending{{tmp, c.Name()}}}
+	one := batch{store: s, dirs: map[string]bool{}, pending: []pending{{tmp, c.Name()}}}
 	return one.finish()
 }

@@ -20,11 +20,11 @@ import (
 
 // Index is .git/index and its base. One is written at a time.
 type Index struct {
-	s    *gitstore.Store
-	tree string           // what it says, "" when that is not known
-	id   []byte           // of the base
-	base []string         // its names, sorted; nil when there is none of this process
-	now  map[string]entry // what differs from the base, without an ID when it is gone
+	store *gitstore.Store
+	tree  string           // what it says, "" when that is not known
+	id    []byte           // of the base
+	base  []string         // its names, sorted; nil when there is none of this process
+	now   map[string]entry // what differs from the base, without an ID when it is gone
 }
 
 // entry is a path of the index.
@@ -37,7 +37,7 @@ type entry struct {
 // Open is the index of a store's tree as the engine before this one left
 // it. One that is not whole is written anew.
 func Open(s *gitstore.Store) *Index {
-	x := &Index{s: s}
+	x := &Index{store: s}
 	tree, err := os.ReadFile(s.Work(treeFile))
 	raw, rerr := os.ReadFile(s.File("index"))
 	if err != nil || rerr != nil || len(raw) < 2*sha1.Size {
@@ -63,14 +63,14 @@ func (x *Index) Bring(ctx context.Context, tree string, seen func(p string) disk
 	}
 	from := x.tree
 	x.tree = ""
-	if err := disk.RemoveIfThere(x.s.Work(treeFile)); err != nil {
+	if err := disk.RemoveIfThere(x.store.Work(treeFile)); err != nil {
 		return err
 	}
 	if from == "" || x.base == nil || len(x.now) > max(minDelta, len(x.base)/4) {
 		x.base, x.now, from = nil, nil, ""
 	}
 	entries := map[string]entry{}
-	err := x.s.Differ(ctx, from, tree, nil, func(name string, _, to gitstore.TreeItem) error {
+	err := x.store.Differ(ctx, from, tree, nil, func(name string, _, to gitstore.TreeItem) error {
 		p, kind := names.UnescapePath(name)
 		e := entry{mode: to.Mode, id: to.ID, hidden: kind != names.PathPlain || p != name}
 		if to.Mode != "" && !e.hidden {
@@ -94,7 +94,7 @@ func (x *Index) Bring(ctx context.Context, tree string, seen func(p string) disk
 		return err
 	}
 	x.tree = tree
-	return os.WriteFile(x.s.Work(treeFile), []byte(tree), 0o644)
+	return os.WriteFile(x.store.Work(treeFile), []byte(tree), 0o644)
 }
 
 // writeBase writes a new base of all entries, and an index that adds nothing.
@@ -107,7 +107,7 @@ func (x *Index) writeBase(entries map[string]entry) error {
 	raw := encode(names, entries, nil)
 	x.base, x.id, x.now = names, raw[len(raw)-sha1.Size:], map[string]entry{}
 	shared := "sharedindex." + hex.EncodeToString(x.id)
-	old, err := filepath.Glob(x.s.File("sharedindex.*"))
+	old, err := filepath.Glob(x.store.File("sharedindex.*"))
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func (x *Index) writeBase(entries map[string]entry) error {
 		return err
 	}
 	if err := x.write(); err != nil {
-		if !slices.Contains(old, x.s.File(shared)) {
-			err = errors.Join(err, disk.RemoveIfThere(x.s.File(shared)))
+		if !slices.Contains(old, x.store.File(shared)) {
+			err = errors.Join(err, disk.RemoveIfThere(x.store.File(shared)))
 		}
 		return err
 	}
@@ -163,10 +163,10 @@ func writeBitmap(b *bytes.Buffer, words []uint64, bits int) {
 
 // replace gives a file of the repository another content at once.
 func (x *Index) replace(name string, content []byte) error {
-	tmp := x.s.Work("tmp-git-index")
+	tmp := x.store.Work("tmp-git-index")
 	err := os.WriteFile(tmp, content, 0o644)
 	if err == nil {
-		err = os.Rename(tmp, x.s.File(name))
+		err = os.Rename(tmp, x.store.File(name))
 	}
 	if err != nil {
 		return errors.Join(err, disk.RemoveIfThere(tmp))

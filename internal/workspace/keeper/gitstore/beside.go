@@ -33,7 +33,7 @@ func (s *Store) Beside(ctx context.Context, commit string, paths, names []string
 	if kind != "commit" || size > besideTreeBytes || !ok || !wire.IsHex(root) {
 		return nil, false, fault.New("keeper.Beside", fault.Invalid, "", fmt.Errorf("%s is no commit", wire.Short(commit)))
 	}
-	b := beside{s: s, names: names, seen: map[string]map[string]TreeItem{}, plain: true}
+	b := beside{store: s, names: names, seen: map[string]map[string]TreeItem{}, plain: true}
 	there = make([]bool, len(paths))
 	for i, p := range paths {
 		if there[i], err = b.file(ctx, root, p); err != nil || !b.plain {
@@ -45,7 +45,7 @@ func (s *Store) Beside(ctx context.Context, commit string, paths, names []string
 
 // beside are the folders of a commit that were read.
 type beside struct {
-	s     *Store
+	store *Store
 	names []string
 	seen  map[string]map[string]TreeItem
 	plain bool
@@ -84,7 +84,7 @@ func (b *beside) folder(ctx context.Context, id string) (map[string]TreeItem, er
 		return nil, nil
 	}
 	var raw bytes.Buffer
-	kind, size, err := b.s.reads.Read(ctx, id, besideTreeBytes, &raw)
+	kind, size, err := b.store.reads.Read(ctx, id, besideTreeBytes, &raw)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type Step struct {
 // empty), each directory's files together and a directory before what is in it.
 // It reads the directories that differ and no others.
 func (s *Store) Between(ctx context.Context, from, to string) ([]Step, error) {
-	c := comparer{s: s, ctx: ctx}
+	c := comparer{store: s, ctx: ctx}
 	if from == to {
 		return nil, nil
 	}
@@ -33,7 +33,7 @@ func (s *Store) Between(ctx context.Context, from, to string) ([]Step, error) {
 }
 
 type comparer struct {
-	s     *Store
+	store *Store
 	ctx   context.Context
 	steps []Step
 }
@@ -86,7 +86,7 @@ func (c *comparer) read(tree string) (map[string]child, error) {
 	if tree == "" {
 		return nil, nil
 	}
-	items, err := c.s.tree(c.ctx, tree)
+	items, err := c.store.tree(c.ctx, tree)
 	if err != nil {
 		return nil, err
 	}

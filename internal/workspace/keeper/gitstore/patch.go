@@ -22,7 +22,7 @@ import (
 // is looked at; no paths means all. It takes turns with whatever writes objects.
 func (s *Store) Differences(ctx context.Context, from, to string, paths ...string) ([]Change, error) {
 	found := map[string]Change{}
-	w := treeDiff{s: s, ctx: ctx, met: func(tree string) { s.known[tree] = true }}
+	w := treeDiff{store: s, ctx: ctx, met: func(tree string) { s.known[tree] = true }}
 	w.visit = func(name string, x, y TreeItem) error {
 		// A path may stand in the two under different names.
 		if x.Mode != "" {
@@ -89,21 +89,21 @@ func (s *Store) Patch(ctx context.Context, tree string, changes []Change) (strin
 		return tree, nil
 	}
 	changes = slices.SortedFunc(slices.Values(changes), func(x, y Change) int { return ComparePaths(x.Path, y.Path) })
-	p := patcher{s: s, ctx: ctx, b: s.Builder()}
+	p := patcher{store: s, ctx: ctx, builder: s.Builder()}
 	id, err := p.folder(tree, "", changes)
 	if err != nil {
 		return "", fault.Wrap("keeper.patch", err)
 	}
 	if id == "" {
-		id = p.b.Add(nil)
+		id = p.builder.Add(nil)
 	}
-	return id, s.WriteBuilt(ctx, p.b)
+	return id, s.WriteBuilt(ctx, p.builder)
 }
 
 type patcher struct {
-	s   *Store
-	ctx context.Context
-	b   *Builder
+	store   *Store
+	ctx     context.Context
+	builder *Builder
 }
 
 // named is an entry of a folder by the name that the live tree has.
@@ -140,7 +140,7 @@ func (p *patcher) folder(tree, prefix string, changes []Change) (string, error) 
 			}
 			mark = c.To.Mode == wire.ModeEmptyDir
 			if c.To.Exists() && !mark {
-				it := p.b.Item(name, c.To)
+				it := p.builder.Item(name, c.To)
 				e.file = &it
 			}
 			if c.From.Mode == wire.ModeEmptyDir && len(here) == 0 {
@@ -151,7 +151,7 @@ func (p *patcher) folder(tree, prefix string, changes []Change) (string, error) 
 			return "", err
 		}
 		if mark && e.dir == nil {
-			it := p.b.Item(name, Entry{Mode: wire.ModeEmptyDir})
+			it := p.builder.Item(name, Entry{Mode: wire.ModeEmptyDir})
 			e.dir = &it
 		}
 	}
@@ -169,7 +169,7 @@ func (p *patcher) folder(tree, prefix string, changes []Change) (string, error) 
 	if len(items) == 0 {
 		return "", nil
 	}
-	return p.b.Add(items), nil
+	return p.builder.Add(items), nil
 }
 
 // below makes the changes that lie in the folder of an entry.
@@ -198,7 +198,7 @@ func (p *patcher) read(tree string) (map[string]*named, error) {
 	if tree == "" {
 		return map[string]*named{}, nil
 	}
-	items, err := p.s.tree(p.ctx, tree)
+	items, err := p.store.tree(p.ctx, tree)
 	if err != nil {
 		return nil, err
 	}
@@ -222,15 +222,15 @@ func (p *patcher) read(tree string) (map[string]*named, error) {
 // Lazy is a tree of which only the folders that are asked for are read. What can't
 // be read is not there, and Err says so.
 type Lazy struct {
-	c       comparer
-	folders map[string]map[string]child
-	root    string
-	err     error
+	comparer comparer
+	folders  map[string]map[string]child
+	root     string
+	err      error
 }
 
 // Lazy returns a tree that is read as it is asked for; "" for none.
 func (s *Store) Lazy(ctx context.Context, tree string) *Lazy {
-	return &Lazy{c: comparer{s: s, ctx: ctx}, folders: map[string]map[string]child{}, root: tree}
+	return &Lazy{comparer: comparer{store: s, ctx: ctx}, folders: map[string]map[string]child{}, root: tree}
 }
 
 // Err is why something could not be read.
@@ -245,7 +245,7 @@ func (l *Lazy) folder(p string) map[string]child {
 	if p != "." {
 		id = l.folder(wire.ParentDir(p))[path.Base(p)].dir
 	}
-	f, err := l.c.read(id)
+	f, err := l.comparer.read(id)
 	if err != nil {
 		l.err = errors.Join(l.err, err)
 	}

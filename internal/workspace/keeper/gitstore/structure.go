@@ -270,11 +270,11 @@ func at(items []TreeItem, i int) TreeItem {
 // lies at one of paths, as commits write them, or below is looked at; no paths
 // means all.
 func (s *Store) Differ(ctx context.Context, a, b string, paths []string, visit func(p string, from, to TreeItem) error) error {
-	return (&treeDiff{s: s, ctx: ctx, at: choose(paths), visit: visit}).folder("", a, b, 0, len(paths) == 0)
+	return (&treeDiff{store: s, ctx: ctx, at: choose(paths), visit: visit}).folder("", a, b, 0, len(paths) == 0)
 }
 
 type treeDiff struct {
-	s     *Store
+	store *Store
 	ctx   context.Context
 	at    chosen
 	visit func(p string, from, to TreeItem) error
@@ -295,7 +295,7 @@ func (w *treeDiff) folder(prefix, a, b string, depth int, whole bool) error {
 		if id == "" {
 			continue
 		}
-		items, err := w.s.tree(w.ctx, id)
+		items, err := w.store.tree(w.ctx, id)
 		if err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func (s *Store) WriteTree(ctx context.Context, t Tree) (string, error) {
 	}
 	slices.SortFunc(paths, ComparePaths)
 	b := s.Builder()
-	b.t = t
+	b.tree = t
 	root, rest := b.build(paths, "")
 	if len(rest) > 0 {
 		return "", fault.New("keeper.writeTree", fault.Internal, "", fmt.Errorf("path %q does not fit", wire.Short(rest[0])))
@@ -133,7 +133,7 @@ func (s *Store) WriteBuilt(ctx context.Context, b *Builder) error {
 
 // Builder makes the objects of trees that are not known yet.
 type Builder struct {
-	t     Tree
+	tree  Tree
 	known map[string]bool
 	out   []Object
 	made  map[string]bool
@@ -172,7 +172,7 @@ func (b *Builder) build(paths []string, prefix string) (string, []string) {
 			continue
 		}
 		paths = paths[1:]
-		en := b.t[p]
+		en := b.tree[p]
 		if len(paths) > 0 && strings.HasPrefix(paths[0], p+"/") {
 			if en.Mode != wire.ModeEmptyDir {
 				b.Clash(p)
@@ -307,7 +307,7 @@ func (s *Store) writeCommit(ctx context.Context, c commitInfo) (string, error) {
 
 // ReplaceTree writes the directory whose tree is id anew, if t has it.
 func (s *Store) ReplaceTree(t Tree, id string) (bool, error) {
-	b := Builder{t: t, known: map[string]bool{}}
+	b := Builder{tree: t, known: map[string]bool{}}
 	paths := slices.SortedFunc(maps.Keys(t), ComparePaths)
 	if _, rest := b.build(paths, ""); len(rest) > 0 || b.err != nil {
 		return false, b.err

@@ -348,7 +348,7 @@ func (ls *Layers) writeLayer(ctx context.Context, tree string, over []layer, n i
 	if err := errors.Join(disk.RemoveTree(part), disk.RemoveIfThere(ls.markFile(l.Name)), disk.RemoveTree(final), os.Mkdir(part, 0o755)); err != nil {
 		return nil, err
 	}
-	b := builder{ls: ls, root: part, dst: -1, differs: map[string]bool{}}
+	b := builder{layers: ls, root: part, dst: -1, differs: map[string]bool{}}
 	for _, s := range changed {
 		b.differs[s.Path] = true
 	}
@@ -425,7 +425,7 @@ func (ls *Layers) Release(ctx context.Context, keep []string) error {
 // builder fills a layer directory by directory, with the directory and
 // those to link from held open: ten thousand links are cheap that way.
 type builder struct {
-	ls      *Layers
+	layers  *Layers
 	root    string          // the layer, under a name that does not count
 	from    []int           // layers to link from, the topmost first
 	differs map[string]bool // paths that they have otherwise
@@ -436,7 +436,7 @@ type builder struct {
 
 func (b *builder) open(layers []layer) error {
 	for _, l := range layers {
-		fd, err := unix.Open(b.ls.path(l.Name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(b.layers.path(l.Name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &os.PathError{Op: "open", Path: l.Name, Err: err}
 		}
@@ -515,7 +515,7 @@ func (b *builder) put(ctx context.Context, s gitstore.Step) error {
 	if !b.differs[s.Path] && b.link(name) {
 		return nil
 	}
-	return b.ls.put(ctx, filepath.Join(b.root, filepath.FromSlash(s.Path)), s.Entry, wire.Path(s.Path), false)
+	return b.layers.put(ctx, filepath.Join(b.root, filepath.FromSlash(s.Path)), s.Entry, wire.Path(s.Path), false)
 }
 
 // link takes a file from the topmost layer that has it; it reports false where

@@ -35,7 +35,7 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, pla
 	if err := mv.stage(ctx, p); err != nil {
 		return wire.Applied{}, nil, err
 	}
-	a := applier{mv: mv, p: p, target: mv.store.Lazy(ctx, p.Tree), seen: map[string]gitstore.Entry{}}
+	a := applier{mover: mv, plan: p, target: mv.store.Lazy(ctx, p.Tree), seen: map[string]gitstore.Entry{}}
 	for n, s := range p.Ops {
 		if err := ctx.Err(); err != nil {
 			return wire.Applied{}, nil, err
@@ -151,8 +151,8 @@ func (mv *Mover) syncParents(p Plan) error {
 }
 
 type applier struct {
-	mv        *Mover
-	p         Plan
+	mover     *Mover
+	plan      Plan
 	target    *gitstore.Lazy
 	conflicts []wire.Conflict
 	seen      map[string]gitstore.Entry
@@ -174,7 +174,7 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 	if err := wire.CheckPath(p, false); err != nil {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(p), err))
 	}
-	a.mv.look.Wrote(p)
+	a.mover.look.Wrote(p)
 	if s.From.Mode == wire.ModeEmptyDir && s.To.Mode != wire.ModeEmptyDir {
 		if s.To.Exists() || !a.needed(p) {
 			a.removeDir(p)
@@ -190,7 +190,7 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 				return err
 			}
 		}
-		fd, err := disk.MakeDirs(a.mv.look.Root, p)
+		fd, err := disk.MakeDirs(a.mover.look.Root, p)
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EEXIST) {
 			return nil // the user has a file there: that is what a directory gives way to
 		}
@@ -209,18 +209,18 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 // is, which is told. What was moved aside by then is kept.
 func (a *applier) denied(n int, s Step) error {
 	a.conflict(s.Path, "its permissions, or those of its folder, keep it from being changed")
-	aside := a.mv.aside(a.p.ID, n)
+	aside := a.mover.aside(a.plan.ID, n)
 	there, err := disk.Exists(aside)
 	if err != nil || !there {
 		return err
 	}
-	return a.mv.discard(aside, s.Path, s.To)
+	return a.mover.discard(aside, s.Path, s.To)
 }
 
 // removeDir removes an empty directory and its parents that became empty.
 func (a *applier) removeDir(p string) {
 	for ; p != "." && !a.needed(p); p = wire.ParentDir(p) {
-		dir, err := disk.OpenDir(a.mv.look.Root, wire.ParentDir(p))
+		dir, err := disk.OpenDir(a.mover.look.Root, wire.ParentDir(p))
 		if err != nil {
 			return
 		}
@@ -234,9 +234,9 @@ func (a *applier) removeDir(p string) {
 
 // remove moves a file out of the tree, if it is what was expected.
 func (a *applier) remove(ctx context.Context, n int, s Step) error {
-	aside := a.mv.aside(a.p.ID, n)
+	aside := a.mover.aside(a.plan.ID, n)
 	p := string(s.Path)
-	dir, err := disk.OpenDir(a.mv.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(a.mover.look.Root, wire.ParentDir(p))
 	if err != nil {
 		if disk.IsGone(err) {
 			return nil
@@ -267,9 +267,9 @@ func (a *applier) remove(ctx context.Context, n int, s Step) error {
 			}
 			return err
 		}
-		a.mv.crash("apply.moved")
+		a.mover.crash("apply.moved")
 	}
-	got, other, err := a.mv.store.EntryAt(unix.AT_FDCWD, aside, s.From)
+	got, other, err := a.mover.store.EntryAt(unix.AT_FDCWD, aside, s.From)
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (a *applier) remove(ctx context.Context, n int, s Step) error {
 // place puts a staged file at its path by exchange, compares what it displaced
 // with what was expected there, and merges or gives way when the user was faster.
 func (a *applier) place(ctx context.Context, n int, s Step) error {
-	aside := a.mv.aside(a.p.ID, n)
+	aside := a.mover.aside(a.plan.ID, n)
 	staged, err := disk.Exists(aside)
 	if err != nil {
 		return err
@@ -298,55 +298,55 @@ func (a *applier) place(ctx context.Context, n int, s Step) error {
 		return nil // in place since an earlier try; what the user did since is the user's
 	}
 	p := string(s.Path)
-	dir, err := disk.MakeDirs(a.mv.look.Root, wire.ParentDir(p))
+	dir, err := disk.MakeDirs(a.mover.look.Root, wire.ParentDir(p))
 	if err != nil {
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			a.conflict(s.Path, "its directory is a file or a link now")
-			return a.mv.discard(aside, s.Path, s.To)
+			return a.mover.discard(aside, s.Path, s.To)
 		}
 		return err
 	}
 	defer unix.Close(dir)
 	name := path.Base(p)
-	mine, other, err := a.mv.store.EntryAt(unix.AT_FDCWD, aside, s.To)
+	mine, other, err := a.mover.store.EntryAt(unix.AT_FDCWD, aside, s.To)
 	if err != nil {
 		return err
 	}
 	if !other && mine == s.To {
-		cur, occupied, err := a.mv.store.EntryAt(dir, name, s.From, s.To)
+		cur, occupied, err := a.mover.store.EntryAt(dir, name, s.From, s.To)
 		switch {
 		case err != nil:
 			return err
 		case occupied:
 			a.conflict(s.Path, "is a directory or no file now")
-			return a.mv.discard(aside, s.Path, s.To)
+			return a.mover.discard(aside, s.Path, s.To)
 		case cur == s.To:
-			return a.mv.discard(aside, s.Path, s.To)
+			return a.mover.discard(aside, s.Path, s.To)
 		}
 		if !s.From.Exists() {
 			err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_NOREPLACE)
 			if errors.Is(err, unix.EEXIST) {
 				a.conflict(s.Path, "was made meanwhile")
-				return a.mv.discard(aside, s.Path, s.To)
+				return a.mover.discard(aside, s.Path, s.To)
 			}
 			return err
 		}
 		switch err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); {
 		case disk.IsGone(err):
 			a.conflict(s.Path, "was removed meanwhile")
-			return a.mv.discard(aside, s.Path, s.To)
+			return a.mover.discard(aside, s.Path, s.To)
 		case err != nil:
 			return err
 		}
-		a.mv.crash("apply.exchanged")
+		a.mover.crash("apply.exchanged")
 	}
 	return a.displaced(ctx, n, s, dir, name)
 }
 
 // displaced looks at what an exchange moved aside.
 func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name string) error {
-	aside := a.mv.aside(a.p.ID, n)
-	got, other, err := a.mv.store.EntryAt(unix.AT_FDCWD, aside, s.From)
+	aside := a.mover.aside(a.plan.ID, n)
+	got, other, err := a.mover.store.EntryAt(unix.AT_FDCWD, aside, s.From)
 	if err != nil {
 		return err
 	}
@@ -355,7 +355,7 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 		return nil
 	}
 	if !other {
-		done, ok, err := a.mv.catchUp(ctx, s.From, s.To, aside, a.mv.PlanDir(a.p.ID, fmt.Sprintf("caught-%d", n)), dir, name)
+		done, ok, err := a.mover.catchUp(ctx, s.From, s.To, aside, a.mover.PlanDir(a.plan.ID, fmt.Sprintf("caught-%d", n)), dir, name)
 		if err != nil {
 			return err
 		}
@@ -364,19 +364,19 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 			return nil
 		}
 		// The user was faster. Their version is stored first of all.
-		if got, err = a.mv.store.StoreFile(ctx, aside); err != nil {
+		if got, err = a.mover.store.StoreFile(ctx, aside); err != nil {
 			return err
 		}
-		merged, ok, err := a.mv.store.MergeEntries(ctx, s.From, got, s.To)
+		merged, ok, err := a.mover.store.MergeEntries(ctx, s.From, got, s.To)
 		if err != nil {
 			return err
 		}
 		if ok {
 			// The merge has every line of it, but is not it.
-			if err := a.mv.keepEntry(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), s.Path, got); err != nil {
+			if err := a.mover.keepEntry(ctx, fmt.Sprintf("%s-%d", a.plan.ID, n), s.Path, got); err != nil {
 				return err
 			}
-			done, err := a.mv.exchangeMerged(ctx, s.Path, dir, s.To, merged)
+			done, err := a.mover.exchangeMerged(ctx, s.Path, dir, s.To, merged)
 			if err != nil {
 				return err
 			}
@@ -393,12 +393,12 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 		}
 		return err
 	}
-	back, other, err := a.mv.store.EntryAt(unix.AT_FDCWD, aside, s.To)
+	back, other, err := a.mover.store.EntryAt(unix.AT_FDCWD, aside, s.To)
 	if err != nil {
 		return err
 	}
 	if !other && back == s.To {
-		return a.mv.discard(aside, s.Path, s.To)
+		return a.mover.discard(aside, s.Path, s.To)
 	}
 	// Something newer than what we put back came out: it belongs there.
 	if err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil && !disk.IsGone(err) {
@@ -410,17 +410,17 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 // keep stores a version of the user's that is not in the tree any more. What is
 // no file goes to the trash whole.
 func (a *applier) keep(ctx context.Context, n int, p wire.Path, en gitstore.Entry) error {
-	aside := a.mv.aside(a.p.ID, n)
+	aside := a.mover.aside(a.plan.ID, n)
 	st, err := disk.Lstat(unix.AT_FDCWD, aside)
 	if err != nil {
 		return err
 	}
 	if !st.IsRegular() && !st.IsSymlink() {
-		_, err := a.mv.ToTrash(unix.AT_FDCWD, aside, TrashEntry{Trashed: wire.Trashed{Path: p}, Op: "merge"})
+		_, err := a.mover.ToTrash(unix.AT_FDCWD, aside, TrashEntry{Trashed: wire.Trashed{Path: p}, Op: "merge"})
 		return err
 	}
 	a.seen[strconv.Itoa(n)] = en
-	_, err = a.mv.keepVersion(ctx, fmt.Sprintf("%s-%d", a.p.ID, n), p, aside)
+	_, err = a.mover.keepVersion(ctx, fmt.Sprintf("%s-%d", a.plan.ID, n), p, aside)
 	return err
 }
 

@@ -56,8 +56,8 @@ type redo struct {
 // unsettled is a put whose names are not known to be on disk.
 type unsettled struct {
 	redo
-	m   TrashEntry
-	dir Inode // the folder that it lies in, none when it was found by a start
+	entry TrashEntry
+	dir   Inode // the folder that it lies in, none when it was found by a start
 }
 
 // is reports whether two inodes are one. The device has another number after a start
@@ -102,7 +102,7 @@ func (mv *Mover) Put(file string, m TrashEntry, dir int, name string, store func
 	if m, err = mv.Intend(file, m, store); err != nil {
 		return m, false, was, err
 	}
-	u.redo, u.m = *m.redo, m
+	u.redo, u.entry = *m.redo, m
 	mv.unsettled = append(mv.unsettled, u)
 	if took, was, err = mv.Swap(m, dir, name, true); err != nil {
 		if now, other, cerr := mv.store.EntryAt(unix.AT_FDCWD, mv.Trash(m.ID, "content")); cerr == nil && !other && now == m.New {
@@ -127,7 +127,7 @@ func (mv *Mover) leaveAs(m TrashEntry) error {
 	if m.redo == nil {
 		return nil
 	}
-	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.m.ID == m.ID })
+	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.entry.ID == m.ID })
 	return errors.Join(disk.RemoveIfThere(mv.Trash(m.ID, redoMark)), mv.store.ForgetForGood(trashRecord(m.ID, redoMark)))
 }
 
@@ -143,10 +143,10 @@ func (mv *Mover) SettlePuts() error {
 	names := make([]string, 0, len(mv.unsettled))
 	for _, u := range mv.unsettled {
 		// Before the journal says so: one that begins anew at that syncs the folder.
-		if err := disk.IgnoreUnreachable(disk.RemoveIfThere(mv.Trash(u.m.ID, redoMark))); err != nil {
+		if err := disk.IgnoreUnreachable(disk.RemoveIfThere(mv.Trash(u.entry.ID, redoMark))); err != nil {
 			return err
 		}
-		names = append(names, trashRecord(u.m.ID, redoMark))
+		names = append(names, trashRecord(u.entry.ID, redoMark))
 	}
 	if err := mv.store.ForgetForGood(names...); err != nil {
 		return err
@@ -161,8 +161,8 @@ func (mv *Mover) syncPuts() error {
 	own, live := map[string]bool{mv.Trash(): true}, map[string]Inode{}
 	moved := false
 	for _, u := range mv.unsettled {
-		own[mv.Trash(u.m.ID)] = true
-		d := wire.ParentDir(string(u.m.Path))
+		own[mv.Trash(u.entry.ID)] = true
+		d := wire.ParentDir(string(u.entry.Path))
 		if in := live[d]; in != u.dir && in != (Inode{}) && u.dir != (Inode{}) {
 			moved = true
 		} else if in == (Inode{}) {
@@ -226,12 +226,12 @@ func (mv *Mover) RedoPuts(ctx context.Context) error {
 		id := filepath.Base(filepath.Dir(file))
 		err := disk.ReadJSON(file, &u.redo)
 		if err == nil {
-			u.m, err = mv.Entry(id)
+			u.entry, err = mv.Entry(id)
 		}
-		if err == nil && (wire.CheckPath(string(u.m.Path), false) != nil || wire.CheckNames(string(u.m.Path)) != nil || !u.m.New.Exists()) {
+		if err == nil && (wire.CheckPath(string(u.entry.Path), false) != nil || wire.CheckNames(string(u.entry.Path)) != nil || !u.entry.New.Exists()) {
 			err = &disk.BadFile{File: redoMark, Err: errors.New("it names nothing that can be put")}
 		}
-		u.m.ID = id
+		u.entry.ID = id
 		all = append(all, u)
 		if err == nil {
 			continue
@@ -243,7 +243,7 @@ func (mv *Mover) RedoPuts(ctx context.Context) error {
 		mv.unsettled, all = append(mv.unsettled, u), all[:len(all)-1]
 	}
 	slices.SortFunc(all, func(a, b unsettled) int {
-		return cmp.Or(cmp.Compare(a.Turn, b.Turn), strings.Compare(a.m.ID, b.m.ID))
+		return cmp.Or(cmp.Compare(a.Turn, b.Turn), strings.Compare(a.entry.ID, b.entry.ID))
 	})
 	if len(all) > maxRedone {
 		mv.logger.WarnContext(ctx, "there are more records of puts than an engine leaves: the files are as they are", "records", len(all))
@@ -252,11 +252,11 @@ func (mv *Mover) RedoPuts(ctx context.Context) error {
 	for i := range all {
 		err := mv.again(ctx, &all[i], all[:i])
 		if err != nil && (fault.NoSpace(err) || ctx.Err() != nil) {
-			return fmt.Errorf("put %s again: %w", all[i].m.Path.Shown(), err)
+			return fmt.Errorf("put %s again: %w", all[i].entry.Path.Shown(), err)
 		}
 		if err != nil {
-			mv.logger.ErrorContext(ctx, "what was put and acknowledged can't be put again after the machine's end; the next checkpoint keeps it", "path", all[i].m.Path.Shown(), "error", err)
-			if err := mv.unput(all[i].m); err != nil {
+			mv.logger.ErrorContext(ctx, "what was put and acknowledged can't be put again after the machine's end; the next checkpoint keeps it", "path", all[i].entry.Path.Shown(), "error", err)
+			if err := mv.unput(all[i].entry); err != nil {
 				return err
 			}
 		}
@@ -278,8 +278,8 @@ func (mv *Mover) unput(m TrashEntry) error {
 
 // again does a put again, unless it took place. Those before it were done again.
 func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) error {
-	content := mv.Trash(u.m.ID, "content")
-	live, err := mv.inodeOf(string(u.m.Path))
+	content := mv.Trash(u.entry.ID, "content")
+	live, err := mv.inodeOf(string(u.entry.Path))
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 	if err != nil {
 		return err
 	}
-	folder, err := at(unix.AT_FDCWD, mv.Trash(u.m.ID))
+	folder, err := at(unix.AT_FDCWD, mv.Trash(u.entry.ID))
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 			return err
 		}
 	}
-	dir, err := disk.MakeDirs(mv.look.Root, wire.ParentDir(string(u.m.Path)))
+	dir, err := disk.MakeDirs(mv.look.Root, wire.ParentDir(string(u.entry.Path)))
 	if err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 	if live != (Inode{}) {
 		flag = unix.RENAME_EXCHANGE
 	}
-	return disk.RenameAt(unix.AT_FDCWD, content, dir, path.Base(string(u.m.Path)), flag)
+	return disk.RenameAt(unix.AT_FDCWD, content, dir, path.Base(string(u.entry.Path)), flag)
 }
 
 // tookPlace reports whether a put came to the disk, or something newer did: live is
@@ -343,7 +343,7 @@ func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder 
 	}
 	// The new file was in the folder, unless it still is where it came from.
 	coming, err := filepath.Glob(mv.store.Work("incoming-*"))
-	for _, name := range append(coming, mv.Trash(u.m.ID, madeAgain)) {
+	for _, name := range append(coming, mv.Trash(u.entry.ID, madeAgain)) {
 		if in, err := at(unix.AT_FDCWD, name); err != nil || in.is(u.Is) {
 			return false, err
 		}
@@ -355,15 +355,15 @@ func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder 
 // so that no inode tells of them, but what they hold and when they were written does. What
 // may be newer than the put stays, and what was put is kept by the next checkpoint.
 func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
-	content, p := mv.Trash(u.m.ID, "content"), string(u.m.Path)
-	kept, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, u.m.New)
+	content, p := mv.Trash(u.entry.ID, "content"), string(u.entry.Path)
+	kept, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, u.entry.New)
 	if err != nil {
 		return false, err
 	}
 	if !other && !kept.Exists() {
 		return u.Was == (Inode{}), nil // what it displaced would be here
 	}
-	if other || kept != u.m.New {
+	if other || kept != u.entry.New {
 		return true, nil // what it displaced is here
 	}
 	put, err := disk.Lstat(unix.AT_FDCWD, content)
@@ -375,7 +375,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 		if u.Was == (Inode{}) {
 			return false, nil
 		}
-		return true, mv.unput(u.m) // it was removed, or moved
+		return true, mv.unput(u.entry) // it was removed, or moved
 	}
 	if err := disk.IgnoreUnreachable(err); err != nil {
 		return false, err
@@ -385,12 +385,12 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(dir)
-	now, other, err := mv.store.EntryAt(dir, path.Base(p), u.m.New)
-	if err != nil || !other && now == u.m.New {
+	now, other, err := mv.store.EntryAt(dir, path.Base(p), u.entry.New)
+	if err != nil || !other && now == u.entry.New {
 		return true, err
 	}
 	if u.Was == (Inode{}) || other || live.Mtime > put.Mtime {
-		return true, mv.unput(u.m)
+		return true, mv.unput(u.entry)
 	}
 	return false, nil
 }
@@ -401,12 +401,12 @@ const madeAgain = "again"
 // makeAgain has an entry hold what is to be put, and a record that fits what is there
 // now: a start that dies is followed by one that goes on.
 func (mv *Mover) makeAgain(ctx context.Context, u *unsettled, now redo) error {
-	content, tmp := mv.Trash(u.m.ID, "content"), mv.Trash(u.m.ID, madeAgain)
+	content, tmp := mv.Trash(u.entry.ID, "content"), mv.Trash(u.entry.ID, madeAgain)
 	if now.Is == (Inode{}) {
 		if err := disk.RemoveIfThere(tmp); err != nil {
 			return err
 		}
-		if err := mv.store.Materialize(ctx, tmp, u.m.New, true); err != nil {
+		if err := mv.store.Materialize(ctx, tmp, u.entry.New, true); err != nil {
 			return err
 		}
 		var err error
@@ -420,10 +420,10 @@ func (mv *Mover) makeAgain(ctx context.Context, u *unsettled, now redo) error {
 		return err
 	}
 	u.redo = now
-	if err := mv.keepRedo(u.m.ID, &u.redo); err != nil || content != tmp {
+	if err := mv.keepRedo(u.entry.ID, &u.redo); err != nil || content != tmp {
 		return err
 	}
-	return os.Rename(tmp, mv.Trash(u.m.ID, "content"))
+	return os.Rename(tmp, mv.Trash(u.entry.ID, "content"))
 }
 
 func (mv *Mover) keepRedo(id string, r *redo) error {

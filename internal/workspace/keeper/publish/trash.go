@@ -47,7 +47,7 @@ func trashRecord(id, name string) string { return "trash/" + id + "/" + name }
 // told would, without content, say that it took place where nothing was.
 func (mv *Mover) RemoveEntry(id string) error {
 	names := []string{trashRecord(id, "meta.json"), trashRecord(id, UncapturedMark), trashRecord(id, redoMark)}
-	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.m.ID == id })
+	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.entry.ID == id })
 	put, err := disk.Exists(mv.Trash(id, UncapturedMark))
 	told, terr := disk.Exists(mv.Trash(id, "told"))
 	if err == nil && terr == nil && put && !told {

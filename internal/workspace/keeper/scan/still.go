@@ -157,7 +157,7 @@ func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 	if len(s.known.dirty) > maxDirty {
 		return nil, nil, false
 	}
-	g := again{s: s, left: s.Left.Load(), seen: map[string]bool{}, gone: map[string]bool{}, places: map[string]*Place{}}
+	g := again{scanner: s, left: s.Left.Load(), seen: map[string]bool{}, gone: map[string]bool{}, places: map[string]*Place{}}
 	for p := range s.known.dirty {
 		if !g.look(p) {
 			return nil, nil, false
@@ -180,12 +180,12 @@ func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 
 // again is a look at some paths.
 type again struct {
-	s      *Scanner
-	left   *Left
-	seen   map[string]bool
-	gone   map[string]bool // captured paths that are not there any more
-	cands  []Candidate
-	places map[string]*Place
+	scanner *Scanner
+	left    *Left
+	seen    map[string]bool
+	gone    map[string]bool // captured paths that are not there any more
+	cands   []Candidate
+	places  map[string]*Place
 }
 
 // look looks at one path and the folders above it, and reports false where that
@@ -202,8 +202,8 @@ func (g *again) look(p string) bool {
 	if !ok || in.Unkept(p, false, g.left) != "" || in.Unkept(p, true, g.left) != "" {
 		return false
 	}
-	st, err := g.s.Lstat(p)
-	leaf := g.s.Index.Leaf(p)
+	st, err := g.scanner.Lstat(p)
+	leaf := g.scanner.Index.Leaf(p)
 	switch {
 	case disk.IsGone(err):
 		if leaf != nil {
@@ -213,7 +213,7 @@ func (g *again) look(p string) bool {
 	case err != nil:
 		return false
 	case st.IsDir():
-		git, empty := lookInto(g.s.Root, p)
+		git, empty := lookInto(g.scanner.Root, p)
 		switch {
 		case git:
 			return false
@@ -245,7 +245,7 @@ func (g *again) candidate(p string, st disk.Stat, leaf *Leaf) {
 
 // goneBelow notes that nothing is beneath a path any more.
 func (g *again) goneBelow(p string) {
-	if f := g.s.Index.Folder(p); f != nil {
+	if f := g.scanner.Index.Folder(p); f != nil {
 		f.Each(p, func(q string, _ *Leaf) bool { g.gone[q] = true; return true })
 	}
 }
@@ -256,7 +256,7 @@ func (g *again) place(dir string) (*Place, bool) {
 	if in, ok := g.places[dir]; ok {
 		return in, in != nil
 	}
-	in, err := g.s.PlaceOf(dir, g.left)
+	in, err := g.scanner.PlaceOf(dir, g.left)
 	if disk.IsGone(err) && dir != "." {
 		var ok bool
 		if in, ok = g.place(wire.ParentDir(dir)); ok && in.Unkept(dir, true, g.left) != "" {

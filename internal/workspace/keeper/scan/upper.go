@@ -46,7 +46,7 @@ func (s *Scanner) Upper(ctx context.Context, root int, base *gitstore.Lazy) ([]g
 }
 
 type upperWalker struct {
-	s       *Scanner
+	scanner *Scanner
 	ctx     context.Context
 	root    int
 	base    *gitstore.Lazy
@@ -62,7 +62,7 @@ type upperWalker struct {
 
 func (s *Scanner) newUpperWalker(ctx context.Context, root int, base *gitstore.Lazy) *upperWalker {
 	return &upperWalker{
-		s: s, ctx: ctx, root: root, base: base, limit: s.limits.WalkEntries, made: map[string]gitstore.Entry{},
+		scanner: s, ctx: ctx, root: root, base: base, limit: s.limits.WalkEntries, made: map[string]gitstore.Entry{},
 		cap: &Capture{Tracked: map[string]Tracked{}, held: s.Index.N}, // as many, give or take, as the base has
 	}
 }
@@ -184,7 +184,7 @@ func (w *upperWalker) smallFile(en gitstore.Entry, max int64) ([]byte, error) {
 	if en.Chunked {
 		return nil, fault.New("", fault.Exhausted, "", errors.New("the file is too large to be read at once"))
 	}
-	return w.s.store.Blob(w.ctx, en.ID, max)
+	return w.scanner.store.Blob(w.ctx, en.ID, max)
 }
 
 func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnored, inGit bool) error {
@@ -259,16 +259,16 @@ func hasXattr(fd int, name, attr string) bool {
 
 // store hashes and stores what the task wrote, within the limits.
 func (w *upperWalker) store() error {
-	cands := w.s.guard(w.cap, w.cands)
+	cands := w.scanner.guard(w.cap, w.cands)
 	objects := make([]gitstore.Object, len(cands))
 	refused := make([]error, len(cands))
 	stored := make([]gitstore.Entry, len(cands))
 	for i := range cands {
-		objects[i] = w.s.store.ContentObject(w.ctx, &stored[i], &refused[i], func() (io.ReadCloser, disk.Stat, error) {
-			return disk.OpenContent(w.root, cands[i].Path, w.s.limits.LargestFile)
+		objects[i] = w.scanner.store.ContentObject(w.ctx, &stored[i], &refused[i], func() (io.ReadCloser, disk.Stat, error) {
+			return disk.OpenContent(w.root, cands[i].Path, w.scanner.limits.LargestFile)
 		})
 	}
-	ids, err := w.s.store.Write(w.ctx, objects)
+	ids, err := w.scanner.store.Write(w.ctx, objects)
 	if err != nil {
 		return err
 	}
