@@ -23,16 +23,16 @@ import (
 	"choir.dev/choiros/internal/sandbox/local"
 )
 
-// ground is a driver with a computer and a tree to mount.
-type ground struct {
+// boxFixture is a driver with a computer and a tree to mount.
+type boxFixture struct {
 	driver *local.Driver
 	sandbox.Computer
 	live  string
 	count int
 }
 
-func openGround(ctx context.Context, e *env) (*ground, error) {
-	g := &ground{live: filepath.Join(e.dir, "workspace")}
+func openBoxFixture(ctx context.Context, e *env) (*boxFixture, error) {
+	g := &boxFixture{live: filepath.Join(e.dir, "workspace")}
 	if err := os.MkdirAll(g.live, 0o755); err != nil {
 		return nil, err
 	}
@@ -49,9 +49,9 @@ func openGround(ctx context.Context, e *env) (*ground, error) {
 	return g, nil
 }
 
-func (g *ground) Close() error { return errors.Join(g.Computer.Close(), g.driver.Close()) }
+func (g *boxFixture) Close() error { return errors.Join(g.Computer.Close(), g.driver.Close()) }
 
-func (g *ground) box(ctx context.Context, kind contract.BoxKind, mounts ...sandbox.Mount) (sandbox.Box, *guest.Client, error) {
+func (g *boxFixture) box(ctx context.Context, kind contract.BoxKind, mounts ...sandbox.Mount) (sandbox.Box, *guest.Client, error) {
 	g.count++
 	box, err := g.Box(ctx, sandbox.BoxSpec{ID: fmt.Sprint("b", g.count), Kind: kind, Mounts: mounts})
 	if err != nil {
@@ -60,14 +60,14 @@ func (g *ground) box(ctx context.Context, kind contract.BoxKind, mounts ...sandb
 	return box, guest.NewClient(box.Tether().Transport()), nil
 }
 
-func (g *ground) tree() sandbox.Mount {
+func (g *boxFixture) tree() sandbox.Mount {
 	return sandbox.Mount{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}
 }
 
 // boxes starts boxes in turns with bubblewrap alone: with the same view, and
 // with the least that isolates at all.
 func boxes(ctx context.Context, e *env) (_ []report.Result, err error) {
-	g, err := openGround(ctx, e)
+	g, err := openBoxFixture(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (l *layers) unmount() error {
 // terminal opens a box with a shell on a terminal until it prompts, and types
 // into one, in turns with a terminal on the host.
 func terminal(ctx context.Context, e *env) (_ []report.Result, err error) {
-	g, err := openGround(ctx, e)
+	g, err := openBoxFixture(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func terminal(ctx context.Context, e *env) (_ []report.Result, err error) {
 	}, nil
 }
 
-func openTerminal(ctx context.Context, g *ground, t *times, prompt string) error {
+func openTerminal(ctx context.Context, g *boxFixture, t *times, prompt string) error {
 	at := time.Now()
 	box, client, err := g.box(ctx, contract.BoxTerminal, g.tree())
 	if err != nil {

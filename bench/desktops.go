@@ -43,7 +43,7 @@ func desktops(ctx context.Context, e *env) (_ []report.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &audience{world: w, desk: d}
+	c := &listeningDesktops{world: w, desk: d}
 	defer c.close()
 	if err := c.join(ctx, 1); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func confine(cpu int) (free func() error, err error) {
 	return func() error { return set(all) }, set([]int{cpu})
 }
 
-// audience are desktops that listen.
-type audience struct {
+// listeningDesktops are desktops that listen.
+type listeningDesktops struct {
 	world *world
 	desk  *desk
 	conns []*nats.Conn
@@ -114,7 +114,7 @@ type audience struct {
 const ofSession = 20
 
 // join connects so many more, a few at a time.
-func (c *audience) join(ctx context.Context, n int) error {
+func (c *listeningDesktops) join(ctx context.Context, n int) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	conns := make([]*nats.Conn, n)
@@ -147,7 +147,7 @@ func (c *audience) join(ctx context.Context, n int) error {
 	return err
 }
 
-func (c *audience) hear(m *nats.Msg) {
+func (c *listeningDesktops) hear(m *nats.Msg) {
 	at := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *audience) hear(m *nats.Msg) {
 }
 
 // rename renames the computer and waits each time until everybody has heard.
-func (c *audience) rename(ctx context.Context, tries int) (appended sample, delivered times, err error) {
+func (c *listeningDesktops) rename(ctx context.Context, tries int) (appended sample, delivered times, err error) {
 	for i := range tries + 1 {
 		c.said++
 		name := fmt.Sprint("Desk ", c.said)
@@ -189,7 +189,7 @@ func (c *audience) rename(ctx context.Context, tries int) (appended sample, deli
 	return appended, delivered, nil
 }
 
-func (c *audience) close() {
+func (c *listeningDesktops) close() {
 	for _, conn := range c.conns {
 		conn.Close()
 	}

@@ -81,7 +81,7 @@ func (w *world) command(ctx context.Context, args ...string) error {
 // warmExec is the least that a command costs: through the guest of a box that
 // is there, without the product around it.
 func warmExec(ctx context.Context, e *env) (_ []report.Result, err error) {
-	g, err := openGround(ctx, e)
+	g, err := openBoxFixture(ctx, e)
 	if err != nil {
 		return nil, err
 	}

@@ -111,16 +111,16 @@ func appends(ctx context.Context, e *env) (_ []report.Result, err error) {
 	one := func() error { _, err := r.log.Append(ctx, intention()); return err }
 	meter := meterSelf()
 	defer func() { err = errors.Join(err, meter.Close()) }()
-	alone, raw, err := rush(e, meter, 1, one, publish)
+	alone, raw, err := concurrentAppends(e, meter, 1, one, publish)
 	if err != nil {
 		return nil, err
 	}
-	many, rawMany, err := rush(e, meter, 8, one, publish)
+	many, rawMany, err := concurrentAppends(e, meter, 8, one, publish)
 	if err != nil {
 		return nil, err
 	}
 	r.project(ctx)
-	projected, rawBeside, err := rush(e, meter, 8, one, publish)
+	projected, rawBeside, err := concurrentAppends(e, meter, 8, one, publish)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +148,9 @@ func rate(s sample) *report.Quantity {
 // rushEach is how many events one rush appends.
 const rushEach = 64
 
-// rush appends and publishes in turns, each by so many callers at once, and
+// concurrentAppends appends and publishes in turns, each by so many callers at once, and
 // returns what an event took in each.
-func rush(e *env, m *meter, callers int, one, publish func() error) (ours, raw sample, err error) {
+func concurrentAppends(e *env, m *meter, callers int, one, publish func() error) (ours, raw sample, err error) {
 	together := func(s *sample, f func() error) error {
 		var t sample
 		err := t.try(m, func() error {

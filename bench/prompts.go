@@ -100,9 +100,9 @@ func firstPrompt(ctx context.Context, e *env) (_ []report.Result, err error) {
 		Note: "On a new data directory, right after it is healthy: the desktop's dependencies are not there yet and come from the network. One try."}}, nil
 }
 
-// crowd submits prompts at once and compares with what the machine's processors
+// concurrentPrompts submits prompts at once and compares with what the machine's processors
 // need for them if nothing waits.
-func crowd(ctx context.Context, e *env) (_ []report.Result, err error) {
+func concurrentPrompts(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
 		return nil, err

@@ -42,9 +42,9 @@ type (
 		SHA256 BlobRef `json:"sha256,omitempty" blob:"elsewhere"`
 		// What undoes it, told since there is a way to: how it came to be, which
 		// entry of the trash has what it replaced, if anything, and where it was.
-		Deed  FileDeed `json:"deed,omitempty"`
-		Trash string   `json:"trash,omitempty" v:"max=128"`
-		From  string   `json:"from,omitempty" v:"path"`
+		Operation FileOperation `json:"deed,omitempty"`
+		Trash     string        `json:"trash,omitempty" v:"max=128"`
+		From      string        `json:"from,omitempty" v:"path"`
 	}
 	// FileRemoved is a file that is gone; Trash is the entry that has it.
 	FileRemoved struct {
@@ -222,14 +222,14 @@ type (
 	}
 )
 
-// FileDeed is how somebody made a file, or changed it.
-type FileDeed string
+// FileOperation is how somebody made a file, or changed it.
+type FileOperation string
 
 // How files are made.
 const (
-	FilePut   FileDeed = "put"
-	FileMoved FileDeed = "moved"
-	FileBack  FileDeed = "back" // from the trash
+	FilePut   FileOperation = "put"
+	FileMoved FileOperation = "moved"
+	FileBack  FileOperation = "back" // from the trash
 )
 
 // Resolution is how a proposal ended.

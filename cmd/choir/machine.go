@@ -22,8 +22,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// standing is what status --json prints.
-type standing struct {
+// statusReport is what status --json prints.
+type statusReport struct {
 	URL       string          `json:"url"`
 	Version   string          `json:"version"`
 	PID       int             `json:"pid,omitempty"`
@@ -33,7 +33,7 @@ type standing struct {
 
 func statusVerb() cli.Verb {
 	return cli.Verb{
-		Use: "status", Short: "Say whether a control plane runs, where, and how its computers are", Args: cli.Exactly(0), JSON: standing{},
+		Use: "status", Short: "Say whether a control plane runs, where, and how its computers are", Args: cli.Exactly(0), JSON: statusReport{},
 		Long:     "It ends with 3 when none runs, and with 1 when a computer is in trouble.",
 		Examples: []string{"choir status", "choir status --json --data ~/choir-data"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
@@ -41,7 +41,7 @@ func statusVerb() cli.Verb {
 			if err != nil {
 				return err
 			}
-			s := standing{URL: c.Base(), Version: health.Version}
+			s := statusReport{URL: c.Base(), Version: health.Version}
 			// Of one elsewhere only its address is known.
 			if data, err := t.Directory(); err != nil {
 				return err

@@ -71,7 +71,7 @@ const safeWords = "Nothing was written over what is there, and no computer was s
 // serveStopped says at ln why the data directory can't be opened, until it can be; it
 // closes ln. The directory belongs to nobody meanwhile, so that choir doctor and
 // choir recover can work on it.
-func serveStopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, why error, o voice, open func() (*plane, upLine, error)) (p *plane, _ upLine, err error) {
+func serveStopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, why error, o announcer, open func() (*plane, upLine, error)) (p *plane, _ upLine, err error) {
 	page, err := stopped.New(stopped.Options{Console: console.Files(), Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Logger: logger})
 	if err != nil {
 		return nil, upLine{}, errors.Join(why, err, ln.Close())

@@ -58,7 +58,7 @@ one with stopped in it when what is stored can't be opened; logs go to standard 
 			logger := keeper.logger(level)
 			opened := func() {}
 			defer func() { opened() }()
-			return up(ctx, cfg, logger, newVoice(t.JSON, keeper, func(line upLine) {
+			return up(ctx, cfg, logger, newAnnouncer(t.JSON, keeper, func(line upLine) {
 				if !noOpen {
 					opened = openBrowser(cfg.Server.Data, line.ClaimURL, logger)
 				}
@@ -69,7 +69,7 @@ one with stopped in it when what is stored can't be opened; logs go to standard 
 
 // up runs the control plane until ctx ends. While what is stored can't be opened
 // it says so at the console's address.
-func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o voice) error {
+func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o announcer) error {
 	if err := alreadyUp(cfg.Server.Data); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func alreadyUp(data string) error {
 // openAnnounced opens a control plane and makes its link. failed is why a recovery
 // before did not succeed, which the console says; token is the one that was said
 // before.
-func openAnnounced(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, token string, o voice) (*plane, upLine, error) {
+func openAnnounced(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, token string, o announcer) (*plane, upLine, error) {
 	p, err := openPlane(ctx, cfg, ln, logger, failed, o)
 	if err != nil {
 		return nil, upLine{}, err
@@ -137,7 +137,7 @@ func openAnnounced(ctx context.Context, cfg config.Config, ln net.Listener, logg
 }
 
 // serve serves until ctx ends, or it is to be started anew, and closes p.
-func serve(ctx context.Context, p *plane, ln net.Listener, line upLine, o voice) (again *fleet.Restart, err error) {
+func serve(ctx context.Context, p *plane, ln net.Listener, line upLine, o announcer) (again *fleet.Restart, err error) {
 	defer func() { err = errors.Join(err, p.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

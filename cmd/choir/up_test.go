@@ -19,7 +19,7 @@ func TestASecondUpSaysWhereTheFirstIs(t *testing.T) {
 	if err := client.WriteRuntime(cfg.Server.Data, client.Runtime{URL: "http://first", PID: os.Getpid(), Process: process.Self()}); err != nil {
 		t.Fatal(err)
 	}
-	err := up(t.Context(), cfg, nil, voice{})
+	err := up(t.Context(), cfg, nil, announcer{})
 	if !fault.Is(err, fault.InUse) || !strings.Contains(err.Error(), cfg.Server.Data+" is in use: choir already runs there, at http://first") {
 		t.Errorf("%v", err)
 	}

@@ -12,28 +12,29 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// voice is what `choir up` says on standard output: that it is up and where, or
-// why not, and later what of its computers is in trouble.
-type voice struct {
+// announcer writes what `choir up` says on standard output: that it is up and where, or
+// why not, and later which of its computers is in trouble.
+type announcer struct {
 	json   bool
 	open   func(upLine) // shows the link to a person
 	log    *logKeeper   // keeps what is logged, once there is a data directory
-	spoken *spoken
+	spoken *announcement
 }
 
-type spoken struct {
+// announcement is what was said so far.
+type announcement struct {
 	mu    sync.Mutex
 	up    string            // the console's URL, once that was said
 	held  []func()          // said behind it
 	about map[string]string // by computer: its trouble that was said last
 }
 
-func newVoice(json bool, log *logKeeper, open func(upLine)) voice {
-	return voice{json: json, open: open, log: log, spoken: &spoken{about: map[string]string{}}}
+func newAnnouncer(json bool, log *logKeeper, open func(upLine)) announcer {
+	return announcer{json: json, open: open, log: log, spoken: &announcement{about: map[string]string{}}}
 }
 
 // ready says, once, that everything is up.
-func (v voice) ready(line upLine) error {
+func (v announcer) ready(line upLine) error {
 	v.spoken.mu.Lock()
 	defer v.spoken.mu.Unlock()
 	if v.spoken.up != "" {
@@ -53,7 +54,7 @@ func (v voice) ready(line upLine) error {
 }
 
 // stopped says that what is stored can't be opened, and where that is said.
-func (v voice) stopped(line upLine, why error) error {
+func (v announcer) stopped(line upLine, why error) error {
 	v.again(why)
 	if v.json {
 		return json.NewEncoder(os.Stdout).Encode(line)
@@ -63,13 +64,13 @@ func (v voice) stopped(line upLine, why error) error {
 }
 
 // again says why it can't be opened.
-func (v voice) again(why error) {
+func (v announcer) again(why error) {
 	fmt.Fprintf(os.Stderr, "choir: %s\n", cli.Sentence(why))
 }
 
 // computer says in one line that a computer does not wake, what the matter is and
 // where to look; err is nil when it is awake. What was said of it is not said again.
-func (v voice) computer(cid, name string, state view.ComputerState, err error) {
+func (v announcer) computer(cid, name string, state view.ComputerState, err error) {
 	v.spoken.mu.Lock()
 	defer v.spoken.mu.Unlock()
 	text := ""

@@ -49,7 +49,7 @@ type plane struct {
 }
 
 // openPlane opens every part; on an error it closes those it had opened.
-func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, o voice) (_ *plane, err error) {
+func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, o announcer) (_ *plane, err error) {
 	p := &plane{cfg: cfg, restart: make(chan fleet.Restart, 1)}
 	defer func() {
 		if err != nil {
@@ -116,7 +116,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 // openData takes the data directory, has what is logged kept there, and says what of
 // it is damaged and where the rest lies. failed is why a recovery before did not
 // succeed.
-func (p *plane) openData(ctx context.Context, logger *slog.Logger, failed error, o voice) (_ *recovery.Report, _ stores, err error) {
+func (p *plane) openData(ctx context.Context, logger *slog.Logger, failed error, o announcer) (_ *recovery.Report, _ stores, err error) {
 	data := p.cfg.Server.Data
 	if p.dir, err = datadir.Open(data); err != nil {
 		return nil, stores{}, ofStored(data, err)

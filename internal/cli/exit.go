@@ -29,15 +29,15 @@ const exitSignal = 128
 
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// mistake marks a mistake in how a verb was called.
-type mistake struct{ error }
+// usageError marks a mistake in how a verb was called.
+type usageError struct{ error }
 
 // Usage says that err is a mistake in how a verb was called.
-func Usage(err error) error { return mistake{err} }
+func Usage(err error) error { return usageError{err} }
 
 // codeOf is the exit code for what went wrong.
 func codeOf(err error) Exit {
-	var usage mistake
+	var usage usageError
 	switch {
 	case errors.As(err, &usage), fault.Is(err, fault.Invalid):
 		return exitUsage

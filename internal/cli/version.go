@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/cli/terminal"
 )
 
-// about is what version --json prints.
-type about struct {
+// versionInfo is what version --json prints.
+type versionInfo struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -45,11 +45,11 @@ func (p Program) versionFlag(root *cobra.Command) {
 // About tells the version.
 func (p Program) About() Verb {
 	return Verb{
-		Use: "version", Short: "Print the version", Args: Exactly(0), JSON: about{},
+		Use: "version", Short: "Print the version", Args: Exactly(0), JSON: versionInfo{},
 		Examples: []string{"choir version", "choir version --json"},
 		Does: func(_ context.Context, t *Call, _ []string) error {
 			if t.JSON {
-				return terminal.PrintJSON(about{p.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+				return terminal.PrintJSON(versionInfo{p.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
 			}
 			_, err := fmt.Print(p.line())
 			return err

@@ -115,7 +115,7 @@ func (c *Client) Export(ctx context.Context, w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := io.Copy(w, &lossy{res.Body, ctx, c.base})
+	n, err := io.Copy(w, &codedBody{res.Body, ctx, c.base})
 	return n, errors.Join(err, res.Body.Close())
 }
 
@@ -303,17 +303,18 @@ func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, view.File
 		return nil, view.File{}, err
 	}
 	f := view.File{ID: path, Kind: view.FileRegular, Size: res.ContentLength, Mode: res.Header.Get("Choir-Mode"), Version: strings.Trim(res.Header.Get("ETag"), `"`)}
-	return &lossy{res.Body, ctx, c.base}, f, nil
+	return &codedBody{res.Body, ctx, c.base}, f, nil
 }
 
-// lossy codes the errors of a body that was cut off.
-type lossy struct {
+// codedBody is an answer's body. Where the connection is cut, reading it fails with a fault that
+// has a code, as every other error of the client.
+type codedBody struct {
 	io.ReadCloser
 	ctx  context.Context
 	base string
 }
 
-func (l *lossy) Read(p []byte) (int, error) {
+func (l *codedBody) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
 		err = fault.Wrap("client.Get", transportError(l.ctx, l.base, err))

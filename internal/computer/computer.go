@@ -71,8 +71,8 @@ type Computer struct {
 	methods rpc.Table
 }
 
-// Waking says how a computer is opened.
-type Waking struct {
+// WakeOptions says how a computer is opened.
+type WakeOptions struct {
 	Name string // of one that is made anew
 	// WithoutTasks opens it without what tasks left; runs that were interrupted
 	// are cancelled.
@@ -85,7 +85,7 @@ type Waking struct {
 // Wake opens a computer: it takes the log over, brings the state up to it,
 // starts the keeper, repairs what a crash left, and resumes open runs. A
 // computer without a log is made anew.
-func (m *Machine) Wake(ctx context.Context, cid contract.CID, w Waking) (*Computer, error) {
+func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*Computer, error) {
 	return m.open(ctx, cid, w, func(c *Computer) (err error) {
 		if w.WithoutTasks {
 			if err := c.setAside(); err != nil {
@@ -119,19 +119,19 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w Waking) (*Comput
 }
 
 // OpenHistory opens a computer's files and history, and nothing else of it.
-func (m *Machine) OpenHistory(ctx context.Context, cid contract.CID, w Waking) (*Computer, error) {
+func (m *Machine) OpenHistory(ctx context.Context, cid contract.CID, w WakeOptions) (*Computer, error) {
 	return m.open(ctx, cid, w, func(c *Computer) error { return c.openHistory(ctx, w) })
 }
 
 // OpenState opens a computer's log and its state, which is brought up to it, and
 // nothing else. Nothing is written to the log.
 func (m *Machine) OpenState(ctx context.Context, cid contract.CID) (*Computer, error) {
-	return m.open(ctx, cid, Waking{}, func(c *Computer) error { return c.openState(ctx) })
+	return m.open(ctx, cid, WakeOptions{}, func(c *Computer) error { return c.openState(ctx) })
 }
 
 // open does what of opening a computer is asked for, and closes it again when
 // that fails or panics.
-func (m *Machine) open(ctx context.Context, cid contract.CID, w Waking, do func(*Computer) error) (_ *Computer, err error) {
+func (m *Machine) open(ctx context.Context, cid contract.CID, w WakeOptions, do func(*Computer) error) (_ *Computer, err error) {
 	c := m.newComputer(ctx, cid)
 	opened := false
 	defer func() {
@@ -166,7 +166,7 @@ func (c *Computer) Log() *ledger.Log { return c.log }
 
 // openHistory opens what a computer's files, documents and checkpoints need,
 // after it has been held against what else knows of it.
-func (c *Computer) openHistory(ctx context.Context, w Waking) (err error) {
+func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	if err := os.MkdirAll(c.path(), 0o700); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func TestMethodsAnswerAsTheTableSays(t *testing.T) {
 		asked := fmt.Sprintf("a %s with the powers %v", role, powers)
 		for _, method := range rpc.All() {
 			d := method.About()
-			if d.HTTP.ID == "" || d.Doors&rpc.Program == 0 || d.Name == rpc.MemberLeave.Name {
+			if d.HTTP.ID == "" || d.Callers&rpc.Program == 0 || d.Name == rpc.MemberLeave.Name {
 				continue
 			}
 			granted := ofAnybody
@@ -101,7 +101,7 @@ func TestActorsOfEveryKindAskAsTheTableSays(t *testing.T) {
 			who := contract.Actor{Kind: kind, ID: "x", On: "u"}.Only(may...)
 			for _, m := range rpc.All() {
 				d := m.About()
-				door := kind == contract.KindPerson && d.Doors&rpc.API != 0 || kind == contract.KindApp && d.Doors&rpc.Desktop != 0
+				door := kind == contract.KindPerson && d.Callers&rpc.API != 0 || kind == contract.KindApp && d.Callers&rpc.Desktop != 0
 				if got := d.Permits(who) == nil; got != (door && able(d, may)) {
 					t.Fatalf("a %s that may %v asks %s: %v", kind, may, d.Name, got)
 				}

@@ -27,7 +27,7 @@ const (
 
 // content serves what the desktop is made of: its page, the kept build's files,
 // and what the dev server has.
-func (s *Server) content(w http.ResponseWriter, r *http.Request, v visit) {
+func (s *Server) content(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	page := asPage(r)
 	c, err := s.options.Computers.Get(r.Context(), v.place.Computer)
 	if err != nil {
@@ -53,7 +53,7 @@ var errKept = errors.New("the kept build was asked for")
 
 // desktopPage serves the one page: the live one when the dev server has it,
 // else the kept build's.
-func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
+func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v desktopRequest, c Computer) {
 	mode := view.ModeLive
 	body, err := []byte(nil), errKept
 	if r.URL.RawQuery != keptPage {
@@ -89,7 +89,7 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v visit, c 
 // is loaded from, sent to or framed by another origin than the desktop's own.
 // Styles are files, or Vite's hot ones, which carry the nonce; what React sets
 // on an element goes by the object model, which the policy leaves alone.
-func (s *Server) desktopPolicy(v visit, nonce string) string {
+func (s *Server) desktopPolicy(v desktopRequest, nonce string) string {
 	framed := []string{"frame-ancestors " + s.hosts.Console()}
 	if !defence.Off(defence.ControlSandbox) {
 		framed = append(framed, pageSandbox)
@@ -160,7 +160,7 @@ func (s *Server) livePage(r *http.Request, c Computer) ([]byte, error) {
 // desktopFile serves one file: of a build whose page this session has, else, if
 // it is named like a built one, of the newest build (a second page that enters
 // gives the browser a new session), else of the dev server, else of the newest build.
-func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
+func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v desktopRequest, c Computer) {
 	// Refused whoever would answer: a path that needs cleaning is no file's.
 	if p := devserver.CheckPath(r); p != nil {
 		problem.Write(w, p)
@@ -171,13 +171,13 @@ func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v visit, c 
 	if built {
 		for _, files := range s.desktops.kept(v.session.ID) {
 			found := false
-			s.squeeze.Serve(w, r, func(w http.ResponseWriter) { found = s.buildFile(w, r, files, name) })
+			s.compressor.Serve(w, r, func(w http.ResponseWriter) { found = s.buildFile(w, r, files, name) })
 			if found {
 				return
 			}
 		}
 	}
-	s.squeeze.Serve(w, r, func(w http.ResponseWriter) { s.newestFile(w, r, c, name, built) })
+	s.compressor.Serve(w, r, func(w http.ResponseWriter) { s.newestFile(w, r, c, name, built) })
 }
 
 // newestFile serves a file of the dev server or of the newest build.
@@ -222,7 +222,7 @@ func (s *Server) buildFile(w http.ResponseWriter, r *http.Request, files fs.FS, 
 
 // hmr connects the page to the dev server's hot updates. Session, Origin and
 // Host have been checked.
-func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v visit, c Computer) {
+func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v desktopRequest, c Computer) {
 	protocols := r.Header.Values("Sec-WebSocket-Protocol")
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.URL.Path != "/" || len(protocols) != 1 ||
 		(protocols[0] != "vite-hmr" && protocols[0] != "vite-ping") {

@@ -50,8 +50,8 @@ func (d *desktops) init() {
 	d.builds, d.loads = map[string][]fs.FS{}, map[string]*load{}
 }
 
-// visit is one request to a desktop by somebody who may.
-type visit struct {
+// desktopRequest is a request to a desktop's origin by somebody who may see the desktop.
+type desktopRequest struct {
 	session identity.Session
 	place   identity.Place
 	label   string // of the host it came by
@@ -117,7 +117,7 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 type deskRoute struct {
 	method, path string
 	may          contract.Capability
-	serve        func(s *Server, w http.ResponseWriter, r *http.Request, v visit)
+	serve        func(s *Server, w http.ResponseWriter, r *http.Request, v desktopRequest)
 }
 
 // deskRoutes are the control plane's own addresses there.
@@ -139,7 +139,7 @@ func desktopRoute(r *http.Request) deskRoute {
 		}
 	}
 	if strings.HasPrefix(r.URL.Path, "/_choir") {
-		return deskRoute{may: contract.CanRead, serve: func(_ *Server, w http.ResponseWriter, _ *http.Request, _ visit) {
+		return deskRoute{may: contract.CanRead, serve: func(_ *Server, w http.ResponseWriter, _ *http.Request, _ desktopRequest) {
 			problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
 		}}
 	}
@@ -151,18 +151,20 @@ func asPage(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Dest") == "iframe" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !origin.Unsafe(r)
 }
 
-func (s *Server) heartbeatJS(w http.ResponseWriter, r *http.Request, _ visit) {
-	s.squeeze.Serve(w, r, func(w http.ResponseWriter) {
+func (s *Server) heartbeatJS(w http.ResponseWriter, r *http.Request, _ desktopRequest) {
+	s.compressor.Serve(w, r, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
 		_, _ = w.Write(heartbeatScript) // the client has gone if this fails
 	})
 }
 
 // holder is whose a visit's sockets are.
-func (v visit) holder() holder { return holder{account: v.session.User, session: v.session.ID} }
+func (v desktopRequest) holder() holder {
+	return holder{account: v.session.User, session: v.session.ID}
+}
 
 // still looks again whether a visitor may be here, when what they open can be cut.
-func (s *Server) still(v visit) func(context.Context) (contract.CID, error) {
+func (s *Server) still(v desktopRequest) func(context.Context) (contract.CID, error) {
 	return func(ctx context.Context) (contract.CID, error) {
 		_, err := s.options.Identity.ByPrincipal(ctx, v.session.ID)
 		if err == nil {
@@ -194,20 +196,20 @@ func (s *Server) foreignToDesktop(r *http.Request, self string, page bool) *prob
 }
 
 // visitor checks the desktop's session: it is of this very computer.
-func (s *Server) visitor(r *http.Request, handle string) (visit, error) {
+func (s *Server) visitor(r *http.Request, handle string) (desktopRequest, error) {
 	secret := cookie(r, desktopCookie)
 	ses, err := s.options.Identity.Session(r.Context(), secret, identity.Desktop)
 	if err != nil {
-		return visit{}, err
+		return desktopRequest{}, err
 	}
 	place, err := s.options.Identity.ByHandle(r.Context(), handle)
 	if err != nil {
-		return visit{}, err
+		return desktopRequest{}, err
 	}
 	if ses.Computer != place.Computer && !defence.Off(defence.ControlComputer) {
-		return visit{}, fault.New("", fault.Denied, "", errOtherComputer)
+		return desktopRequest{}, fault.New("", fault.Denied, "", errOtherComputer)
 	}
-	return visit{session: ses, place: place}, nil
+	return desktopRequest{session: ses, place: place}, nil
 }
 
 // enter exchanges a ticket, posted by the console's page into its frame, for
@@ -258,7 +260,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit) {
+func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	answer, err := func() (view.Session, error) {
 		c, err := s.options.Computers.Get(r.Context(), v.place.Computer)
 		if err != nil {
@@ -293,7 +295,7 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v visit)
 
 // desktopBus carries the desktop's NATS connection. Session, Origin and Host
 // have been checked; the bus checks the credentials.
-func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v visit) {
+func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	// The request's own context ends when the connection is taken over; the computer
 	// stays awake as long as this desktop is connected.
 	ctx, release, err := s.hold(s.ctx, v.holder(), s.still(v))

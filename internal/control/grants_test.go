@@ -86,7 +86,7 @@ func (w *world) asks(p person, m rpc.Any, computer string, fields map[string]any
 	w.t.Helper()
 	r := rpctest.HTTP(m, computer, fields)
 	headers := []string{"Authorization: Bearer " + p.token}
-	if m.About().Doors&rpc.Program == 0 {
+	if m.About().Callers&rpc.Program == 0 {
 		headers = append(fetched(w.console()), p.cookie)
 	}
 	if r.Content != "" {
@@ -147,12 +147,12 @@ func TestMembersDoWhatTheirRoleAllows(t *testing.T) {
 			if may && d.Kind == rpc.Stream {
 				continue // it goes on
 			}
-			if d.HTTP.ID != "" && d.Doors&rpc.API != 0 {
-				if res := w.asks(p, m, cid, nil); (res.StatusCode != http.StatusForbidden) != may && d.Doors&(rpc.Program|rpc.Console) != 0 {
+			if d.HTTP.ID != "" && d.Callers&rpc.API != 0 {
+				if res := w.asks(p, m, cid, nil); (res.StatusCode != http.StatusForbidden) != may && d.Callers&(rpc.Program|rpc.Console) != 0 {
 					t.Errorf("a %s asks %s and is answered %d %s", role, d.Name, res.StatusCode, res.body)
 				}
 			}
-			if d.Doors&rpc.Desktop != 0 {
+			if d.Callers&rpc.Desktop != 0 {
 				subject, body := rpctest.Bus(m, contract.CID(cid), nil)
 				if got := request(t, nc, subject, string(body)); strings.Contains(got, `"code":"denied"`) == may {
 					t.Errorf("a %s asks %s on the bus and is answered %s", role, d.Name, got)
@@ -176,7 +176,7 @@ func TestTheMachineIsItsAdministrators(t *testing.T) {
 	for _, m := range rpc.All() {
 		d := m.About()
 		power := d.Takes()[len(d.Takes())-1]
-		if !slices.Contains(grant.Powers(), grant.Power(power)) || d.Doors&rpc.Program == 0 {
+		if !slices.Contains(grant.Powers(), grant.Power(power)) || d.Callers&rpc.Program == 0 {
 			continue
 		}
 		asked++

@@ -59,7 +59,7 @@ func (l *load) of(user string, cid contract.CID) bool { return l.user == user &&
 // expectBeat remembers that a page was served. It returns the name the page
 // reports under. A page that never reports, or stops to, is no proof of
 // anything but that visitor's line: whoever looks at it is told by the console.
-func (s *Server) expectBeat(v visit, mode view.DesktopMode) string {
+func (s *Server) expectBeat(v desktopRequest, mode view.DesktopMode) string {
 	id := httpio.NewNonce()
 	l := newLoad(v.session.User, v.place.Computer, mode, s.options.Now())
 	d := &s.desktops
@@ -103,7 +103,7 @@ func (d *desktops) others(l *load, now time.Time) bool {
 }
 
 // heartbeat takes what the injected script saw of its page.
-func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v visit) {
+func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	b, err := io.ReadAll(httpio.Limit(r.Body, maxBeat))
 	if err != nil {
 		problem.Write(w, problem.Refuse(http.StatusRequestEntityTooLarge, fault.Invalid, "this is no heartbeat", ""))

@@ -27,7 +27,7 @@ const (
 // bringIn puts what a page was given into the workspace, beside what is there:
 // it gives the page no power that its session lacks, since that runs commands
 // there.
-func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v visit) {
+func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	name := r.URL.Query().Get("name")
 	f, err := func() (view.File, error) {
 		if err := view.ValidName("name", name); err != nil {

@@ -73,7 +73,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 		}
 	case strings.HasPrefix(name, "/assets/"):
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
-		s.squeeze.Serve(w, r, func(w http.ResponseWriter) {
+		s.compressor.Serve(w, r, func(w http.ResponseWriter) {
 			if p := s.writeAsset(w, r, s.options.Console, strings.TrimPrefix(name, "/"), "no-cache"); p != nil {
 				problem.Write(w, p)
 			}

@@ -60,17 +60,17 @@ type Options struct {
 
 // Server is the control plane's HTTP, on one address.
 type Server struct {
-	options Options
-	hosts   origin.Hosts
-	log     *slog.Logger
-	tries   *identity.Tries
-	console http.Handler
-	bare    http.Handler
-	openapi []byte
-	streams streams
-	pages   *pages
-	squeeze httpio.Squeezer
-	quota   *quota.Quota
+	options    Options
+	hosts      origin.Hosts
+	log        *slog.Logger
+	tries      *identity.SignInLimiter
+	console    http.Handler
+	bare       http.Handler
+	openapi    []byte
+	streams    streams
+	pages      *pages
+	compressor httpio.Compressor
+	quota      *quota.Quota
 
 	desktops desktops
 	services *service.Services
@@ -119,7 +119,7 @@ func New(o Options) (*Server, error) {
 		return c.Appended(ctx, since)
 	})
 	var err error
-	if s.squeeze, err = httpio.NewSqueezer(); err != nil {
+	if s.compressor, err = httpio.NewCompressor(); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	if s.pages, err = loadPages(o.Console); err != nil {
@@ -243,7 +243,7 @@ func (s *Server) routes() error {
 	}
 	s.own = s.ownMethods()
 	for _, m := range rpc.All() {
-		m.Mount(door{s, hapi})
+		m.Mount(httpBinding{s, hapi})
 	}
 	mux.Get("/api/schemas/*", s.serveSchema)
 	mux.Get("/api/openapi.json", s.serveOpenAPI)

@@ -18,17 +18,17 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// gatehouse is a house whose boxes' network is recorded: what each task's box
+// approvalFixture is a house whose boxes' network is recorded: what each task's box
 // was approved for.
-type gatehouse struct {
+type approvalFixture struct {
 	*house
 	mu       sync.Mutex
 	approved [][]string
 }
 
 // newGatehouse grants granted.example:443 and asks for everything else.
-func newGatehouse(t *testing.T, patience time.Duration) *gatehouse {
-	g := &gatehouse{house: newHouse(t)}
+func newGatehouse(t *testing.T, patience time.Duration) *approvalFixture {
+	g := &approvalFixture{house: newHouse(t)}
 	g.tune = func(o *dispatch.Options) {
 		o.Times.Approval = patience
 		o.Beyond = func(_ context.Context, spec contract.EgressSpec) ([]string, error) {
@@ -46,7 +46,7 @@ func newGatehouse(t *testing.T, patience time.Duration) *gatehouse {
 	return g
 }
 
-func (g *gatehouse) let() [][]string {
+func (g *approvalFixture) let() [][]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.approved)
@@ -58,18 +58,18 @@ func wants(goal string, hosts ...string) m {
 		"egress": m{"profile": "custom", "allow": hosts, "reason": "to \u202eread\nthe docs"}}
 }
 
-func (g *gatehouse) asked(run string) *contract.ApprovalRequested {
+func (g *approvalFixture) asked(run string) *contract.ApprovalRequested {
 	g.t.Helper()
 	return g.told(run, "approval.requested", nil).(*contract.ApprovalRequested)
 }
 
-func (g *gatehouse) decide(k *contract.ApprovalRequested, a contract.ApprovalAnswer) error {
+func (g *approvalFixture) decide(k *contract.ApprovalRequested, a contract.ApprovalAnswer) error {
 	_, _, err := g.d.Decide(g.t.Context(), contract.Person("u"), k.Approval, k.Digest, a)
 	return err
 }
 
 // heard is what the Associate's model was told, in all.
-func (g *gatehouse) heard() string {
+func (g *approvalFixture) heard() string {
 	g.model.mu.Lock()
 	defer g.model.mu.Unlock()
 	var b strings.Builder
@@ -383,7 +383,7 @@ func TestApprovalsSurviveARestart(t *testing.T) {
 	g.quiet()
 }
 
-func (g *gatehouse) waitFor(cond func() bool) {
+func (g *approvalFixture) waitFor(cond func() bool) {
 	g.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for !cond() {

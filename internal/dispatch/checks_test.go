@@ -53,7 +53,7 @@ func TestACheckWhoseBoxDiesIsMadeAgain(t *testing.T) {
 			if len(res) != 1 || res[0].Verification.Status != c.want || died == 0 {
 				t.Errorf("%d boxes died, %+v", died, res)
 			}
-			if got := string(slurp(h.ws.live(), "choiros/x.css")); got != c.live {
+			if got := string(readFile(h.ws.live(), "choiros/x.css")); got != c.live {
 				t.Errorf("live %q, want %q", got, c.live)
 			}
 			if c.most > 3 && died > 3*10 {

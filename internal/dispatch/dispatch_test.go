@@ -36,7 +36,7 @@ func TestAPromptEndToEnd(t *testing.T) {
 		t.Fatalf("%+v\n%s", rep, h.story())
 	}
 	h.quiet()
-	if got := string(slurp(h.ws.live(), "workspace/a.sh")); got != "echo two\n" {
+	if got := string(readFile(h.ws.live(), "workspace/a.sh")); got != "echo two\n" {
 		t.Fatalf("live %q", got)
 	}
 	res := h.results()
@@ -95,7 +95,7 @@ func TestAFailedVerificationPublishesNothing(t *testing.T) {
 		t.Fatalf("%+v", rep)
 	}
 	h.quiet()
-	if got := string(slurp(h.ws.live(), "workspace/a.sh")) + string(slurp(h.ws.live(), "choiros/x.css")); got != "echo one\nred\n" {
+	if got := string(readFile(h.ws.live(), "workspace/a.sh")) + string(readFile(h.ws.live(), "choiros/x.css")); got != "echo one\nred\n" {
 		t.Fatalf("live %q", got)
 	}
 	if h.ws.shown == 0 || h.ws.inverted != 1 {
@@ -127,7 +127,7 @@ func TestExecAndGitRunOnlyTheirSteps(t *testing.T) {
 		t.Fatalf("%+v\n%s", rep, h.story())
 	}
 	h.quiet()
-	if got := string(slurp(h.ws.live(), "workspace/a.sh")); got != "echo three\n" {
+	if got := string(readFile(h.ws.live(), "workspace/a.sh")); got != "echo three\n" {
 		t.Fatalf("live %q", got)
 	}
 	for _, r := range h.results() {
@@ -144,7 +144,7 @@ func TestAFailingStepFailsTheTask(t *testing.T) {
 		t.Fatalf("%+v", rep)
 	}
 	h.quiet()
-	if slurp(h.ws.live(), "workspace/b.sh") != nil {
+	if readFile(h.ws.live(), "workspace/b.sh") != nil {
 		t.Fatal("published")
 	}
 }
@@ -252,7 +252,7 @@ func TestUserEditsDuringVerification(t *testing.T) {
 				t.Fatalf("%+v", rep)
 			}
 			h.quiet()
-			if slurp(h.ws.live(), "workspace/user.txt") == nil || string(slurp(h.ws.live(), "workspace/a.sh")) != "echo two\n" {
+			if readFile(h.ws.live(), "workspace/user.txt") == nil || string(readFile(h.ws.live(), "workspace/a.sh")) != "echo two\n" {
 				t.Fatal("something was lost")
 			}
 			if last := h.ws.verified[len(h.ws.verified)-1]; last != c.want {
@@ -275,7 +275,7 @@ func TestCancelReachesTheLastChild(t *testing.T) {
 		t.Fatalf("%+v", rep)
 	}
 	h.quiet()
-	if got := string(slurp(h.ws.live(), "choiros/x.css")); got != "red\n" {
+	if got := string(readFile(h.ws.live(), "choiros/x.css")); got != "red\n" {
 		t.Fatalf("live %q", got)
 	}
 	if res := h.results(); len(res) != 1 || res[0].Status != contract.ResultCancelled {
@@ -498,7 +498,7 @@ func TestAHostileAssociateGetsOnlyItsTask(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got[name], code)
 		}
 	}
-	if s := string(slurp(h.ws.live(), "workspace/a.sh")); s != "echo one\n" {
+	if s := string(readFile(h.ws.live(), "workspace/a.sh")); s != "echo one\n" {
 		t.Errorf("live %q", s)
 	}
 	res := h.results()
@@ -521,7 +521,7 @@ func TestALoopThatMisbehavesEndsItsTask(t *testing.T) {
 				t.Fatalf("%+v", rep)
 			}
 			h.quiet()
-			if slurp(h.ws.live(), "notes/b.txt") != nil {
+			if readFile(h.ws.live(), "notes/b.txt") != nil {
 				t.Error("something was published")
 			}
 		})

@@ -129,7 +129,7 @@ func deathAt(t *testing.T, prepare func(h *house), n int, after, again bool, at 
 		paths += c.Path + " " + string(c.Op) + ","
 	}
 	return fmt.Sprintf("run %s %s, task %s, verification %s, published %v, changes %s, live %q", rep.Status, rep.Verified, last.Status,
-		last.Verification.Status, last.Head != "", paths, string(slurp(h.ws.live(), "workspace/a.sh"))+string(slurp(h.ws.live(), "choiros/x.css"))), reached
+		last.Verification.Status, last.Head != "", paths, string(readFile(h.ws.live(), "workspace/a.sh"))+string(readFile(h.ws.live(), "choiros/x.css"))), reached
 }
 
 // scenarios take every edge of an attempt: those of what goes well, of failed
@@ -332,8 +332,8 @@ func TestTakingBackIsTriedUntilItIsDone(t *testing.T) {
 	h.ws.back = func() { once.Do(func() { h.ws.spoil("commits") }) }
 	run := h.submit("go")
 	h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
-	if len(h.results()) != 0 || string(slurp(h.ws.live(), "choiros/x.css")) != "blue\n" {
-		t.Fatalf("%+v, live %q", h.results(), slurp(h.ws.live(), "choiros/x.css"))
+	if len(h.results()) != 0 || string(readFile(h.ws.live(), "choiros/x.css")) != "blue\n" {
+		t.Fatalf("%+v, live %q", h.results(), readFile(h.ws.live(), "choiros/x.css"))
 	}
 	h.restart()
 	h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWorking })
@@ -344,7 +344,7 @@ func TestTakingBackIsTriedUntilItIsDone(t *testing.T) {
 	if rep.Status != contract.RunFailed || len(res) != 1 || res[0].Verification.Status != contract.VerificationFail {
 		t.Errorf("%+v\n%+v", rep, res)
 	}
-	if got := string(slurp(h.ws.live(), "workspace/a.sh")) + string(slurp(h.ws.live(), "choiros/x.css")); got != "echo one\nred\n" {
+	if got := string(readFile(h.ws.live(), "workspace/a.sh")) + string(readFile(h.ws.live(), "choiros/x.css")); got != "echo one\nred\n" {
 		t.Errorf("live %q", got)
 	}
 }
@@ -400,7 +400,7 @@ func TestWhatCantBeTakenBackIsToldAndKeepsNobodyFromWorking(t *testing.T) {
 			left++
 		}
 	}
-	if got := string(slurp(h.ws.live(), "choiros/x.css")); left != 1 || got != "blue\n" {
+	if got := string(readFile(h.ws.live(), "choiros/x.css")); left != 1 || got != "blue\n" {
 		t.Errorf("left %d times, live %q", left, got)
 	}
 }
@@ -458,7 +458,7 @@ func TestTakingBackHasItsTimeWhenItsTurnComes(t *testing.T) {
 	h.quiet()
 	h.ws.mu.Lock()
 	defer h.ws.mu.Unlock()
-	if got := string(slurp(h.ws.live(), "choiros/x.css")); got != "red\n" || h.ws.inverted != 1 {
+	if got := string(readFile(h.ws.live(), "choiros/x.css")); got != "red\n" || h.ws.inverted != 1 {
 		t.Errorf("live %q after %d tries", got, h.ws.inverted)
 	}
 }

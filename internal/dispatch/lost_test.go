@@ -67,7 +67,7 @@ func TestARunOfWhichAnEventIsLostIsEnded(t *testing.T) {
 			run := h.submit("go")
 			h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Call == "s" })
 			lost := h.inBlobs("turn.recorded")
-			if live := string(slurp(h.ws.live(), "choiros/x.css")); len(lost) == 0 || live != "blue\n" {
+			if live := string(readFile(h.ws.live(), "choiros/x.css")); len(lost) == 0 || live != "blue\n" {
 				t.Fatalf("%d turns are in blobs, live is %q", len(lost), live)
 			}
 			h.lose(lost[0], changed)
@@ -81,7 +81,7 @@ func TestARunOfWhichAnEventIsLostIsEnded(t *testing.T) {
 			if len(res) != 1 || res[0].Status != contract.ResultFailed || !strings.Contains(res[0].Summary, "can't be read any more") {
 				t.Errorf("the results are %+v", res)
 			}
-			if live := string(slurp(h.ws.live(), "choiros/x.css")); live != "red\n" {
+			if live := string(readFile(h.ws.live(), "choiros/x.css")); live != "red\n" {
 				t.Errorf("live is %q", live)
 			}
 			if rep := h.report(h.submit("another")); rep.Status != contract.RunDone {
@@ -214,7 +214,7 @@ func TestARunUnderWayOfWhichAnEventIsLostEnds(t *testing.T) {
 	if res := h.results(); len(res) != 1 || res[0].Status != contract.ResultFailed {
 		t.Errorf("the results are %+v", res)
 	}
-	if live := string(slurp(h.ws.live(), "choiros/x.css")); live != "red\n" {
+	if live := string(readFile(h.ws.live(), "choiros/x.css")); live != "red\n" {
 		t.Errorf("live is %q", live)
 	}
 }

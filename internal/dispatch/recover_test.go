@@ -89,7 +89,7 @@ func TestARestartGoesOnWithAnAgentTask(t *testing.T) {
 	if !strings.HasPrefix(unknown, "Unknown: the box or the computer ended") || !strings.Contains(unknown, "Not run: the box or the computer ended before it") {
 		t.Errorf("the model was told %q", unknown)
 	}
-	if res := h.results(); len(res) != 1 || res[0].Attempt != 1 || string(slurp(h.ws.live(), "workspace/a.sh")) != "echo two\n" {
+	if res := h.results(); len(res) != 1 || res[0].Attempt != 1 || string(readFile(h.ws.live(), "workspace/a.sh")) != "echo two\n" {
 		t.Fatalf("%+v", res)
 	}
 }
@@ -241,10 +241,10 @@ func TestARestartRepeatsACallThatOnlyReads(t *testing.T) {
 			return parts(use("f", "finish", m{"status": "ok", "summary": "went on"}))
 		}
 	}
-	var l *mute
+	var l *dyingLog
 	h.sleep()
 	h.wrap = func(real ports.Log) ports.Log {
-		l = &mute{Log: real, dead: make(chan struct{}), stop: func(d contract.Draft) bool {
+		l = &dyingLog{Log: real, dead: make(chan struct{}), stop: func(d contract.Draft) bool {
 			p, ok := d.Data.(*contract.ToolReturned)
 			return ok && p.Name == "read"
 		}}
@@ -278,15 +278,15 @@ func TestARestartRepeatsACallThatOnlyReads(t *testing.T) {
 	}
 }
 
-// mute is a log whose process dies at the first draft that stop knows.
-type mute struct {
+// dyingLog is a log whose process dies at the first draft that stop knows.
+type dyingLog struct {
 	ports.Log
 	stop func(contract.Draft) bool
 	dead chan struct{}
 	once sync.Once
 }
 
-func (l *mute) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+func (l *dyingLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	for _, d := range drafts {
 		if l.stop(d) {
 			l.once.Do(func() { close(l.dead) })
@@ -482,7 +482,7 @@ func dieAfter(t *testing.T, kind string, n int) []string {
 	if rep.Status != contract.RunDone && rep.Status != contract.RunFailed {
 		t.Fatalf("%+v", rep)
 	}
-	got := string(slurp(h.ws.live(), "workspace/a.sh")) + string(slurp(h.ws.live(), "choiros/x.css"))
+	got := string(readFile(h.ws.live(), "workspace/a.sh")) + string(readFile(h.ws.live(), "choiros/x.css"))
 	if got != "echo two\nblue\n" {
 		t.Errorf("%s: the workspace holds %q\n%s", rep.Status, got, h.story())
 	}

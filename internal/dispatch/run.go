@@ -34,7 +34,7 @@ type run struct {
 	doc        *rundoc.Writer
 	tasks      sync.WaitGroup // goroutines that work on tasks
 	drops      sync.WaitGroup // overlays of ended attempts that are being removed
-	place      slots.Place    // among the runs that go on
+	place      slots.Slot     // among the runs that go on
 	// Its clock: how long it had worked when this process took it up, and when
 	// that was; and how long before that nobody had.
 	worked time.Duration
@@ -45,20 +45,20 @@ type run struct {
 	mu        sync.Mutex
 	story     *story.Run
 	changed   chan struct{}
-	steered   int                     // how many of s.Steering the Director has seen
-	idle      time.Duration           // paused, or waiting for the user
-	idleSince time.Duration           // when that began
-	idles     bool                    // it does now
-	asking    int                     // questions the Director waits for
-	ended     bool                    // no task may begin any more
-	settled   map[string]bool         // tasks that nobody works on any more
-	seen      uint64                  // up to where the log was looked at
-	places    map[string]*slots.Place // of its tasks
-	unread    error                   // the story does not grow any more
+	steered   int                    // how many of s.Steering the Director has seen
+	idle      time.Duration          // paused, or waiting for the user
+	idleSince time.Duration          // when that began
+	idles     bool                   // it does now
+	asking    int                    // questions the Director waits for
+	ended     bool                   // no task may begin any more
+	settled   map[string]bool        // tasks that nobody works on any more
+	seen      uint64                 // up to where the log was looked at
+	places    map[string]*slots.Slot // of its tasks
+	unread    error                  // the story does not grow any more
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
-	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*slots.Place{}, place: slots.Place{Slots: d.slots}, seen: seen}
+	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.options.Now()
 	r.down = max(0, r.taken.Sub(s.Newest))

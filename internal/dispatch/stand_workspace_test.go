@@ -122,8 +122,8 @@ func (w *folders) PublishLive(_ context.Context, o ports.Overlay) (_ int, err er
 	ov := o.(*overlay)
 	n := 0
 	for p, c := range changes(filepath.Join(w.dir, "commits", ov.base), ov.dir) {
-		if strings.HasPrefix(p, "choiros/") && c != contract.ChangeDeleted && !bytes.Equal(slurp(w.live(), p), slurp(ov.dir, p)) {
-			put(w.live(), p, slurp(ov.dir, p))
+		if strings.HasPrefix(p, "choiros/") && c != contract.ChangeDeleted && !bytes.Equal(readFile(w.live(), p), readFile(ov.dir, p)) {
+			put(w.live(), p, readFile(ov.dir, p))
 			n++
 		}
 	}
@@ -168,7 +168,7 @@ func (w *folders) merge(ov *overlay) ports.Merged {
 		if op == contract.ChangeDeleted {
 			os.Remove(filepath.Join(merged, p))
 		} else {
-			put(merged, p, slurp(ov.dir, p))
+			put(merged, p, readFile(ov.dir, p))
 		}
 	}
 	sort.Slice(m.Changes, func(i, j int) bool { return m.Changes[i].Path < m.Changes[j].Path })
@@ -301,7 +301,7 @@ func changes(base, now string) map[string]contract.ChangeOp {
 	return out
 }
 
-func slurp(dir, p string) []byte { b, _ := os.ReadFile(filepath.Join(dir, p)); return b }
+func readFile(dir, p string) []byte { b, _ := os.ReadFile(filepath.Join(dir, p)); return b }
 
 func put(dir, p string, b []byte) {
 	must(0, os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755))

@@ -47,7 +47,7 @@ func (r *run) work(id string) {
 			r.touch()
 			r.mu.Unlock()
 		}()
-		place := &slots.Place{Slots: r.dispatcher.tasks}
+		place := &slots.Slot{Slots: r.dispatcher.tasks}
 		r.mu.Lock()
 		r.places[id] = place
 		r.mu.Unlock()

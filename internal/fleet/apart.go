@@ -197,7 +197,7 @@ func (v past) open(ctx context.Context, f func(context.Context, *computer.Comput
 		return v.awake(ctx, f)
 	}
 	return v.apart(ctx, func(ctx context.Context) (err error) {
-		c, err := v.fleet.machine.OpenHistory(ctx, v.place.cid, computer.Waking{Name: v.place.name, Opened: func(c *computer.Computer) { v.fleet.opened(v.place, c) }})
+		c, err := v.fleet.machine.OpenHistory(ctx, v.place.cid, computer.WakeOptions{Name: v.place.name, Opened: func(c *computer.Computer) { v.fleet.opened(v.place, c) }})
 		if err != nil {
 			return fmt.Errorf("its files and checkpoints can't be opened either: %w", err)
 		}

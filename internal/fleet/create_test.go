@@ -68,7 +68,7 @@ func TestWhatIsMadeAgainIsNotRemoved(t *testing.T) {
 	s := newSleeper(t)
 	cid := contract.NewCID()
 	open := s.Fleet.wake
-	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.Waking) (*computer.Computer, error) {
+	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.WakeOptions) (*computer.Computer, error) {
 		if err := os.MkdirAll(s.Dir.Computer(cid), 0o700); err != nil {
 			return nil, err
 		}

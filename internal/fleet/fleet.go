@@ -60,7 +60,7 @@ type Fleet struct {
 	Options
 	machine *computer.Machine
 	// wake is the machine's, but in tests.
-	wake func(context.Context, contract.CID, computer.Waking) (*computer.Computer, error)
+	wake func(context.Context, contract.CID, computer.WakeOptions) (*computer.Computer, error)
 
 	upkeep upkeep
 

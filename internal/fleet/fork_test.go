@@ -15,7 +15,7 @@ import (
 )
 
 // laid lays out what a fork begins with.
-func (s *sleeper) laid(cid contract.CID) string {
+func (s *sleepFixture) laid(cid contract.CID) string {
 	s.t.Helper()
 	dir := filepath.Join(s.Dir.Path("computers"), forkDir+string(cid))
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "forked.json"), []byte("{}"), 0o600)); err != nil {
@@ -25,7 +25,7 @@ func (s *sleeper) laid(cid contract.CID) string {
 }
 
 // computers are the directories that there are of computers, made and being made.
-func (s *sleeper) computers() (out []string) {
+func (s *sleepFixture) computers() (out []string) {
 	s.t.Helper()
 	list, err := os.ReadDir(s.Dir.Path("computers"))
 	if err != nil {
@@ -95,7 +95,7 @@ func TestAForkThatComesToNothingLeavesNothing(t *testing.T) {
 	delete(s.unmaking, cid)
 
 	open := s.Fleet.wake
-	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.Waking) (*computer.Computer, error) {
+	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.WakeOptions) (*computer.Computer, error) {
 		if _, err := os.Stat(s.Dir.Computer(cid, "forked.json")); err != nil {
 			return nil, err
 		}

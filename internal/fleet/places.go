@@ -127,7 +127,7 @@ func (fl *Fleet) wakeAlone(p *place, req view.WakeRequest, first func(context.Co
 	if err := first(fl.ctx); err != nil {
 		return nil, err
 	}
-	return fl.wake(fl.ctx, p.cid, computer.Waking{
+	return fl.wake(fl.ctx, p.cid, computer.WakeOptions{
 		Name: p.name, WithoutTasks: req.WithoutTasks, Opened: func(c *computer.Computer) { fl.opened(p, c) },
 	})
 }
@@ -157,7 +157,7 @@ func (fl *Fleet) record(p *place, c *computer.Computer, err error) (string, view
 	if c != nil && p.err != nil {
 		// Its services gave up while it woke.
 		p.close(c)
-		fl.falls.Go(func() { fl.lay(c) })
+		fl.falls.Go(func() { fl.closeComputer(c) })
 		c, err = nil, p.err
 	}
 	p.computer, p.err = c, err
@@ -357,12 +357,12 @@ func (fl *Fleet) fell(c *computer.Computer, err error) {
 	fl.mu.Unlock()
 	fl.log(c).Error("the computer is put to sleep", "because", err)
 	fl.say(c.CID(), name, state, err)
-	fl.lay(c)
+	fl.closeComputer(c)
 }
 
-// lay closes a computer that is not to be awake any more, and says whether that went
+// closeComputer closes a computer that is not to be awake any more, and says whether that went
 // in order.
-func (fl *Fleet) lay(c *computer.Computer) bool {
+func (fl *Fleet) closeComputer(c *computer.Computer) bool {
 	err := c.Close()
 	if err != nil {
 		fl.log(c).Error("it did not fall asleep in order", "error", err)

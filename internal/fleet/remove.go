@@ -98,7 +98,7 @@ func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.
 	}
 	fl.mu.Unlock()
 	if c != nil {
-		fl.lay(c)
+		fl.closeComputer(c)
 	}
 	fl.Logger.Info("a computer was removed", "computer", string(cid), "by", by)
 	return fl.showRemoved(p), nil

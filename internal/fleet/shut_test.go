@@ -17,7 +17,7 @@ import (
 )
 
 // open says whether the server has a log open.
-func (s *sleeper) open(cid contract.CID) bool {
+func (s *sleepFixture) open(cid contract.CID) bool {
 	s.t.Helper()
 	open, err := s.Bus.Serves(s.t.Context(), cid)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *sleeper) open(cid contract.CID) bool {
 }
 
 // damage changes a byte of an event that a log holds, and says where.
-func (s *sleeper) damage(cid contract.CID) {
+func (s *sleepFixture) damage(cid contract.CID) {
 	s.t.Helper()
 	found, err := filepath.Glob(s.Dir.Path("nats", "jetstream", "*", "streams", contract.StreamLog(cid), "msgs", "1.blk"))
 	if err != nil || len(found) != 1 {
@@ -95,9 +95,9 @@ func TestAHundredSleepersCostNoGoroutine(t *testing.T) {
 // read whole before the server, which would cut it off, opens it, be it that the
 // computer wakes or that its log is read. It alone is damaged then.
 func TestWhatIsDamagedAsleepIsSeenBeforeItIsOpened(t *testing.T) {
-	for name, ask := range map[string]func(*sleeper, contract.CID) error{
-		"woken": func(s *sleeper, cid contract.CID) error { _, err := s.Get(s.t.Context(), cid); return err },
-		"read": func(s *sleeper, cid contract.CID) error {
+	for name, ask := range map[string]func(*sleepFixture, contract.CID) error{
+		"woken": func(s *sleepFixture, cid contract.CID) error { _, err := s.Get(s.t.Context(), cid); return err },
+		"read": func(s *sleepFixture, cid contract.CID) error {
 			h, err := s.History(s.t.Context(), cid)
 			if err != nil {
 				return err

@@ -112,15 +112,15 @@ func (fl *Fleet) keepIdleAsleep(after time.Duration) {
 			case <-fl.ctx.Done():
 				return
 			case <-tick.C:
-				fl.layIdle(fl.ctx, after)
+				fl.sleepIdle(fl.ctx, after)
 				fl.shutIdle(after)
 			}
 		}
 	})
 }
 
-// layIdle puts those to sleep that have been idle for so long.
-func (fl *Fleet) layIdle(ctx context.Context, after time.Duration) {
+// sleepIdle puts those to sleep that have been idle for so long.
+func (fl *Fleet) sleepIdle(ctx context.Context, after time.Duration) {
 	fl.mu.Lock()
 	idle := map[*place]*computer.Computer{}
 	for _, p := range fl.places {
@@ -211,7 +211,7 @@ func (fl *Fleet) sleep(p *place, c *computer.Computer, info view.Computer, after
 	p.close(c)
 	fl.falls.Go(func() {
 		fl.log(c).Info("it is idle, and is put to sleep")
-		if fl.lay(c) {
+		if fl.closeComputer(c) {
 			if err := fl.mark(p.cid); err != nil {
 				fl.log(c).Warn("what the data directory has could not be written down", "error", err)
 			}

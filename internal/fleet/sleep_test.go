@@ -17,20 +17,20 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// sleeper is a fleet whose computers have a log and a state, and nothing else.
-type sleeper struct {
-	*purse
+// sleepFixture is a fleet whose computers have a log and a state, and nothing else.
+type sleepFixture struct {
+	*spendingFixture
 	wakes atomic.Int64
 	fails atomic.Pointer[contract.CID] // which one does not wake
 }
 
-func newSleeper(t *testing.T) *sleeper {
+func newSleeper(t *testing.T) *sleepFixture {
 	t.Helper()
-	s := &sleeper{purse: newPurse(t)}
+	s := &sleepFixture{spendingFixture: newPurse(t)}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
 	s.Driver = asleep{}
 	open := s.wake
-	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.Waking) (*computer.Computer, error) {
+	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.WakeOptions) (*computer.Computer, error) {
 		s.wakes.Add(1)
 		if f := s.fails.Load(); f != nil && *f == cid {
 			return nil, fault.New("", fault.Unavailable, "Do this.", errors.New("the tree is odd"))
@@ -41,7 +41,7 @@ func newSleeper(t *testing.T) *sleeper {
 }
 
 // made makes a computer that sleeps.
-func (s *sleeper) made(name string) contract.CID {
+func (s *sleepFixture) made(name string) contract.CID {
 	s.t.Helper()
 	c := s.computer(name)
 	if _, err := c.Log().Append(s.t.Context(), contract.Draft{Actor: contract.System(), Type: "computer.created", Data: contract.ComputerCreated{Name: name, Driver: "test"}}); err != nil {
@@ -57,7 +57,7 @@ func opened() contract.Draft {
 
 // race has callers ask two computers for something at once, while whichever of
 // them is idle is put to sleep, and notes what they were told is stored.
-func (s *sleeper) race(cids []contract.CID, acked [][]string) {
+func (s *sleepFixture) race(cids []contract.CID, acked [][]string) {
 	s.t.Helper()
 	var asking sync.WaitGroup
 	ask := func(i int, cid contract.CID) error {
@@ -93,7 +93,7 @@ func (s *sleeper) race(cids []contract.CID, acked [][]string) {
 		case <-ended:
 			return
 		default:
-			s.layIdle(s.t.Context(), 0)
+			s.sleepIdle(s.t.Context(), 0)
 			s.shutIdle(0)
 		}
 	}
@@ -140,10 +140,10 @@ func TestASleepThatRacesWithRequestsLosesNothing(t *testing.T) {
 }
 
 // laidAll puts computers to sleep, once their callers are done.
-func (s *sleeper) laidAll(cids ...contract.CID) {
+func (s *sleepFixture) laidAll(cids ...contract.CID) {
 	s.t.Helper()
 	choirtest.Eventually(s.t, 30*time.Second, "computers that nobody uses fall asleep", func() bool {
-		s.layIdle(s.t.Context(), 0)
+		s.sleepIdle(s.t.Context(), 0)
 		s.falls.Wait()
 		for _, cid := range cids {
 			if _, asleep, err := s.Asleep(s.t.Context(), cid); err != nil || !asleep {
@@ -200,7 +200,7 @@ func TestACallerKeepsItAwake(t *testing.T) {
 	}
 	done()
 	for range 50 {
-		s.layIdle(t.Context(), 0)
+		s.sleepIdle(t.Context(), 0)
 	}
 	if _, asleep, err := s.Asleep(t.Context(), cid); asleep || err != nil {
 		t.Errorf("it fell asleep under its caller: %v", err)

@@ -23,13 +23,13 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// purse is a fleet with logs, but no computers that run.
-type purse struct {
+// spendingFixture is a fleet with logs, but no computers that run.
+type spendingFixture struct {
 	*Fleet
 	t *testing.T
 }
 
-func newPurse(t *testing.T) *purse {
+func newPurse(t *testing.T) *spendingFixture {
 	t.Helper()
 	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
@@ -58,14 +58,14 @@ func newPurse(t *testing.T) *purse {
 		t.Fatal(err)
 	}
 	t.Cleanup(room.Close)
-	p := &purse{t: t, Fleet: &Fleet{Options: Options{Dir: dir, Bus: b, Blobs: blobs, Logger: slog.New(slog.DiscardHandler),
+	p := &spendingFixture{t: t, Fleet: &Fleet{Options: Options{Dir: dir, Bus: b, Blobs: blobs, Logger: slog.New(slog.DiscardHandler),
 		Report: report}, machine: &computer.Machine{Reserve: room}}}
 	p.reopen()
 	return p
 }
 
 // reopen is what a restart leaves of the fleet.
-func (p *purse) reopen() {
+func (p *spendingFixture) reopen() {
 	p.t.Helper()
 	store, err := identity.Open(p.t.Context(), p.Dir.Path("control.sqlite"))
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *purse) reopen() {
 	p.Fleet = &Fleet{Options: p.Options, ctx: p.t.Context(), places: p.places, order: p.order, counted: map[contract.CID]bool{}, machine: &computer.Machine{
 		Dir: p.Dir, Bus: p.Bus, Blobs: p.Blobs, Logger: p.Logger, Reserve: p.machine.Reserve, Notices: func() []string { return nil },
 	}}
-	p.Fleet.wake = func(ctx context.Context, cid contract.CID, _ computer.Waking) (*computer.Computer, error) {
+	p.Fleet.wake = func(ctx context.Context, cid contract.CID, _ computer.WakeOptions) (*computer.Computer, error) {
 		return p.machine.OpenState(ctx, cid)
 	}
 	p.Spending = store
@@ -85,7 +85,7 @@ func (p *purse) reopen() {
 }
 
 // computer makes one whose log is open.
-func (p *purse) computer(name string) *computer.Computer {
+func (p *spendingFixture) computer(name string) *computer.Computer {
 	p.t.Helper()
 	cid := contract.NewCID()
 	if err := os.MkdirAll(p.Dir.Computer(cid), 0o700); err != nil {
@@ -96,7 +96,7 @@ func (p *purse) computer(name string) *computer.Computer {
 	return p.open(cid)
 }
 
-func (p *purse) open(cid contract.CID) *computer.Computer {
+func (p *spendingFixture) open(cid contract.CID) *computer.Computer {
 	p.t.Helper()
 	c, err := p.machine.OpenState(p.t.Context(), cid)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *purse) open(cid contract.CID) *computer.Computer {
 }
 
 // sleep closes a computer; counted says whether there was time to count.
-func (p *purse) sleep(c *computer.Computer, counted bool) {
+func (p *spendingFixture) sleep(c *computer.Computer, counted bool) {
 	p.t.Helper()
 	if p.machine.Count = nil; counted {
 		p.machine.Count = p.count
@@ -125,14 +125,14 @@ func metered(tokens int64) contract.UsageMetered {
 }
 
 // log appends what a call consumed to the log alone, as a crash would leave it.
-func (p *purse) log(c *computer.Computer, at time.Time, m contract.UsageMetered) {
+func (p *spendingFixture) log(c *computer.Computer, at time.Time, m contract.UsageMetered) {
 	p.t.Helper()
 	if _, err := c.Log().Append(p.t.Context(), contract.Draft{ID: contract.DeriveID(m.Call, "usage"), Actor: contract.System(), Type: "usage.metered", Time: at, Data: m}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *purse) want(what string, cid contract.CID, day string, tokens int64) {
+func (p *spendingFixture) want(what string, cid contract.CID, day string, tokens int64) {
 	p.t.Helper()
 	u, err := p.spentIn(p.t.Context(), cid, day)
 	if err != nil {

@@ -26,11 +26,11 @@ import (
 // guest itself doesn't (/health, /exec, /pty, /signal, /clear, /forward/, /files/).
 // A nil New adds nothing.
 type Services struct {
-	New func(ctx context.Context, in Inside) (http.Handler, error)
+	New func(ctx context.Context, in ServiceEnv) (http.Handler, error)
 }
 
-// Inside is what a service may use.
-type Inside struct {
+// ServiceEnv is what a service may use.
+type ServiceEnv struct {
 	Kind   contract.BoxKind
 	Box    string
 	Root   string
@@ -136,7 +136,7 @@ func begin(ctx context.Context, kind string, services Services) (b beginning) {
 		return b
 	}
 	if services.New != nil {
-		g.services, err = services.New(ctx, Inside{Kind: spec.Kind, Box: spec.Box, Root: spec.Root, Runner: g.runner, Host: b.session.Client()})
+		g.services, err = services.New(ctx, ServiceEnv{Kind: spec.Kind, Box: spec.Box, Root: spec.Root, Runner: g.runner, Host: b.session.Client()})
 		if err != nil {
 			b.err = fmt.Errorf("start the %s's services: %w", kind, err)
 			return b

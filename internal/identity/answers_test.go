@@ -14,9 +14,9 @@ import (
 	"choir.dev/choiros/internal/identity"
 )
 
-// household is a computer of A's in which B is an editor, with one of everything that
+// sharedComputer is a computer of A's in which B is an editor, with one of everything that
 // lets B in.
-type household struct {
+type sharedComputer struct {
 	*identity.Store
 	file                    string
 	a, b                    identity.User
@@ -26,11 +26,11 @@ type household struct {
 	principal               string
 }
 
-func moveIn(t *testing.T) *household {
+func moveIn(t *testing.T) *sharedComputer {
 	t.Helper()
 	ctx := context.Background()
 	s, _, file := open(t)
-	h := &household{Store: s, file: file, a: owner(t, s), b: account(t, s, "B", grant.Secrets, grant.Models), cid: contract.NewCID()}
+	h := &sharedComputer{Store: s, file: file, a: owner(t, s), b: account(t, s, "B", grant.Secrets, grant.Models), cid: contract.NewCID()}
 	must[identity.Place](t)(s.Adopt(ctx, h.cid, h.a.ID, "Studio"))
 	if _, _, err := s.Accept(ctx, invite(t, s, h.cid, grant.Editor, h.a.ID), h.b.ID); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func can(held grant.Holder, c contract.Capability) bool {
 }
 
 // let are what B is let in by, and may.
-func (h *household) let() (map[string]bool, error) {
+func (h *sharedComputer) let() (map[string]bool, error) {
 	ctx := context.Background()
 	_, token := h.Token(ctx, h.secret)
 	_, cookie := h.Session(ctx, h.cookie, identity.Console)
@@ -89,7 +89,7 @@ func (h *household) let() (map[string]bool, error) {
 
 // refuses asks until everything is kept, takes something away, and sees the next
 // question refused in these ways and in no other.
-func (h *household) refuses(t *testing.T, take func() error, lost ...string) {
+func (h *sharedComputer) refuses(t *testing.T, take func() error, lost ...string) {
 	t.Helper()
 	for range 2 {
 		for what, is := range must[map[string]bool](t)(h.let()) {
@@ -123,20 +123,20 @@ func (h *household) refuses(t *testing.T, take func() error, lost ...string) {
 func TestWhatWasTakenAwayIsRefusedAtOnce(t *testing.T) {
 	ctx := context.Background()
 	cases := map[string]struct {
-		take func(*household) error
+		take func(*sharedComputer) error
 		lost []string
 	}{
-		"a token":      {func(h *household) error { return second(h.RevokeToken(ctx, h.b.ID, h.token.ID)) }, []string{"token"}},
-		"a session":    {func(h *household) error { return second(h.SignOut(ctx, h.cookie)) }, []string{"cookie", "desktop", "principal"}},
-		"all sessions": {func(h *household) error { return second(h.RevokeAll(ctx, h.b.ID)) }, []string{"cookie", "desktop", "principal"}},
-		"a power":      {func(h *household) error { return h.SetPowers(ctx, h.b.ID, []grant.Power{grant.Models}) }, []string{"secrets"}},
-		"a role":       {func(h *household) error { return second(h.SetRole(ctx, h.cid, h.b.ID, grant.Viewer)) }, []string{"edits", "editor", "desktop", "principal"}},
-		"a membership": {func(h *household) error { return second(h.RemoveMember(ctx, h.cid, h.b.ID)) }, []string{"views", "edits", "member", "editor", "desktop", "principal"}},
-		"the computer": {func(h *household) error { return h.Forget(ctx, h.cid) }, []string{"views", "edits", "member", "editor", "place", "handle"}},
-		"the handle":   {func(h *household) error { _, err := h.Rehandle(ctx, h.cid, "Elsewhere"); return err }, []string{"handle"}},
-		"the account":  {func(h *household) error { return second(h.RemoveAccount(ctx, h.b.ID)) }, []string{"token", "cookie", "desktop", "principal", "views", "edits", "member", "editor", "secrets", "models"}},
-		"by a program": {func(h *household) error { return h.elsewhere("DELETE FROM tokens WHERE name = 'a program'") }, []string{"token"}},
-		"by many steps": {func(h *household) error {
+		"a token":      {func(h *sharedComputer) error { return second(h.RevokeToken(ctx, h.b.ID, h.token.ID)) }, []string{"token"}},
+		"a session":    {func(h *sharedComputer) error { return second(h.SignOut(ctx, h.cookie)) }, []string{"cookie", "desktop", "principal"}},
+		"all sessions": {func(h *sharedComputer) error { return second(h.RevokeAll(ctx, h.b.ID)) }, []string{"cookie", "desktop", "principal"}},
+		"a power":      {func(h *sharedComputer) error { return h.SetPowers(ctx, h.b.ID, []grant.Power{grant.Models}) }, []string{"secrets"}},
+		"a role":       {func(h *sharedComputer) error { return second(h.SetRole(ctx, h.cid, h.b.ID, grant.Viewer)) }, []string{"edits", "editor", "desktop", "principal"}},
+		"a membership": {func(h *sharedComputer) error { return second(h.RemoveMember(ctx, h.cid, h.b.ID)) }, []string{"views", "edits", "member", "editor", "desktop", "principal"}},
+		"the computer": {func(h *sharedComputer) error { return h.Forget(ctx, h.cid) }, []string{"views", "edits", "member", "editor", "place", "handle"}},
+		"the handle":   {func(h *sharedComputer) error { _, err := h.Rehandle(ctx, h.cid, "Elsewhere"); return err }, []string{"handle"}},
+		"the account":  {func(h *sharedComputer) error { return second(h.RemoveAccount(ctx, h.b.ID)) }, []string{"token", "cookie", "desktop", "principal", "views", "edits", "member", "editor", "secrets", "models"}},
+		"by a program": {func(h *sharedComputer) error { return h.elsewhere("DELETE FROM tokens WHERE name = 'a program'") }, []string{"token"}},
+		"by many steps": {func(h *sharedComputer) error {
 			return h.elsewhere("UPDATE members SET role = 'viewer' WHERE role = 'editor'")
 		}, []string{"edits", "editor"}},
 	}
@@ -149,7 +149,7 @@ func TestWhatWasTakenAwayIsRefusedAtOnce(t *testing.T) {
 }
 
 // elsewhere changes the file by another connection, as another program would.
-func (h *household) elsewhere(query string) error {
+func (h *sharedComputer) elsewhere(query string) error {
 	db, err := sql.Open("sqlite", "file:"+h.file+"?_pragma=busy_timeout(5000)")
 	if err == nil {
 		_, err = db.Exec(query)

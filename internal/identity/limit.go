@@ -7,9 +7,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Tries bounds how often sign-in may be tried. The secrets can't be guessed;
-// this keeps a guesser from costing anything.
-type Tries struct {
+// SignInLimiter bounds how often sign-in may be tried. The secrets have 256 bits and can't be
+// guessed; the limit keeps those who try from using up the machine.
+type SignInLimiter struct {
 	mu    sync.Mutex
 	all   *rate.Limiter
 	by    map[string]*rate.Limiter
@@ -23,13 +23,13 @@ const maxAddresses = 10_000
 
 // NewTries allows 10 tries at once and then one every 6 seconds per address,
 // and ten times that in all.
-func NewTries(now func() time.Time) *Tries {
+func NewTries(now func() time.Time) *SignInLimiter {
 	each := rate.Every(6 * time.Second)
-	return &Tries{all: rate.NewLimiter(each*10, 100), by: map[string]*rate.Limiter{}, now: now, each: each, burst: 10}
+	return &SignInLimiter{all: rate.NewLimiter(each*10, 100), by: map[string]*rate.Limiter{}, now: now, each: each, burst: 10}
 }
 
 // Allow counts one try from an address and reports whether it may go on.
-func (t *Tries) Allow(address string) bool {
+func (t *SignInLimiter) Allow(address string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()

@@ -26,8 +26,9 @@ type Row struct {
 	Sound bool
 }
 
-// one is a candidate for the next place of a log.
-type one struct {
+// candidate is an event that may be the next of a log: a message of the server's store, or a
+// row of the state.
+type candidate struct {
 	stamp
 	subject string
 	header  nats.Header
@@ -57,7 +58,7 @@ func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row
 				return nil // what can't be read is not taken
 			}
 		}
-		return m.offer(one{stamp: at, subject: msg.Subject, header: plain(header), data: bytes.Clone(msg.Data)})
+		return m.offer(candidate{stamp: at, subject: msg.Subject, header: plain(header), data: bytes.Clone(msg.Data)})
 	})
 	if err == nil {
 		err = m.fill(0)
@@ -85,7 +86,7 @@ type merger struct {
 }
 
 // continues says whether c is the next event of the log.
-func (m *merger) continues(c *one) bool {
+func (m *merger) continues(c *candidate) bool {
 	if c.sequence != m.kept.End.Sequence+1 {
 		return false
 	}
@@ -96,7 +97,7 @@ func (m *merger) continues(c *one) bool {
 }
 
 // offer takes an event of the store, after the rows that belong before it.
-func (m *merger) offer(c one) error {
+func (m *merger) offer(c candidate) error {
 	if c.sequence <= m.kept.End.Sequence {
 		return nil
 	}
@@ -142,7 +143,7 @@ func (m *merger) fill(before uint64) error {
 		if err != nil {
 			return err
 		}
-		c := one{stamp: stamp{e.Sequence, e.Epoch, e.Prev}, subject: contract.SubjectEvent(e), data: data, row: true}
+		c := candidate{stamp: stamp{e.Sequence, e.Epoch, e.Prev}, subject: contract.SubjectEvent(e), data: data, row: true}
 		if !m.row.Sound || e.Validate() != nil || !m.continues(&c) {
 			return nil
 		}
@@ -154,7 +155,7 @@ func (m *merger) fill(before uint64) error {
 }
 
 // take keeps the next event.
-func (m *merger) take(c *one) error {
+func (m *merger) take(c *candidate) error {
 	if err := m.keep(c.subject, c.header, c.data); err != nil {
 		return err
 	}

@@ -23,14 +23,14 @@ const (
 	wishEvery = 16 // events that a claimer reads between saying so
 )
 
-// wish is what a claimer says.
-type wish struct {
+// claimNotice is what a Log that is about to claim the log sends to those that own it now.
+type claimNotice struct {
 	Epoch uint64 `json:"epoch"`
 }
 
 // wishIn tells older owners that this Log wants to claim.
 func (l *Log) wishIn() error {
-	b, err := json.Marshal(wish{Epoch: l.epoch})
+	b, err := json.Marshal(claimNotice{Epoch: l.epoch})
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (l *Log) wishIn() error {
 
 // wished hears a claimer.
 func (l *Log) wished(m *nats.Msg) {
-	var w wish
+	var w claimNotice
 	if len(m.Data) > 256 || json.Unmarshal(m.Data, &w) != nil || w.Epoch <= l.epoch {
 		return
 	}

@@ -78,7 +78,7 @@ func encodeList[T any](d Declared, l List[T]) ([]byte, error) {
 var services = sync.OnceValue(func() map[string]Any {
 	out := map[string]Any{}
 	for _, m := range all {
-		if d := m.About(); d.Doors&Desktop != 0 && d.Kind == Call {
+		if d := m.About(); d.Callers&Desktop != 0 && d.Kind == Call {
 			out[d.Name] = m
 		}
 	}

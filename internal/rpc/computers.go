@@ -114,48 +114,48 @@ func (r ForkRequest) Validate() error {
 // A computer, its log and what is shown around its desktop.
 var (
 	ComputerGet = single[Of, view.Computer](Declared{
-		Name: "computer.get", Summary: "One computer, which is not woken for it", HTTP: get("", "computers-get"), May: contract.CanRead, Doors: API, Needs: Known, Host: true})
+		Name: "computer.get", Summary: "One computer, which is not woken for it", HTTP: get("", "computers-get"), May: contract.CanRead, Callers: API, Needs: Known, Host: true})
 	ComputerRename = single[RenameRequest, view.Acted](Declared{
 		Name: "computer.rename", Summary: "Give a computer another name; its desktop's address stays",
-		HTTP: Route{http.MethodPatch, "", "computers-rename"}, May: contract.CanArrange, Doors: API, Effect: Stores, Host: true})
+		HTTP: Route{http.MethodPatch, "", "computers-rename"}, May: contract.CanArrange, Callers: API, Effect: Stores, Host: true})
 	ComputerRebuild = single[RebuildRequest, view.Rebuilt](Declared{
 		Name: "computer.rebuild", Summary: "Replay the log into a new state file",
-		HTTP: post("/rebuild", "computers-rebuild"), May: contract.CanManage, Doors: API, Effect: Stores, Limit: Long})
+		HTTP: post("/rebuild", "computers-rebuild"), May: contract.CanManage, Callers: API, Effect: Stores, Limit: Long})
 	ComputerWake = done[WakeRequest](Declared{
 		Name: "computer.wake", Summary: "Wake a computer that is asleep, or try again one that did not wake",
-		HTTP: post("/wake", "computers-wake"), May: contract.CanArrange, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: post("/wake", "computers-wake"), May: contract.CanArrange, Callers: API, Effect: Stops, Needs: Known, Host: true})
 	ComputerRemove = single[Of, view.Computer](Declared{
 		Name: "computer.remove", Summary: "Remove a computer, as it is; for a week it can be put back",
-		HTTP: Route{http.MethodDelete, "", "computers-remove"}, May: contract.CanManage, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: Route{http.MethodDelete, "", "computers-remove"}, May: contract.CanManage, Callers: API, Effect: Stops, Needs: Known, Host: true})
 	ComputerPutBack = single[Of, view.Computer](Declared{
 		Name: "computer.putback", Summary: "Put a computer back that was removed; answered once it is awake",
-		HTTP: post("/put-back", "computers-put-back"), May: contract.CanManage, Doors: API, Effect: Stops, Needs: Known, Host: true, Limit: 2 * Quick})
+		HTTP: post("/put-back", "computers-put-back"), May: contract.CanManage, Callers: API, Effect: Stops, Needs: Known, Host: true, Limit: 2 * Quick})
 	ComputerFork = single[ForkRequest, view.Computer](Declared{
 		Name: "computer.fork", Summary: "Make a computer with the files and documents of a checkpoint of this one; answered once it is awake",
-		HTTP: post("/fork", "computers-fork"), May: contract.CanRestore, Also: contract.CanComputers, Doors: API, Effect: Stops, Host: true, Limit: Long})
+		HTTP: post("/fork", "computers-fork"), May: contract.CanRestore, Also: contract.CanComputers, Callers: API, Effect: Stops, Host: true, Limit: Long})
 	ComputerRecover = done[Of](Declared{
 		Name: "computer.recover", Summary: "Bring back what is damaged from what else knows it; only what all share closes the others meanwhile",
-		HTTP: post("/recover", "computers-recover"), May: contract.CanManage, Also: contract.CanMachine, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: post("/recover", "computers-recover"), May: contract.CanManage, Also: contract.CanMachine, Callers: API, Effect: Stops, Needs: Known, Host: true})
 	ComputerExport = bytes[Of](Declared{
 		Name: "computer.export", Summary: "A tar archive of a computer's files and events, also of one that does not wake",
-		HTTP: get("/export", "computers-export"), May: contract.CanManage, Doors: API, Kind: Download, Needs: Known})
+		HTTP: get("/export", "computers-export"), May: contract.CanManage, Callers: API, Kind: Download, Needs: Known})
 
 	FrameGet = single[Of, view.Frame](Declared{
-		Name: "frame.get", Summary: "What the console shows around a desktop", HTTP: get("/frame", "frame-get"), May: contract.CanRead, Doors: API, Host: true})
+		Name: "frame.get", Summary: "What the console shows around a desktop", HTTP: get("/frame", "frame-get"), May: contract.CanRead, Callers: API, Host: true})
 	FrameStream = bytes[Of](Declared{
 		Name: "frame.stream", Summary: "The frame as server-sent events, whenever it changes",
-		HTTP: get("/frame/stream", "frame-stream"), May: contract.CanRead, Doors: API, Kind: Stream})
+		HTTP: get("/frame/stream", "frame-stream"), May: contract.CanRead, Callers: API, Kind: Stream})
 	FrameTicket = single[TicketRequest, view.Ticket](Declared{
 		Name: "frame.ticket", Summary: "Let the console's page into the desktop",
-		HTTP: post("/ticket", "frame-ticket"), May: contract.CanEnter, Doors: Console, Effect: Governs, Host: true})
+		HTTP: post("/ticket", "frame-ticket"), May: contract.CanEnter, Callers: Console, Effect: Governs, Host: true})
 
 	EventsRead = bytes[EventsRequest](Declared{
 		Name: "events.read", Summary: "The log as CloudEvents, one a line; empty lines mean nothing",
-		HTTP: get("/events", "events-read"), May: contract.CanRead, Doors: API, Kind: Stream, Needs: History})
+		HTTP: get("/events", "events-read"), May: contract.CanRead, Callers: API, Kind: Stream, Needs: History})
 	LogRead = single[LogRequest, view.EventPage](Declared{
-		Name: "log.read", Summary: "Events with sequence > after, ascending", May: contract.CanRead, Doors: Desktop})
+		Name: "log.read", Summary: "Events with sequence > after, ascending", May: contract.CanRead, Callers: Desktop})
 	StateSnapshot = single[Of, view.Snapshot](Declared{
-		Name: "state.snapshot", Summary: "What the first paint needs, and nothing more", May: contract.CanRead, Doors: Desktop})
+		Name: "state.snapshot", Summary: "What the first paint needs, and nothing more", May: contract.CanRead, Callers: Desktop})
 )
 
 // ExecRequest starts a command whose output is asked for.
@@ -190,20 +190,20 @@ type StopRequest struct {
 var (
 	CommandStop = done[OnCommand](Declared{
 		Name: "command.stop", Summary: "Stop one of your own commands, whoever started it",
-		HTTP: post("/commands/{command}/stop", "commands-stop"), May: contract.CanExec, Doors: API, Effect: Governs})
+		HTTP: post("/commands/{command}/stop", "commands-stop"), May: contract.CanExec, Callers: API, Effect: Governs})
 	CommandSignal = done[SignalRequest](Declared{
 		Name: "command.signal", Summary: "Bring a signal or a terminal's new size to one of your own commands that runs",
-		HTTP: post("/commands/{command}/signal", "commands-signal"), May: contract.CanExec, Doors: API, Effect: Governs})
+		HTTP: post("/commands/{command}/signal", "commands-signal"), May: contract.CanExec, Callers: API, Effect: Governs})
 	ExecHTTP = bytes[Of](Declared{
 		Name: "command.run", Summary: "Run your own command on the live tree",
 		Detail: "The body is one line of JSON (argv, cwd, stdin, terminal) and then, with stdin, the command's standard input. " +
 			"The answer is frames of one byte of kind, four bytes of length (big endian) and the payload: " +
 			"s started, o output, e errors, k alive, x exited, p problem. Leaving ends the command.",
-		HTTP: post("/exec", "exec-run"), May: contract.CanExec, Doors: API, Effect: Stores, Kind: Duplex})
+		HTTP: post("/exec", "exec-run"), May: contract.CanExec, Callers: API, Effect: Stores, Kind: Duplex})
 	ExecRun = single[ExecRequest, view.Started](Declared{
-		Name: "exec.run", Summary: "Run your own command; answered as soon as its start is in the log", May: contract.CanExec, Doors: Desktop, Effect: Stores, Host: true})
+		Name: "exec.run", Summary: "Run your own command; answered as soon as its start is in the log", May: contract.CanExec, Callers: Desktop, Effect: Stores, Host: true})
 	ExecOutput = single[OutputRequest, view.Output](Declared{
-		Name: "exec.output", Summary: "What is kept of a command's output after a chunk", May: contract.CanRead, Doors: Desktop, Host: true})
+		Name: "exec.output", Summary: "What is kept of a command's output after a chunk", May: contract.CanRead, Callers: Desktop, Host: true})
 	ExecStop = done[StopRequest](Declared{
-		Name: "exec.stop", Summary: "Stop a command that a desktop started", May: contract.CanExec, Doors: Desktop, Effect: Stops, Host: true})
+		Name: "exec.stop", Summary: "Stop a command that a desktop started", May: contract.CanExec, Callers: Desktop, Effect: Stops, Host: true})
 )

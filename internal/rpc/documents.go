@@ -67,26 +67,26 @@ const (
 // Living documents.
 var (
 	DocumentGet = single[DocumentRequest, view.Document](Declared{
-		Name: "document.get", Summary: "One revision of a living document", HTTP: get(atDocument, "documents-get"), May: contract.CanRead, Doors: API | Desktop})
+		Name: "document.get", Summary: "One revision of a living document", HTTP: get(atDocument, "documents-get"), May: contract.CanRead, Callers: API | Desktop})
 	RevisionList = list[RevisionsRequest, view.Document](Declared{
 		Name: "document.revisions", Summary: "A document's revisions with their text, newest first",
 		Detail: "An answer holds at most 4 MiB of text, and at least one revision; what follows is asked for with `before`, the last revision's number.",
-		HTTP:   get(atRevisions, "documents-revisions"), May: contract.CanRead, Doors: API | Desktop, Noun: "revisions"})
+		HTTP:   get(atRevisions, "documents-revisions"), May: contract.CanRead, Callers: API | Desktop, Noun: "revisions"})
 	DocumentRevise = single[ReviseRequest, view.Revised](Declared{
 		Name: "document.revise", Summary: "Write a document's next revision, made from one that you read",
 		Detail: "A document that has moved since is merged with; where both changed the same lines an agent's text gives way and stays in the history, " +
 			"and a person's is a conflict that changes nothing. It is in the log and in the document's file when it is acknowledged; the file of a run's document follows when no run is under way.",
-		HTTP: post(atRevisions, "documents-revise"), May: contract.CanWrite, Doors: API | Desktop, Effect: Stores})
+		HTTP: post(atRevisions, "documents-revise"), May: contract.CanWrite, Callers: API | Desktop, Effect: Stores})
 	ProposalList = list[ProposalsRequest, view.Proposal](Declared{
 		Name: "proposal.list", Summary: "Changes that wait for you, newest first, without their text",
-		HTTP: get(atDocument+"/proposals", "proposals-list"), May: contract.CanRead, Doors: API | Desktop, Noun: "proposals"})
+		HTTP: get(atDocument+"/proposals", "proposals-list"), May: contract.CanRead, Callers: API | Desktop, Noun: "proposals"})
 	ProposalGet = single[OnProposal, view.Proposal](Declared{
 		Name: "proposal.get", Summary: "One proposed change, and what accepting it would do",
-		HTTP: get(atProposal, "proposals-get"), May: contract.CanRead, Doors: API | Desktop})
+		HTTP: get(atProposal, "proposals-get"), May: contract.CanRead, Callers: API | Desktop})
 	ProposalAccept = single[OnProposal, view.Resolved](Declared{
 		Name: "proposal.accept", Summary: "Merge a proposed change into the document; where both changed the same lines, it wins",
-		HTTP: post(atProposal+"/accept", "proposals-accept"), May: contract.CanWrite, Doors: API | Desktop, Effect: Stores})
+		HTTP: post(atProposal+"/accept", "proposals-accept"), May: contract.CanWrite, Callers: API | Desktop, Effect: Stores})
 	ProposalDismiss = single[OnProposal, view.Resolved](Declared{
 		Name: "proposal.dismiss", Summary: "Decide against a proposed change",
-		HTTP: post(atProposal+"/dismiss", "proposals-dismiss"), May: contract.CanWrite, Doors: API | Desktop, Effect: Stores})
+		HTTP: post(atProposal+"/dismiss", "proposals-dismiss"), May: contract.CanWrite, Callers: API | Desktop, Effect: Stores})
 )

@@ -22,11 +22,11 @@ func TestWhoMayCallWhat(t *testing.T) {
 		"checkpoint.list": rpc.Reads, "checkpoint.create": rpc.Governs, "checkpoint.diff": rpc.Reads, "checkpoint.restore": rpc.Governs, "checkpoint.undo": rpc.Governs,
 		"files.list": rpc.Reads, "exec.run": rpc.Stores, "exec.output": rpc.Reads, "exec.stop": rpc.Stops,
 	}
-	few := map[string]rpc.Doors{"account.invite": rpc.People, "account.link": rpc.Owner, "approval.answer": rpc.People, "frame.ticket": rpc.Console, "token.create": rpc.People}
-	gotDesktop, gotFew := map[string]rpc.Effect{}, map[string]rpc.Doors{}
+	few := map[string]rpc.Callers{"account.invite": rpc.People, "account.link": rpc.Owner, "approval.answer": rpc.People, "frame.ticket": rpc.Console, "token.create": rpc.People}
+	gotDesktop, gotFew := map[string]rpc.Effect{}, map[string]rpc.Callers{}
 	for _, m := range rpc.All() {
 		d := m.About()
-		if d.Doors&rpc.Desktop != 0 {
+		if d.Callers&rpc.Desktop != 0 {
 			gotDesktop[d.Name] = d.Effect
 			if slices.ContainsFunc(d.Takes(), func(c contract.Capability) bool { return !grant.Editor.May().Has(c) }) {
 				t.Errorf("a desktop may call %s, which takes %v: its code is written by others than its visitor", d.Name, d.Takes())
@@ -37,7 +37,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		} else if _, served := rpc.ByService(d.Name); served {
 			t.Errorf("%s is served on the bus", d.Name)
 		}
-		if over := d.Doors & rpc.API; over != 0 && over != rpc.API {
+		if over := d.Callers & rpc.API; over != 0 && over != rpc.API {
 			gotFew[d.Name] = over
 		}
 	}
@@ -99,7 +99,7 @@ func TestWhatMethodsTake(t *testing.T) {
 func TestWhatTokensAreMadeForIsTaken(t *testing.T) {
 	taken := map[contract.Capability]bool{}
 	for _, m := range rpc.All() {
-		if d := m.About(); d.Doors&rpc.Program != 0 {
+		if d := m.About(); d.Callers&rpc.Program != 0 {
 			for _, c := range d.Takes() {
 				taken[c] = true
 			}

@@ -113,28 +113,28 @@ func (r AddTarRequest) Validate() error { return view.ValidName("name", r.Name) 
 var (
 	FilesList = list[FilesRequest, view.File](Declared{
 		Name: "files.list", Summary: "A folder's entries by name, or the one entry of a file",
-		HTTP: get("/files", "files-list"), May: contract.CanRead, Doors: API | Desktop, Noun: "files"})
+		HTTP: get("/files", "files-list"), May: contract.CanRead, Callers: API | Desktop, Noun: "files"})
 	FilesGet = bytes[OnPath](Declared{
-		Name: "files.get", Summary: "A file's content", HTTP: get("/content", "files-get"), May: contract.CanRead, Doors: API, Kind: Download})
+		Name: "files.get", Summary: "A file's content", HTTP: get("/content", "files-get"), May: contract.CanRead, Callers: API, Kind: Download})
 	FilesPut = bytes[PutRequest](Declared{
 		Name: "files.put", Summary: "Replace or make a file",
-		HTTP: Route{http.MethodPut, "/content", "files-put"}, May: contract.CanWrite, Doors: API, Effect: Stores, Kind: Upload})
+		HTTP: Route{http.MethodPut, "/content", "files-put"}, May: contract.CanWrite, Callers: API, Effect: Stores, Kind: Upload})
 	FilesRemove = done[RemoveRequest](Declared{
 		Name: "files.remove", Summary: "Remove a file, or a folder with recursive",
-		HTTP: Route{http.MethodDelete, "/content", "files-remove"}, May: contract.CanWrite, Doors: API, Effect: Stores, Limit: Long})
+		HTTP: Route{http.MethodDelete, "/content", "files-remove"}, May: contract.CanWrite, Callers: API, Effect: Stores, Limit: Long})
 	FilesMove = single[MoveRequest, view.File](Declared{
 		Name: "files.move", Summary: "Give a file or folder another name, where nothing is",
-		HTTP: post("/files/move", "files-move"), May: contract.CanWrite, Doors: API, Effect: Stores, Limit: Long})
+		HTTP: post("/files/move", "files-move"), May: contract.CanWrite, Callers: API, Effect: Stores, Limit: Long})
 	FilesAddURL = single[AddRequest, view.Added](Declared{
 		Name: "files.add_url", Summary: "Bring a repository in by URL, through egress",
-		HTTP: post("/add", "files-add-url"), May: contract.CanWrite, Doors: API, Effect: Stores, Limit: Long})
+		HTTP: post("/add", "files-add-url"), May: contract.CanWrite, Callers: API, Effect: Stores, Limit: Long})
 	FilesAddTar = bytes[AddTarRequest](Declared{
 		Name: "files.add_tar", Summary: "Bring a folder in as a tar stream",
-		HTTP: post("/add/tar", "files-add-tar"), May: contract.CanWrite, Doors: API, Effect: Stores, Kind: Upload})
+		HTTP: post("/add/tar", "files-add-tar"), May: contract.CanWrite, Callers: API, Effect: Stores, Kind: Upload})
 	TrashList = list[TrashRequest, view.Trashed](Declared{
 		Name: "trash.list", Summary: "What was removed or overwritten in the last week, newest first",
-		HTTP: get("/trash", "trash-list"), May: contract.CanRead, Doors: API, Noun: "entries"})
+		HTTP: get("/trash", "trash-list"), May: contract.CanRead, Callers: API, Noun: "entries"})
 	TrashPutBack = single[PutBackRequest, view.File](Declared{
 		Name: "trash.put_back", Summary: "Bring something back from the trash, where nothing is",
-		HTTP: post("/trash/{entry}/put-back", "trash-put-back"), May: contract.CanWrite, Doors: API, Effect: Stores, Limit: Long})
+		HTTP: post("/trash/{entry}/put-back", "trash-put-back"), May: contract.CanWrite, Callers: API, Effect: Stores, Limit: Long})
 )

@@ -38,7 +38,7 @@ func flatten(in reflect.Type) *flat {
 			sf := t.Field(i)
 			at := append(append([]int{}, path...), i)
 			switch {
-			case sf.Type == atType, sf.Type == reflect.TypeFor[Itself]():
+			case sf.Type == atType, sf.Type == reflect.TypeFor[NoComputer]():
 			case sf.Anonymous:
 				walk(sf.Type, at, body)
 			case !body && sf.Name == "Body":

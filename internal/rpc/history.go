@@ -82,23 +82,23 @@ func (r RewindRequest) Validate() error {
 var (
 	CheckpointList = list[CheckpointsRequest, view.Checkpoint](Declared{
 		Name: "checkpoint.list", Summary: "Checkpoints, newest first",
-		HTTP: get("/checkpoints", "checkpoints-list"), May: contract.CanRead, Doors: API | Desktop, Needs: History, Noun: "checkpoints"})
+		HTTP: get("/checkpoints", "checkpoints-list"), May: contract.CanRead, Callers: API | Desktop, Needs: History, Noun: "checkpoints"})
 	CheckpointGet = single[ShowCheckpointRequest, view.Checkpoint](Declared{
 		Name: "checkpoint.get", Summary: "One checkpoint, and what is not in it",
-		HTTP: get("/checkpoints/{checkpoint}", "checkpoints-get"), May: contract.CanRead, Doors: API, Needs: History})
+		HTTP: get("/checkpoints/{checkpoint}", "checkpoints-get"), May: contract.CanRead, Callers: API, Needs: History})
 	CheckpointCreate = single[CheckpointRequest, view.Checkpointed](Declared{
 		Name: "checkpoint.create", Summary: "Commit the workspace if it changed",
-		HTTP: post("/checkpoints", "checkpoints-create"), May: contract.CanRestore, Doors: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
+		HTTP: post("/checkpoints", "checkpoints-create"), May: contract.CanRestore, Callers: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
 	CheckpointDiff = single[DiffRequest, view.Diff](Declared{
 		Name: "checkpoint.diff", Summary: "What differs between two checkpoints",
-		HTTP: get("/diff", "checkpoints-diff"), May: contract.CanRead, Doors: API | Desktop, Needs: History, Limit: Long})
+		HTTP: get("/diff", "checkpoints-diff"), May: contract.CanRead, Callers: API | Desktop, Needs: History, Limit: Long})
 	CheckpointRestore = single[RestoreRequest, view.Restored](Declared{
 		Name: "checkpoint.restore", Summary: "Go back to a checkpoint, take back a run or the last thing, or have something back from the trash",
-		HTTP: post("/restore", "checkpoints-restore"), May: contract.CanRestore, Doors: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
+		HTTP: post("/restore", "checkpoints-restore"), May: contract.CanRestore, Callers: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
 	CheckpointUndo = single[UndoRequest, view.Restored](Declared{
 		Name: "checkpoint.undo", Summary: "Undo the last thing that was done, an undo too, and say which",
-		HTTP: post("/undo", "checkpoints-undo"), May: contract.CanRestore, Doors: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
+		HTTP: post("/undo", "checkpoints-undo"), May: contract.CanRestore, Callers: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
 	CheckpointRewind = single[RewindRequest, view.Restored](Declared{
 		Name: "checkpoint.rewind", Summary: "Take the desktop's source and theme back to the last good checkpoint",
-		HTTP: post("/rewind", "checkpoints-rewind"), May: contract.CanRestore, Doors: API, Effect: Governs, Needs: History, Limit: Long})
+		HTTP: post("/rewind", "checkpoints-rewind"), May: contract.CanRestore, Callers: API, Effect: Governs, Needs: History, Limit: Long})
 )

@@ -6,8 +6,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Door is what lets callers in over HTTP.
-type Door interface {
+// HTTPBinding serves methods over HTTP: package control implements it. Mount adds a
+// method's route to its API.
+type HTTPBinding interface {
 	API() huma.API
 	// Operation describes a method's route and how it is limited.
 	Operation(Declared) huma.Operation
@@ -18,31 +19,31 @@ type Door interface {
 	Refuse(d Declared, conditional bool, err error) error
 }
 
-type mount[In, Out any] func(Door, Declared, func(context.Context, In) (Out, error))
+type mount[In, Out any] func(HTTPBinding, Declared, func(context.Context, In) (Out, error))
 
 // Mount adds the method's route. One that is not over HTTP has none.
-func (m *Method[In, Out]) Mount(door Door) {
+func (m *Method[In, Out]) Mount(binding HTTPBinding) {
 	if m.HTTP.ID == "" || m.mount == nil {
 		return
 	}
-	m.mount(door, m.Declared, func(ctx context.Context, in In) (out Out, err error) {
+	m.mount(binding, m.Declared, func(ctx context.Context, in In) (out Out, err error) {
 		if err = validate(in); err == nil {
 			var t Table
 			var who Caller
-			if t, who, err = door.Reach(ctx, m.Declared, in.Named()); err == nil {
+			if t, who, err = binding.Reach(ctx, m.Declared, in.Named()); err == nil {
 				out, err = m.Ask(ctx, t, who, in)
 			}
 		}
 		if err != nil {
 			c, ok := any(in).(interface{ Conditional() bool })
-			return out, door.Refuse(m.Declared, ok && c.Conditional(), err)
+			return out, binding.Refuse(m.Declared, ok && c.Conditional(), err)
 		}
 		return out, nil
 	})
 }
 
-// one is a JSON answer.
-type one[T any] struct{ Body T }
+// jsonAnswer is a JSON answer.
+type jsonAnswer[T any] struct{ Body T }
 
 // page is a JSON list; More says that an older page is worth asking for.
 type page[T any] struct {
@@ -50,18 +51,18 @@ type page[T any] struct {
 	Body []T
 }
 
-func mountOne[In, Out any](door Door, d Declared, f func(context.Context, In) (Out, error)) {
-	huma.Register(door.API(), door.Operation(d), func(ctx context.Context, in *In) (*one[Out], error) {
+func mountOne[In, Out any](binding HTTPBinding, d Declared, f func(context.Context, In) (Out, error)) {
+	huma.Register(binding.API(), binding.Operation(d), func(ctx context.Context, in *In) (*jsonAnswer[Out], error) {
 		out, err := f(ctx, *in)
 		if err != nil {
 			return nil, err
 		}
-		return &one[Out]{out}, nil
+		return &jsonAnswer[Out]{out}, nil
 	})
 }
 
-func mountList[In, T any](door Door, d Declared, f func(context.Context, In) (List[T], error)) {
-	huma.Register(door.API(), door.Operation(d), func(ctx context.Context, in *In) (*page[T], error) {
+func mountList[In, T any](binding HTTPBinding, d Declared, f func(context.Context, In) (List[T], error)) {
+	huma.Register(binding.API(), binding.Operation(d), func(ctx context.Context, in *In) (*page[T], error) {
 		l, err := f(ctx, *in)
 		if err != nil {
 			return nil, err
@@ -73,8 +74,8 @@ func mountList[In, T any](door Door, d Declared, f func(context.Context, In) (Li
 	})
 }
 
-func mountNone[In any](door Door, d Declared, f func(context.Context, In) (None, error)) {
-	huma.Register(door.API(), door.Operation(d), func(ctx context.Context, in *In) (*struct{}, error) {
+func mountNone[In any](binding HTTPBinding, d Declared, f func(context.Context, In) (None, error)) {
+	huma.Register(binding.API(), binding.Operation(d), func(ctx context.Context, in *In) (*struct{}, error) {
 		_, err := f(ctx, *in)
 		return nil, err
 	})

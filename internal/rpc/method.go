@@ -11,13 +11,13 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Doors are those who may call a method.
-type Doors uint8
+// Callers are the kinds of callers that may call a method, as a set of bits.
+type Callers uint8
 
 // Who may call. A program holds a token; the machine's owner keeps another one
 // in a file; the console and a desktop are pages with a session of their own.
 const (
-	Program Doors = 1 << iota
+	Program Callers = 1 << iota
 	Owner
 	Console
 	Desktop
@@ -95,7 +95,7 @@ type Declared struct {
 	Summary string
 	Detail  string
 	HTTP    Route // none: only on the bus
-	Doors   Doors
+	Callers Callers
 	// May is what the caller must be able to do, and Also what else, of the few for
 	// which one is not enough. Without it nobody may call.
 	May, Also contract.Capability
@@ -129,7 +129,7 @@ type Caller struct {
 }
 
 // At is the part of every request that names the computer. It is filled by the
-// door: on the bus the subject says it.
+// transport: from the path over HTTP, from the subject on the bus.
 type At struct {
 	Computer string `path:"computer" maxLength:"16" doc:"id, or - when there is only one"`
 }
@@ -137,13 +137,13 @@ type At struct {
 // Named returns the computer's name in the request's path.
 func (a At) Named() string { return a.Computer }
 
-// Itself stands where a request of the control plane names no computer.
-type Itself struct{}
+// NoComputer is embedded, in place of At, in requests of the control plane itself.
+type NoComputer struct{}
 
 // Named returns no computer.
-func (Itself) Named() string { return "" }
+func (NoComputer) Named() string { return "" }
 
-// Asked is what every request is: it embeds At, or Itself.
+// Asked is what every request is: it embeds At, or NoComputer.
 type Asked interface{ Named() string }
 
 // None is an answer that says no more than that it was done.
@@ -182,7 +182,7 @@ type Any interface {
 	// list the entry.
 	Asks() reflect.Type
 	Answers() (t reflect.Type, list bool)
-	Mount(Door)
+	Mount(HTTPBinding)
 	// Answer asks a table on behalf of the bus.
 	Answer(ctx context.Context, t Table, who Caller, data []byte) ([]byte, error)
 	bound(Table) bool

@@ -55,7 +55,7 @@ type OnInvitation struct {
 
 // JoinRequest uses an invitation up.
 type JoinRequest struct {
-	Itself
+	NoComputer
 	Body struct {
 		Token string `json:"token" required:"true" minLength:"1" maxLength:"128"`
 	}
@@ -63,13 +63,13 @@ type JoinRequest struct {
 
 // OnAccount names an account.
 type OnAccount struct {
-	Itself
+	NoComputer
 	Account string `path:"account" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
 }
 
 // NewAccountRequest makes an account.
 type NewAccountRequest struct {
-	Itself
+	NoComputer
 	Body struct {
 		Name   string        `json:"name" required:"true" minLength:"1" maxLength:"100"`
 		Powers []grant.Power `json:"powers,omitempty" maxItems:"20" doc:"of those that you have"`
@@ -114,13 +114,13 @@ func validLine(field, s string) error {
 
 // LinkRequest makes a sign-in link.
 type LinkRequest struct {
-	Itself
+	NoComputer
 	Account string `query:"account" maxLength:"64" doc:"whose; empty: the machine's owner's"`
 }
 
 // NewTokenRequest makes an API token.
 type NewTokenRequest struct {
-	Itself
+	NoComputer
 	Body struct {
 		Name string                `json:"name" required:"true" minLength:"1" maxLength:"100"`
 		May  []contract.Capability `json:"may,omitempty" minItems:"1" maxItems:"32" doc:"what it is for; without it, all that you may"`
@@ -157,7 +157,7 @@ func (r GitTokenRequest) Validate() error { return validLine("name", r.Body.Name
 
 // OnToken names a token.
 type OnToken struct {
-	Itself
+	NoComputer
 	Token string `path:"token" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
 }
 
@@ -168,60 +168,60 @@ func patch(path, id string) Route  { return Route{http.MethodPatch, path, id} }
 var (
 	MemberList = list[Of, view.Member](Declared{
 		Name: "member.list", Summary: "Who is in a computer, and as what",
-		HTTP: get("/members", "members-list"), May: contract.CanRead, Doors: API, Needs: Known, Host: true, Noun: "members"})
+		HTTP: get("/members", "members-list"), May: contract.CanRead, Callers: API, Needs: Known, Host: true, Noun: "members"})
 	MemberChange = done[ChangeMemberRequest](Declared{
 		Name: "member.change", Summary: "Give a member another role",
-		HTTP: patch("/members/{account}", "members-change"), May: contract.CanInvite, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: patch("/members/{account}", "members-change"), May: contract.CanInvite, Callers: API, Effect: Stops, Needs: Known, Host: true})
 	MemberRemove = done[OnMember](Declared{
 		Name: "member.remove", Summary: "Take a member out: what they have open in the computer ends at once",
-		HTTP: remove("/members/{account}", "members-remove"), May: contract.CanInvite, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: remove("/members/{account}", "members-remove"), May: contract.CanInvite, Callers: API, Effect: Stops, Needs: Known, Host: true})
 	MemberLeave = done[Of](Declared{
 		Name: "member.leave", Summary: "Leave a computer",
-		HTTP: post("/leave", "members-leave"), May: contract.CanSelf, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: post("/leave", "members-leave"), May: contract.CanSelf, Callers: API, Effect: Stops, Needs: Known, Host: true})
 	InvitationCreate = single[InviteRequest, view.Invitation](Declared{
 		Name: "invitation.create", Summary: "Invite one account: whoever has the token first is let in",
-		HTTP: post("/invitations", "invitations-create"), May: contract.CanInvite, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: post("/invitations", "invitations-create"), May: contract.CanInvite, Callers: API, Effect: Stops, Needs: Known, Host: true})
 	InvitationList = list[Of, view.Invitation](Declared{
 		Name: "invitation.list", Summary: "Invitations that wait",
-		HTTP: get("/invitations", "invitations-list"), May: contract.CanInvite, Doors: API, Needs: Known, Host: true, Noun: "invitations"})
+		HTTP: get("/invitations", "invitations-list"), May: contract.CanInvite, Callers: API, Needs: Known, Host: true, Noun: "invitations"})
 	InvitationRevoke = done[OnInvitation](Declared{
 		Name: "invitation.revoke", Summary: "Take an invitation back",
-		HTTP: remove("/invitations/{invitation}", "invitations-revoke"), May: contract.CanInvite, Doors: API, Effect: Stops, Needs: Known, Host: true})
+		HTTP: remove("/invitations/{invitation}", "invitations-revoke"), May: contract.CanInvite, Callers: API, Effect: Stops, Needs: Known, Host: true})
 )
 
 // Who may sign in to this machine, and the programs of each.
 var (
 	AccountGet = single[Nothing, view.Account](Declared{
-		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), May: contract.CanRead, Doors: API, Needs: Plane, Host: true})
+		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), May: contract.CanRead, Callers: API, Needs: Plane, Host: true})
 	AccountLink = single[LinkRequest, view.Link](Declared{
 		Name: "account.link", Summary: "Make a one-time sign-in link; for the machine owner's own program only",
-		HTTP: post("/links", "account-link"), May: contract.CanAccounts, Doors: Owner, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/links", "account-link"), May: contract.CanAccounts, Callers: Owner, Effect: Stops, Needs: Plane, Host: true})
 	AccountList = list[Nothing, view.Account](Declared{
 		Name: "account.list", Summary: "Everybody who may sign in, oldest first",
-		HTTP: get("/accounts", "accounts-list"), May: contract.CanAccounts, Doors: API, Needs: Plane, Host: true, Noun: "accounts"})
+		HTTP: get("/accounts", "accounts-list"), May: contract.CanAccounts, Callers: API, Needs: Plane, Host: true, Noun: "accounts"})
 	AccountInvite = single[NewAccountRequest, view.Invited](Declared{
 		Name: "account.invite", Summary: "Make an account and the link that signs in to it, once",
-		HTTP: post("/accounts", "accounts-invite"), May: contract.CanAccounts, Doors: People, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/accounts", "accounts-invite"), May: contract.CanAccounts, Callers: People, Effect: Stops, Needs: Plane, Host: true})
 	AccountChange = done[ChangeAccountRequest](Declared{
 		Name: "account.change", Summary: "Say what of the machine's administration an account may",
-		HTTP: patch("/accounts/{account}", "accounts-change"), May: contract.CanAccounts, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: patch("/accounts/{account}", "accounts-change"), May: contract.CanAccounts, Callers: API, Effect: Stops, Needs: Plane, Host: true})
 	AccountRemove = done[OnAccount](Declared{
 		Name: "account.remove", Summary: "Remove an account with its sessions, tokens and memberships",
-		HTTP: remove("/accounts/{account}", "accounts-remove"), May: contract.CanAccounts, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: remove("/accounts/{account}", "accounts-remove"), May: contract.CanAccounts, Callers: API, Effect: Stops, Needs: Plane, Host: true})
 	InvitationAccept = single[JoinRequest, view.Membership](Declared{
 		Name: "invitation.accept", Summary: "Become a member of a computer by an invitation",
-		HTTP: post("/join", "invitations-accept"), May: contract.CanSelf, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/join", "invitations-accept"), May: contract.CanSelf, Callers: API, Effect: Stops, Needs: Plane, Host: true})
 	TokenList = list[Nothing, view.Token](Declared{
 		Name: "token.list", Summary: "Your tokens, of the API and for git, without their secrets",
-		HTTP: get("/tokens", "tokens-list"), May: contract.CanSelf, Doors: API, Needs: Plane, Host: true, Noun: "tokens"})
+		HTTP: get("/tokens", "tokens-list"), May: contract.CanSelf, Callers: API, Needs: Plane, Host: true, Noun: "tokens"})
 	TokenCreate = single[NewTokenRequest, view.Token](Declared{
 		Name: "token.create", Summary: "Make an API token for what you may or for less; its secret is shown once",
-		HTTP: post("/tokens", "tokens-create"), May: contract.CanSelf, Doors: People, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: post("/tokens", "tokens-create"), May: contract.CanSelf, Callers: People, Effect: Stops, Needs: Plane, Host: true})
 	GitToken = single[GitTokenRequest, view.GitAccess](Declared{
 		Name: "git.token", Summary: "Make a token for git, good for one repository; its secret is shown once",
 		Detail: "The repository's address is the path in the answer, below this server's origin. A token that another token made ends with it.",
-		HTTP:   post("/git/tokens", "git-token"), May: contract.CanSelf, Also: contract.CanRead, Doors: API, Effect: Stops, Host: true})
+		HTTP:   post("/git/tokens", "git-token"), May: contract.CanSelf, Also: contract.CanRead, Callers: API, Effect: Stops, Host: true})
 	TokenRevoke = done[OnToken](Declared{
 		Name: "token.revoke", Summary: "Make one of your tokens invalid, and those for git that it made: what is open by them ends at once",
-		HTTP: remove("/tokens/{token}", "tokens-revoke"), May: contract.CanSelf, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: remove("/tokens/{token}", "tokens-revoke"), May: contract.CanSelf, Callers: API, Effect: Stops, Needs: Plane, Host: true})
 )

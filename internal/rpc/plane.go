@@ -9,13 +9,13 @@ import (
 )
 
 // Nothing is a request of the control plane that says no more.
-type Nothing struct{ Itself }
+type Nothing struct{ NoComputer }
 
 var secretName = lazy.Regexp(`^[A-Za-z][A-Za-z0-9_.-]{0,99}$`)
 
 // OnSecret names a secret.
 type OnSecret struct {
-	Itself
+	NoComputer
 	Name string `path:"name" maxLength:"100"`
 }
 
@@ -37,7 +37,7 @@ type SetSecretRequest struct {
 
 // TestModelRequest asks a model for a word.
 type TestModelRequest struct {
-	Itself
+	NoComputer
 	Body struct {
 		Model string `json:"model,omitempty" maxLength:"200" doc:"empty: the default"`
 	}
@@ -45,7 +45,7 @@ type TestModelRequest struct {
 
 // CreateRequest makes a computer.
 type CreateRequest struct {
-	Itself
+	NoComputer
 	Body struct {
 		ID   contract.CID `json:"id,omitempty" doc:"16 lower-case letters and digits drawn by the sender; the same id again is the same computer" maxLength:"16"`
 		Name string       `json:"name" required:"true" minLength:"1" maxLength:"100"`
@@ -64,29 +64,29 @@ func (r CreateRequest) Validate() error {
 var (
 	ComputerList = list[Nothing, view.Computer](Declared{
 		Name: "computer.list", Summary: "Your computers, oldest first",
-		HTTP: get("/computers", "computers-list"), May: contract.CanRead, Doors: API, Needs: Plane, Host: true, Noun: "computers"})
+		HTTP: get("/computers", "computers-list"), May: contract.CanRead, Callers: API, Needs: Plane, Host: true, Noun: "computers"})
 	ComputerRemoved = list[Nothing, view.Computer](Declared{
 		Name: "computer.removed", Summary: "Computers that were removed and can be put back; those that you own",
-		HTTP: get("/removed-computers", "computers-removed"), May: contract.CanRead, Doors: API, Needs: Plane, Host: true, Noun: "computers"})
+		HTTP: get("/removed-computers", "computers-removed"), May: contract.CanRead, Callers: API, Needs: Plane, Host: true, Noun: "computers"})
 	ComputerCreate = single[CreateRequest, view.Computer](Declared{
 		Name: "computer.create", Summary: "Make a computer; answered once it is awake",
-		HTTP: post("/computers", "computers-create"), May: contract.CanComputers, Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
+		HTTP: post("/computers", "computers-create"), May: contract.CanComputers, Callers: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
 	SecretList = list[Nothing, view.Secret](Declared{
 		Name: "secret.list", Summary: "Names of the stored secrets",
-		HTTP: get("/secrets", "secrets-list"), May: contract.CanSecrets, Doors: API, Needs: Plane, Host: true, Noun: "secrets"})
+		HTTP: get("/secrets", "secrets-list"), May: contract.CanSecrets, Callers: API, Needs: Plane, Host: true, Noun: "secrets"})
 	SecretSet = done[SetSecretRequest](Declared{
 		Name: "secret.set", Summary: "Store a secret; nothing returns it",
-		HTTP: Route{http.MethodPut, "/secrets/{name}", "secrets-set"}, May: contract.CanSecrets, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: Route{http.MethodPut, "/secrets/{name}", "secrets-set"}, May: contract.CanSecrets, Callers: API, Effect: Stops, Needs: Plane, Host: true})
 	SecretRemove = done[OnSecret](Declared{
 		Name: "secret.remove", Summary: "Remove a secret",
-		HTTP: Route{http.MethodDelete, "/secrets/{name}", "secrets-remove"}, May: contract.CanSecrets, Doors: API, Effect: Stops, Needs: Plane, Host: true})
+		HTTP: Route{http.MethodDelete, "/secrets/{name}", "secrets-remove"}, May: contract.CanSecrets, Callers: API, Effect: Stops, Needs: Plane, Host: true})
 	ModelList = list[Nothing, view.Model](Declared{
 		Name: "model.list", Summary: "Models that can be asked for",
-		HTTP: get("/models", "models-list"), May: contract.CanRead, Doors: API, Needs: Plane, Host: true, Noun: "models"})
+		HTTP: get("/models", "models-list"), May: contract.CanRead, Callers: API, Needs: Plane, Host: true, Noun: "models"})
 	ModelTest = single[TestModelRequest, view.ModelTest](Declared{
 		Name: "model.test", Summary: "Ask a model for a word",
-		HTTP: post("/models/test", "models-test"), May: contract.CanModels, Doors: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
+		HTTP: post("/models/test", "models-test"), May: contract.CanModels, Callers: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
 	Doctor = list[Nothing, view.Finding](Declared{
 		Name: "system.doctor", Summary: "What the machine provides, and what is missing",
-		HTTP: get("/doctor", "system-doctor"), May: contract.CanMachine, Doors: API, Needs: Plane, Host: true, Limit: 2 * Quick, Noun: "findings"})
+		HTTP: get("/doctor", "system-doctor"), May: contract.CanMachine, Callers: API, Needs: Plane, Host: true, Limit: 2 * Quick, Noun: "findings"})
 )

@@ -28,16 +28,16 @@ func TestDeclarations(t *testing.T) {
 		}
 		names[d.Name], routes[route], routes[d.HTTP.ID] = true, true, true
 		_, isList := m.Answers()
-		overHTTP := d.Doors&rpc.API != 0
+		overHTTP := d.Callers&rpc.API != 0
 		for what, wrong := range map[string]bool{
-			"nobody may call it":               d.Doors == 0,
+			"nobody may call it":               d.Callers == 0,
 			"it says nothing of itself":        d.Summary == "",
 			"nobody was granted it":            contract.SetOf(d.May) == 0 || d.Also != "" && contract.SetOf(d.Also) == 0,
 			"what it takes is not of it":       d.Needs != rpc.Plane && !grant.Owner.May().Has(d.May),
 			"its door has no route":            overHTTP != (d.HTTP.ID != ""),
 			"it reads, or it does not":         overHTTP && (d.HTTP.Verb == http.MethodGet) != (d.Effect == rpc.Reads),
 			"its entries have no name":         isList != (d.Noun != ""),
-			"a desktop can't hold its bytes":   d.Doors&rpc.Desktop != 0 && d.Kind != rpc.Call,
+			"a desktop can't hold its bytes":   d.Callers&rpc.Desktop != 0 && d.Kind != rpc.Call,
 			"nothing bounds its time":          d.Kind == rpc.Call && d.Limit <= 0,
 			"it is asked of nothing, and read": d.Needs == rpc.Known && !d.Host && d.Kind == rpc.Call,
 		} {

@@ -100,32 +100,32 @@ type UndoRunRequest struct {
 // Runs, and what is said to them.
 var (
 	Action = single[ActionRequest, view.Acted](Declared{
-		Name: "action", Summary: "Say what a person wants; on the bus at user.{cid}.action", May: contract.CanPrompt, Doors: Desktop, Effect: Stores})
+		Name: "action", Summary: "Say what a person wants; on the bus at user.{cid}.action", May: contract.CanPrompt, Callers: Desktop, Effect: Stores})
 	PromptSubmit = single[PromptRequest, view.Acted](Declared{
-		Name: "prompt.submit", Summary: "Submit an intention; it causes a run", HTTP: post("/prompts", "prompts-submit"), May: contract.CanPrompt, Doors: API, Effect: Stores, Host: true})
+		Name: "prompt.submit", Summary: "Submit an intention; it causes a run", HTTP: post("/prompts", "prompts-submit"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true})
 	RunList = list[RunsRequest, view.Run](Declared{
-		Name: "run.list", Summary: "Runs, newest first", HTTP: get("/runs", "runs-list"), May: contract.CanRead, Doors: API, Noun: "runs"})
+		Name: "run.list", Summary: "Runs, newest first", HTTP: get("/runs", "runs-list"), May: contract.CanRead, Callers: API, Noun: "runs"})
 	RunShow = single[ShowRunRequest, view.Run](Declared{
 		Name: "run.show", Summary: "One run with its tasks; with wait, as soon as it has ended or asks something",
-		HTTP: get("/runs/{run}", "runs-get"), May: contract.CanRead, Doors: API, Limit: Long, Host: true})
+		HTTP: get("/runs/{run}", "runs-get"), May: contract.CanRead, Callers: API, Limit: Long, Host: true})
 	RunCancel = runCommand("cancel", "Cancel a run")
 	RunPause  = runCommand("pause", "Pause a run before its next step")
 	RunResume = runCommand("resume", "Let a paused run go on")
 	RunSteer  = single[SteerRequest, view.Acted](Declared{
-		Name: "run.steer", Summary: "Say something to a run while it goes on", HTTP: post("/runs/{run}/steer", "runs-steer"), May: contract.CanPrompt, Doors: API, Effect: Stores, Host: true})
+		Name: "run.steer", Summary: "Say something to a run while it goes on", HTTP: post("/runs/{run}/steer", "runs-steer"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true})
 	RunAnswer = single[AnswerRequest, view.Acted](Declared{
-		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), May: contract.CanPrompt, Doors: API, Effect: Stores, Host: true})
+		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true})
 	RunGet = single[RunEventsRequest, view.EventPage](Declared{
-		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", May: contract.CanRead, Doors: Desktop})
+		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", May: contract.CanRead, Callers: Desktop})
 	RunFollow = done[OnRun](Declared{
-		Name: "run.follow", Summary: "Have a run's words sent to this session as they come, until its connection ends", May: contract.CanRead, Doors: Desktop, Host: true})
+		Name: "run.follow", Summary: "Have a run's words sent to this session as they come, until its connection ends", May: contract.CanRead, Callers: Desktop, Host: true})
 	RunUndo = single[UndoRunRequest, view.Restored](Declared{
-		Name: "run.undo", Summary: "Take back what a run changed, by a new commit", May: contract.CanRestore, Doors: Desktop, Effect: Governs, Limit: Long})
+		Name: "run.undo", Summary: "Take back what a run changed, by a new commit", May: contract.CanRestore, Callers: Desktop, Effect: Governs, Limit: Long})
 )
 
 func runCommand(verb, summary string) *Method[OnRun, view.Acted] {
 	return single[OnRun, view.Acted](Declared{
-		Name: "run." + verb, Summary: summary, HTTP: post("/runs/{run}/"+verb, "runs-"+verb), May: contract.CanPrompt, Doors: API, Effect: Governs, Host: true})
+		Name: "run." + verb, Summary: summary, HTTP: post("/runs/{run}/"+verb, "runs-"+verb), May: contract.CanPrompt, Callers: API, Effect: Governs, Host: true})
 }
 
 // ApprovalsRequest lists approvals.
@@ -162,11 +162,11 @@ func (r EgressRequest) Validate() error {
 // What reaches beyond the computer.
 var (
 	ApprovalList = list[ApprovalsRequest, view.Approval](Declared{
-		Name: "approval.list", Summary: "What waits for a person, newest first", HTTP: get("/approvals", "approvals-list"), May: contract.CanRead, Doors: API, Noun: "approvals"})
+		Name: "approval.list", Summary: "What waits for a person, newest first", HTTP: get("/approvals", "approvals-list"), May: contract.CanRead, Callers: API, Noun: "approvals"})
 	ApprovalAnswer = single[DecideRequest, view.Acted](Declared{
 		Name: "approval.answer", Summary: "Allow or deny it, once",
-		HTTP: post("/approvals/{approval}", "approvals-answer"), May: contract.CanApprove, Doors: People, Effect: Governs})
+		HTTP: post("/approvals/{approval}", "approvals-answer"), May: contract.CanApprove, Callers: People, Effect: Governs})
 	EgressList = list[EgressRequest, view.Traffic](Declared{
 		Name: "egress.list", Summary: "Which hosts were reached and how many bytes passed, those of most bytes first",
-		HTTP: get("/egress", "egress-list"), May: contract.CanRead, Doors: API, Noun: "hosts"})
+		HTTP: get("/egress", "egress-list"), May: contract.CanRead, Callers: API, Noun: "hosts"})
 )

@@ -29,9 +29,9 @@ func (d Declared) says() bool {
 func (d Declared) AskedBy(kind contract.ActorKind) bool {
 	switch kind {
 	case contract.KindPerson:
-		return d.Doors&API != 0
+		return d.Callers&API != 0
 	case contract.KindApp:
-		return d.Doors&Desktop != 0
+		return d.Callers&Desktop != 0
 	}
 	return false
 }

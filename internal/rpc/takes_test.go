@@ -55,8 +55,8 @@ func TestEveryCapabilityIsAsked(t *testing.T) {
 // is nobody's: not even of whoever may everything.
 func TestAMethodWithoutACapabilityIsNobodys(t *testing.T) {
 	for _, d := range []rpc.Declared{
-		{Name: "x", Doors: rpc.API | rpc.Desktop}, {Name: "x", Doors: rpc.API | rpc.Desktop, May: "everything"},
-		{Name: "x", Doors: rpc.API | rpc.Desktop, May: contract.CanRead, Also: "everything"}, {Name: "x", Doors: rpc.API | rpc.Desktop, Also: contract.CanRead},
+		{Name: "x", Callers: rpc.API | rpc.Desktop}, {Name: "x", Callers: rpc.API | rpc.Desktop, May: "everything"},
+		{Name: "x", Callers: rpc.API | rpc.Desktop, May: contract.CanRead, Also: "everything"}, {Name: "x", Callers: rpc.API | rpc.Desktop, Also: contract.CanRead},
 	} {
 		for _, kind := range contract.ActorKinds {
 			if d.Permits(contract.Actor{Kind: kind, ID: "x"}) == nil {

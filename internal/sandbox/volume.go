@@ -124,7 +124,7 @@ type Volumes interface {
 	// Exists reports whether a volume, or a folder at its path, is there.
 	Exists(ctx context.Context, v Volume) (bool, error)
 	// List tells the volumes of a kind, by name; with a name those beneath it.
-	List(ctx context.Context, v Volume) ([]Listed, error)
+	List(ctx context.Context, v Volume) ([]VolumeInfo, error)
 	// Put writes a file, and the folders above it, where no box writes (any more).
 	Put(ctx context.Context, v Volume, name string, content []byte, mode fs.FileMode) error
 	// Unpack writes a tree into an Output that was just made, from a tar stream that
@@ -151,8 +151,8 @@ type Volumes interface {
 	Discard(ctx context.Context, v Volume) error
 }
 
-// Listed is a volume among others. Used is when it was made, kept or touched.
-type Listed struct {
+// VolumeInfo is a volume among others. Used is when it was made, kept or touched.
+type VolumeInfo struct {
 	Name string
 	Used time.Time
 }

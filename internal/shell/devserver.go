@@ -184,7 +184,7 @@ func (l *server) explain(ctx context.Context, err error) string {
 	switch {
 	case reason != "":
 	case errors.As(err, &silent) && !silent.still:
-		return hangWords(hangsSilent, lastChanged(l.shell.source(ctx), silent.since.Add(pulseEvery+time.Second)))
+		return hangWords(hangsSilent, lastChanged(l.shell.source(ctx), silent.since.Add(probeEvery+time.Second)))
 	case errors.As(err, &ended) && ended.said == "":
 		how := fmt.Sprintf("The dev server ended by itself, with code %d and without a word.", ended.code)
 		return hangWords(how, lastChanged(l.shell.source(ctx), ended.began.Add(time.Second)))
@@ -213,9 +213,9 @@ func (l *server) serve(ctx context.Context, patience time.Duration, before []sou
 	ctx, cancel := context.WithCancel(ctx)
 	s := &serving{client: guest.NewClient(box.Tether().Transport()), out: lastBytes{max: 4 << 10}, before: before}
 	var wg sync.WaitGroup
-	ended, beats := make(chan error, 1), make(chan beat)
+	ended, results := make(chan error, 1), make(chan probeResult)
 	wg.Go(func() { ended <- l.vite(ctx, s) })
-	wg.Go(func() { (&pulse{client: s.client, patience: patience, quick: l.silence}).run(ctx, beats) })
+	wg.Go(func() { (&prober{client: s.client, patience: patience, quick: l.silence}).run(ctx, results) })
 	defer func() { cancel(); wg.Wait() }()
 	defer awake.Hold()()
 
@@ -230,8 +230,8 @@ func (l *server) serve(ctx context.Context, patience time.Duration, before []sou
 			return err
 		case <-box.Done():
 			return box.Err()
-		case b := <-beats:
-			if err := l.beat(s, b); err != nil {
+		case b := <-results:
+			if err := l.probed(s, b); err != nil {
 				select {
 				case <-box.Done():
 					return box.Err() // that is why
@@ -292,8 +292,8 @@ func (e *endedServer) Error() string {
 	return fmt.Sprintf("the dev server ended with code %d: %s", e.code, e.said)
 }
 
-// beat takes what came of asking the dev server.
-func (l *server) beat(s *serving, b beat) error {
+// probed takes the result of one request to the dev server.
+func (l *server) probed(s *serving, b probeResult) error {
 	switch {
 	case b.err != nil:
 		return b.err

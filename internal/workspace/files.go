@@ -135,7 +135,7 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 		return wire.Written{}, fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
-	return out, fault.Wrap(op, w.tell(ctx, wire.Deed{
+	return out, fault.Wrap(op, w.tell(ctx, wire.Operation{
 		ID: out.Op, Op: "write", Path: wire.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Actor: string(o.By.Name()), User: o.By.Account(), Named: out.Named,
 	}))
 }
@@ -178,18 +178,18 @@ func handOf(eventType, name, user string) contract.Actor {
 	return contract.Person("")
 }
 
-// tell appends the events of deeds that took effect, and says so to the keeper.
-// What a deed's event is depends on nothing but the deed, so that telling it
+// tell appends the events of operations that took effect, and says so to the keeper.
+// What an operation's event is depends on nothing but the operation, so that telling it
 // again after a crash is recognised.
-func (w *Workspace) tell(ctx context.Context, deeds ...wire.Deed) error {
+func (w *Workspace) tell(ctx context.Context, operations ...wire.Operation) error {
 	ctx = context.WithoutCancel(ctx) // it is done
-	for len(deeds) > 0 {
-		n := min(len(deeds), 100)
+	for len(operations) > 0 {
+		n := min(len(operations), 100)
 		var drafts []contract.Draft
 		ids := make([]string, n)
-		for i, d := range deeds[:n] {
+		for i, d := range operations[:n] {
 			ids[i] = d.ID
-			drafts = append(drafts, w.deedDrafts(d)...)
+			drafts = append(drafts, w.operationDrafts(d)...)
 		}
 		if len(drafts) > 0 {
 			if _, err := w.opts.Log.AppendEach(ctx, drafts...); err != nil {
@@ -200,20 +200,20 @@ func (w *Workspace) tell(ctx context.Context, deeds ...wire.Deed) error {
 		if err := w.opts.Keeper.Call(ctx, "told", wire.IDsRequest{IDs: ids}, nil); err != nil {
 			return err
 		}
-		deeds = deeds[n:]
+		operations = operations[n:]
 	}
 	return nil
 }
 
-// deedDrafts are the events of a deed, whatever name a file has.
-func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
+// operationDrafts are the events of an operation, whatever name a file has.
+func (w *Workspace) operationDrafts(d wire.Operation) []contract.Draft {
 	if d.ID == "" {
 		return nil
 	}
 	var out []contract.Draft
 	add := func(eventType string, at wire.Path, data contract.Payload) {
 		if data.Validate() == nil {
-			out = append(out, w.deedDraft(d, eventType, string(at), data))
+			out = append(out, w.operationDraft(d, eventType, string(at), data))
 		}
 	}
 	shown, raw := contract.FilePath(string(d.Path))
@@ -227,12 +227,12 @@ func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
 		case "remove":
 			removed.Trash = d.ID
 		case "write":
-			written.Deed, written.Trash = contract.FilePut, d.ID
+			written.Operation, written.Trash = contract.FilePut, d.ID
 		case "move":
-			written.Deed = contract.FileMoved
+			written.Operation = contract.FileMoved
 			written.From, _ = contract.FilePath(string(d.From))
 		case "untrash":
-			written.Deed = contract.FileBack
+			written.Operation = contract.FileBack
 		}
 	}
 	switch d.Op {
@@ -255,7 +255,7 @@ func (w *Workspace) deedDrafts(d wire.Deed) []contract.Draft {
 	return out
 }
 
-func (w *Workspace) deedDraft(d wire.Deed, eventType, p string, data contract.Payload) contract.Draft {
+func (w *Workspace) operationDraft(d wire.Operation, eventType, p string, data contract.Payload) contract.Draft {
 	return contract.Draft{
 		ID:    contract.DeriveID(string(w.opts.CID)+"\x00"+d.ID, eventType),
 		Actor: handOf(eventType, d.Actor, d.User), Subject: contract.FileSubject(p), Time: time.UnixMilli(d.At).UTC(), Type: eventType, Data: data,
@@ -281,7 +281,7 @@ func (w *Workspace) Move(ctx context.Context, from, to string, by contract.Actor
 		return fault.Wrap(op, err)
 	}
 	defer release(&err)
-	var d wire.Deed
+	var d wire.Operation
 	if err := w.opts.Keeper.Call(ctx, "move", wire.MoveRequest{From: wire.Path(from), To: wire.Path(to), Actor: string(by.Name()), User: by.Account()}, &d); err != nil {
 		return fault.Wrap(op, err)
 	}
@@ -302,7 +302,7 @@ func (w *Workspace) Remove(ctx context.Context, p, only string, by contract.Acto
 	if err := w.opts.Keeper.Call(ctx, "remove", wire.RemoveRequest{Path: wire.Path(p), If: only, Actor: string(by.Name()), User: by.Account()}, &r); err != nil {
 		return r.Trashed, fault.Wrap(op, err)
 	}
-	return r.Trashed, fault.Wrap(op, w.tell(ctx, wire.Deed{ID: r.ID, Op: "remove", Path: wire.Path(p), At: r.At, Actor: string(by.Name()), User: by.Account(), Named: r.Named}))
+	return r.Trashed, fault.Wrap(op, w.tell(ctx, wire.Operation{ID: r.ID, Op: "remove", Path: wire.Path(p), At: r.At, Actor: string(by.Name()), User: by.Account(), Named: r.Named}))
 }
 
 // Trash lists what was removed or overwritten in the last week, newest first.
@@ -314,14 +314,14 @@ func (w *Workspace) Trash(ctx context.Context, before string, limit int) (wire.T
 
 // Untrash puts something back that Remove or Write moved to the trash: where it
 // was, or to another place. Nothing may be there.
-func (w *Workspace) Untrash(ctx context.Context, id, to string, by contract.Actor) (_ wire.Deed, err error) {
+func (w *Workspace) Untrash(ctx context.Context, id, to string, by contract.Actor) (_ wire.Operation, err error) {
 	const op = "workspace.Untrash"
 	release, err := w.take(ctx)
 	if err != nil {
-		return wire.Deed{}, fault.Wrap(op, err)
+		return wire.Operation{}, fault.Wrap(op, err)
 	}
 	defer release(&err)
-	var d wire.Deed
+	var d wire.Operation
 	if err := w.opts.Keeper.Call(ctx, "untrash", wire.UntrashRequest{ID: id, To: wire.Path(to), Actor: string(by.Name()), User: by.Account()}, &d); err != nil {
 		return d, fault.Wrap(op, err)
 	}
@@ -329,9 +329,9 @@ func (w *Workspace) Untrash(ctx context.Context, id, to string, by contract.Acto
 	return d, fault.Wrap(op, w.tell(ctx, d))
 }
 
-// UndoDeed undoes a put, a removal, a move, what came back from the trash or what
-// was added, by a deed of its own, and says what that changes.
-func (w *Workspace) UndoDeed(ctx context.Context, req wire.UndoRequest, by contract.Actor) (_ []wire.Change, err error) {
+// UndoOperation undoes a put, a removal, a move, what came back from the trash or what
+// was added, by an operation of its own, and says what that changes.
+func (w *Workspace) UndoOperation(ctx context.Context, req wire.UndoRequest, by contract.Actor) (_ []wire.Change, err error) {
 	const op = "workspace.UndoDeed"
 	release, err := w.take(ctx)
 	if err != nil {
@@ -344,7 +344,7 @@ func (w *Workspace) UndoDeed(ctx context.Context, req wire.UndoRequest, by contr
 		return r.Changes, fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
-	return r.Changes, fault.Wrap(op, w.tell(ctx, r.Deed))
+	return r.Changes, fault.Wrap(op, w.tell(ctx, r.Operation))
 }
 
 // AddRequest says what choir add brings in. Origin is shown, without
@@ -380,7 +380,7 @@ func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (_ w
 		return wire.Imported{}, fault.Wrap(op, err)
 	}
 	defer resp.Body.Close()
-	var d wire.Deed
+	var d wire.Operation
 	if err := wire.Decode(resp.Body, &d); err != nil {
 		return wire.Imported{}, fault.Wrap(op, err)
 	}

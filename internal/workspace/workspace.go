@@ -171,7 +171,7 @@ func (w *Workspace) catchUp(ctx context.Context) error {
 	return w.tellAll(ctx, applied)
 }
 
-// tellAll tells the log of all checkpoints, of what was applied, and of deeds.
+// tellAll tells the log of all checkpoints, of what was applied, and of operations.
 func (w *Workspace) tellAll(ctx context.Context, applied []wire.Applied) error {
 	if err := w.logCheckpoints(ctx); err != nil {
 		return err
@@ -181,11 +181,11 @@ func (w *Workspace) tellAll(ctx context.Context, applied []wire.Applied) error {
 			return err
 		}
 	}
-	var deeds []wire.Deed
-	if err := w.opts.Keeper.Call(ctx, "untold", wire.Done{}, &deeds); err != nil {
+	var operations []wire.Operation
+	if err := w.opts.Keeper.Call(ctx, "untold", wire.Done{}, &operations); err != nil {
 		return err
 	}
-	if err := w.tell(ctx, deeds...); err != nil {
+	if err := w.tell(ctx, operations...); err != nil {
 		return err
 	}
 	w.behind = false

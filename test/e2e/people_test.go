@@ -181,7 +181,7 @@ func overHTTP(t *testing.T, who string, d *desk, token string, foreign contract.
 			continue
 		}
 		for door, as := range map[string]string{"a program": token, "the console": ""} {
-			if as == "" && about.Doors&rpc.Console == 0 || as != "" && about.Doors&rpc.Program == 0 {
+			if as == "" && about.Callers&rpc.Console == 0 || as != "" && about.Callers&rpc.Program == 0 {
 				continue
 			}
 			asked++
@@ -211,7 +211,7 @@ func onTheBus(t *testing.T, who string, d *desk, foreign contract.CID) {
 	}
 	asked := int64(0)
 	for _, m := range rpc.All() {
-		if m.About().Doors&rpc.Desktop == 0 {
+		if m.About().Callers&rpc.Desktop == 0 {
 			continue
 		}
 		asked++

@@ -24,8 +24,8 @@ export type CheckpointKind = 'initial' | 'auto' | 'manual' | 'before' | 'task' |
 /** EgressProfile names a network policy. */
 export type EgressProfile = 'none' | 'default' | 'custom'
 
-/** FileDeed is how somebody made a file, or changed it. */
-export type FileDeed = 'put' | 'moved' | 'back'
+/** FileOperation is how somebody made a file, or changed it. */
+export type FileOperation = 'put' | 'moved' | 'back'
 
 /** GitOp names an operation on the workspace's history. */
 export type GitOp = 'checkpoint' | 'restore' | 'diff' | 'log' | 'status'
@@ -451,7 +451,7 @@ export interface FileWritten {
   size: number
   sha256?: string
   /** What undoes it, told since there is a way to: how it came to be, which entry of the trash has what it replaced, if anything, and where it was. */
-  deed?: FileDeed
+  deed?: FileOperation
   trash?: string
   from?: string
 }

@@ -69,7 +69,7 @@ func execute(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecRequ
 	if st, err := os.Stdin.Stat(); err == nil && st.Mode()&os.ModeCharDevice == 0 {
 		eio.Stdin = os.Stdin
 	}
-	b := newBringer(ctx, c, r.ID)
+	b := newSignalForwarder(ctx, c, r.ID)
 	defer b.end()
 	eio.Started = b.started
 	exit, err := c.Exec(ctx, r, eio)
@@ -122,7 +122,7 @@ func onTerminal(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecR
 		return fault.Wrap("exec", err)
 	}
 	defer func() { err = errors.Join(err, term.Restore(in, was)) }()
-	b := newBringer(ctx, c, r.ID)
+	b := newSignalForwarder(ctx, c, r.ID)
 	defer b.end()
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
@@ -153,8 +153,9 @@ func printUnprotected(exit view.Exit) {
 	}
 }
 
-// bringer brings signals to a command that runs, one after the other.
-type bringer struct {
+// signalForwarder sends the signals that this process gets to the command that runs in the
+// computer, one after the other.
+type signalForwarder struct {
 	queue chan view.CommandSignal
 	began atomic.Bool
 	told  atomic.Int32 // how often it was to end
@@ -164,8 +165,8 @@ type bringer struct {
 // endsAt is how often somebody presses Ctrl-C until the command is ended.
 const endsAt = 3
 
-func newBringer(ctx context.Context, c *client.Client, id string) *bringer {
-	b := &bringer{queue: make(chan view.CommandSignal, 16)}
+func newSignalForwarder(ctx context.Context, c *client.Client, id string) *signalForwarder {
+	b := &signalForwarder{queue: make(chan view.CommandSignal, 16)}
 	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -193,11 +194,11 @@ func newBringer(ctx context.Context, c *client.Client, id string) *bringer {
 	return b
 }
 
-func (b *bringer) started(string, uint64) { b.began.Store(true) }
+func (b *signalForwarder) started(string, uint64) { b.began.Store(true) }
 
 // bring queues what is to be brought, once the command has started. What finds the
 // queue full is lost, as a signal is that waits already.
-func (b *bringer) bring(s view.CommandSignal) {
+func (b *signalForwarder) bring(s view.CommandSignal) {
 	if !b.began.Load() {
 		return
 	}

@@ -33,8 +33,8 @@ type Machine struct {
 	Policy  *egress.Sources
 	Reserve *datadir.Reserve
 
-	warmth warmth
-	known  knowledge
+	warmth homeWarmer
+	known  toolFacts
 	shared struct {
 		once  sync.Once
 		trees *trees

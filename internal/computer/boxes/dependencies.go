@@ -87,7 +87,7 @@ func (d *dependencies) install(ctx context.Context, r ports.LockRequest) (ports.
 		if contract.ValidPath("lock", in.Lock) != nil {
 			in.Lock = lock.Name
 		}
-		var got had
+		var got available
 		if err == nil {
 			got, err = d.have(ctx, lock, r)
 			in.Key, in.Kept = got.key, got.kept
@@ -123,8 +123,8 @@ func release(parts []part) {
 	}
 }
 
-// had is what there is of a lock: one tree, or one over another.
-type had struct {
+// available is what is installed already of what a lock names: one tree, or one over another.
+type available struct {
 	key   string
 	kept  bool
 	parts []part // the upper first
@@ -184,10 +184,10 @@ var errApart = errors.New("it can't be shared")
 // have returns what there is of a lock, in use, and installs it when it is not there.
 // What can't be the same for all computers, or is beyond what all may reach, is
 // installed for this one; so is what it has of its own already.
-func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.LockRequest) (had, error) {
+func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.LockRequest) (available, error) {
 	own, err := d.boxes.recipe(ctx, lock)
 	if err != nil {
-		return had{}, err
+		return available{}, err
 	}
 	if lock.Own == "" && !d.own.there(ctx, d.volumes(), own.key()) {
 		got, err := d.shared(ctx, own, r)
@@ -203,18 +203,18 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.Loc
 		return got, err
 	})
 	if err != nil {
-		return had{}, err
+		return available{}, err
 	}
-	return had{own.key(), kept, []part{{d.own, own.key(), got}}}, nil
+	return available{own.key(), kept, []part{{d.own, own.key(), got}}}, nil
 }
 
 // shared returns a lock's tree of the machine's, and over it what its packages'
 // scripts made of it, which is the computer's own: they are anybody's code, and may
 // come to something else where somebody else's work is in their way.
-func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockRequest) (had, error) {
+func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockRequest) (available, error) {
 	all, err := own.forAll(ctx)
 	if err != nil {
-		return had{}, errors.Join(errApart, err)
+		return available{}, errors.Join(errApart, err)
 	}
 	trees := d.boxes.options.Machine.sharedTrees()
 	got, kept, err := trees.made(ctx, d.boxes, d.turn, all.key(), func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
@@ -228,11 +228,11 @@ func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockReque
 		return got, err
 	})
 	if err != nil {
-		return had{}, err
+		return available{}, err
 	}
 	base := part{trees, all.key(), got}
 	if !all.scripts() || defence.Off(defence.SharedScripts) {
-		return had{all.key(), kept, []part{base}}, nil
+		return available{all.key(), kept, []part{base}}, nil
 	}
 	over := all.over(got.Seal)
 	layer, _, err := d.own.made(ctx, d.boxes, d.turn, over, func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
@@ -240,9 +240,9 @@ func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockReque
 	})
 	if err != nil {
 		release([]part{base})
-		return had{}, err
+		return available{}, err
 	}
-	return had{all.key(), kept, []part{{d.own, over, layer}, base}}, nil
+	return available{all.key(), kept, []part{{d.own, over, layer}, base}}, nil
 }
 
 // complete refuses a tree in which a package is missing that the lock has for this

@@ -151,7 +151,7 @@ func (c *Boxes) installing(ctx context.Context, spec sandbox.BoxSpec, lock lockf
 	if err != nil {
 		return err
 	}
-	var said lastWords
+	var said outputEnds
 	exit, err := Client(box).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: path.Join(installInside, lock.Dir), HeadBytes: 2 << 10, TailBytes: 6 << 10},
 		guest.Streams{Stdout: &said, Stderr: &said})
 	ended := box.Err()
@@ -171,8 +171,8 @@ func (c *Boxes) installing(ctx context.Context, spec sandbox.BoxSpec, lock lockf
 	return nil
 }
 
-// lastWords keep the beginning and the end of what a command says, as one line.
-type lastWords struct {
+// outputEnds keep the beginning and the end of what a command says, as one line.
+type outputEnds struct {
 	mu        sync.Mutex
 	head, end []byte
 	cut       bool
@@ -181,7 +181,7 @@ type lastWords struct {
 const wordsKept = 800
 
 // Write implements io.Writer.
-func (w *lastWords) Write(p []byte) (int, error) {
+func (w *outputEnds) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	room := min(wordsKept-len(w.head), len(p))
@@ -193,7 +193,7 @@ func (w *lastWords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *lastWords) text() string {
+func (w *outputEnds) text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := string(w.head)

@@ -176,15 +176,15 @@ func thisMachine() lockfile.Machine {
 	return m
 }
 
-// knowledge is what this machine's package managers say, believed for a while: to
-// ask one takes as long as to start it.
-type knowledge struct {
+// toolFacts caches what this machine's package managers say of themselves, for as long as
+// believe: to ask one takes as long as to start it.
+type toolFacts struct {
 	mu       sync.Mutex
-	settings map[lockfile.Tool]believed[map[string]string]
-	said     map[string]believed[string]
+	settings map[lockfile.Tool]cached[map[string]string]
+	said     map[string]cached[string]
 }
 
-type believed[T any] struct {
+type cached[T any] struct {
 	value T
 	until time.Time
 }
@@ -192,7 +192,7 @@ type believed[T any] struct {
 const believe = 10 * time.Minute
 
 // registries are where a tool's packages come from, as its variables.
-func (k *knowledge) registries(ctx context.Context, tool lockfile.Tool) (map[string]string, error) {
+func (k *toolFacts) registries(ctx context.Context, tool lockfile.Tool) (map[string]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if b, ok := k.settings[tool]; ok && time.Now().Before(b.until) {
@@ -203,15 +203,15 @@ func (k *knowledge) registries(ctx context.Context, tool lockfile.Tool) (map[str
 		return nil, err
 	}
 	if k.settings == nil {
-		k.settings = map[lockfile.Tool]believed[map[string]string]{}
+		k.settings = map[lockfile.Tool]cached[map[string]string]{}
 	}
-	k.settings[tool] = believed[map[string]string]{env, time.Now().Add(believe)}
+	k.settings[tool] = cached[map[string]string]{env, time.Now().Add(believe)}
 	return env, nil
 }
 
 // versions are those of a tool's programs, in a world in which nobody configured
 // them, and of the system whose libraries packages are chosen for.
-func (k *knowledge) versions(ctx context.Context, boxPath string, tool lockfile.Tool, chain string) (string, error) {
+func (k *toolFacts) versions(ctx context.Context, boxPath string, tool lockfile.Tool, chain string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if b, ok := k.said[chain]; ok && time.Now().Before(b.until) {
@@ -233,9 +233,9 @@ func (k *knowledge) versions(ctx context.Context, boxPath string, tool lockfile.
 		out.Write(b)
 	}
 	if k.said == nil {
-		k.said = map[string]believed[string]{}
+		k.said = map[string]cached[string]{}
 	}
-	k.said[chain] = believed[string]{out.String(), time.Now().Add(believe)}
+	k.said[chain] = cached[string]{out.String(), time.Now().Add(believe)}
 	return out.String(), nil
 }
 

@@ -98,7 +98,7 @@ func (p *played) in(t *testing.T, d *dependencies) {
 	}
 }
 
-func (d *dependencies) get(t *testing.T, lock lockfile.Lock) had {
+func (d *dependencies) get(t *testing.T, lock lockfile.Lock) available {
 	t.Helper()
 	got, err := d.have(t.Context(), lock, ports.LockRequest{})
 	if err != nil {
@@ -121,7 +121,7 @@ func TestComputersShareWhatIsFetched(t *testing.T) {
 	if one.key != two.key || one.kept || !two.kept || len(p.specs) != 3 || p.specs[2].Proxy {
 		t.Fatalf("%s (kept %t) and %s (kept %t) in %d boxes", one.key, one.kept, two.key, two.kept, len(p.specs))
 	}
-	for i, h := range []had{one, two} {
+	for i, h := range []available{one, two} {
 		if len(h.parts) != 2 || h.parts[1].trees != both[0].boxes.options.Machine.sharedTrees() || h.parts[0].trees != both[i].own {
 			t.Errorf("%+v", h.parts)
 		}

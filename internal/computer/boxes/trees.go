@@ -88,7 +88,7 @@ func (t *trees) tree(key string) sandbox.Volume {
 // once: what this one begins has other names, but is begun as well.
 func (t *trees) sweep(ctx context.Context, v sandbox.Volumes) (err error) {
 	t.swept.Do(func() {
-		var list []sandbox.Listed
+		var list []sandbox.VolumeInfo
 		if list, err = v.List(ctx, t.in); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}

@@ -17,11 +17,11 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// warmth keeps a HOME in which Go has built its own library once: a box whose
+// homeWarmer keeps a HOME in which Go has built its own library once: a box whose
 // build cache is empty takes a quarter of a minute for that, and every check
 // has a box. Nothing of a workspace is ever built or run in it, so no tree can
 // leave anything there for the checks of another.
-type warmth struct {
+type homeWarmer struct {
 	mu  sync.Mutex
 	not bool // it was tried and does not work; the next start tries again
 }

@@ -84,8 +84,8 @@ type Options struct {
 // Server answers git's requests for one computer.
 type Server struct {
 	options Options
-	reads   *places
-	pushes  *places
+	reads   *slots
+	pushes  *slots
 }
 
 // New makes a server.
@@ -152,7 +152,7 @@ func (s *Server) Git(ctx context.Context, c view.GitCall, in io.Reader, out io.W
 		return fault.Wrap(op, err)
 	}
 	defer release()
-	in = &heard{ctx, in}
+	in = &deadlineReader{ctx, in}
 	if c.Push && !c.Advertise {
 		return fault.Wrap(op, s.push(ctx, c, in, out))
 	}
@@ -257,14 +257,14 @@ func troubled(exit guest.Exit, said string) error {
 	return fault.New("", fault.Unavailable, "", errors.New(contract.Clip(said, 1000)))
 }
 
-// heard is what a client sends for as long as somebody may: one who sends a byte now
+// deadlineReader is what a client sends for as long as somebody may: one who sends a byte now
 // and then is not waited for longer than anybody else.
-type heard struct {
+type deadlineReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
-func (h *heard) Read(b []byte) (int, error) {
+func (h *deadlineReader) Read(b []byte) (int, error) {
 	if err := h.ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -49,16 +49,16 @@ func readLine(r io.Reader) (text string, end bool, err error) {
 	return string(b), false, err
 }
 
-// orders are what a push asks for.
-type orders struct {
+// pushCommands are what a push asks for.
+type pushCommands struct {
 	raw  bytes.Buffer // as it came, up to the end of the list
 	refs []contract.PushedRef
 	can  []string // what the client understands
 }
 
 // readOrders reads what a push begins with; without an order it is none.
-func readOrders(r io.Reader) (*orders, error) {
-	o := &orders{}
+func readOrders(r io.Reader) (*pushCommands, error) {
+	o := &pushCommands{}
 	in := io.TeeReader(r, &o.raw)
 	for {
 		text, end, err := readLine(in)
@@ -107,11 +107,11 @@ func unlessZero(id string) string {
 }
 
 // understands says whether the client knows a word of the protocol.
-func (o *orders) understands(word string) bool { return slices.Contains(o.can, word) }
+func (o *pushCommands) understands(word string) bool { return slices.Contains(o.can, word) }
 
 // sideband is how much of a line the client takes on one of its bands, 0 where it
 // knows none.
-func (o *orders) sideband() int {
+func (o *pushCommands) sideband() int {
 	switch {
 	case o.understands("side-band-64k"):
 		return longestLine - 5
@@ -122,7 +122,7 @@ func (o *orders) sideband() int {
 }
 
 // taken lists the refs that git reports to have taken.
-func (o *orders) taken(answer []byte) ([]contract.PushedRef, error) {
+func (o *pushCommands) taken(answer []byte) ([]contract.PushedRef, error) {
 	report := answer
 	if o.sideband() > 0 {
 		var b bytes.Buffer
@@ -173,7 +173,7 @@ func told(refs []contract.PushedRef) (first []contract.PushedRef, more int, err 
 }
 
 // refused is what git would have answered had it refused every ref for a reason.
-func (o *orders) refused(why string) []byte {
+func (o *pushCommands) refused(why string) []byte {
 	why = strings.Join(strings.Fields(why), " ")
 	var report strings.Builder
 	report.WriteString(line("unpack ok\n"))

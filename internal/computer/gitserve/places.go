@@ -9,10 +9,10 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// places are how many may be answered at once: so many in all, and fewer of one
+// slots are how many may be answered at once: so many in all, and fewer of one
 // account, so that a client who asks or listens slowly has others wait for it who are
 // of the same account, and nobody else.
-type places struct {
+type slots struct {
 	most, ofOne int
 
 	mu    sync.Mutex
@@ -21,12 +21,12 @@ type places struct {
 	freed chan struct{} // closed when a place is given back
 }
 
-func newPlaces(most, ofOne int) *places {
-	return &places{most: most, ofOne: ofOne, of: map[string]int{}, freed: make(chan struct{})}
+func newPlaces(most, ofOne int) *slots {
+	return &slots{most: most, ofOne: ofOne, of: map[string]int{}, freed: make(chan struct{})}
 }
 
 // take waits for a place.
-func (p *places) take(ctx context.Context, account string) (release func(), err error) {
+func (p *slots) take(ctx context.Context, account string) (release func(), err error) {
 	wait, cancel := awake.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -46,7 +46,7 @@ func (p *places) take(ctx context.Context, account string) (release func(), err 
 }
 
 // try takes a place if there is one; freed is closed when the next is given back.
-func (p *places) try(account string) (taken bool, freed <-chan struct{}) {
+func (p *slots) try(account string) (taken bool, freed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken >= p.most || p.of[account] >= p.ofOne {
@@ -57,7 +57,7 @@ func (p *places) try(account string) (taken bool, freed <-chan struct{}) {
 	return true, nil
 }
 
-func (p *places) give(account string) {
+func (p *slots) give(account string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--

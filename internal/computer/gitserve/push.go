@@ -66,7 +66,7 @@ func why(err error) string {
 }
 
 // take returns git's answer, once what it says is true.
-func (s *Server) take(ctx context.Context, c view.GitCall, ordered *orders, in io.Reader) (answer []byte, err error) {
+func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands, in io.Reader) (answer []byte, err error) {
 	id := pushed + contract.NewID()
 	before, err := s.options.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "Before a push to " + title(c.Repository)})
 	if err != nil {

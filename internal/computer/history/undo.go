@@ -20,12 +20,12 @@ import (
 )
 
 // act is something that was done, and what undoes it: it is one of a restore, a
-// deed, commits and a revision.
+// operation, commits and a revision.
 type act struct {
 	view.Undone
-	deed     wire.UndoRequest
-	commits  []wire.Reverted // newest first
-	document contract.DocumentRevised
+	operation wire.UndoRequest
+	commits   []wire.Reverted // newest first
+	document  contract.DocumentRevised
 }
 
 // undoable are the types of the events that tell of acts, and of the checkpoints
@@ -67,7 +67,7 @@ func (h *History) undoAct(ctx context.Context, a act, r view.RestoreRequest) (vi
 	case a.What == view.UndoneRevision:
 		return h.undoRevision(ctx, a.document, r)
 	}
-	return h.undoDeed(ctx, a.deed, r)
+	return h.undoOperation(ctx, a.operation, r)
 }
 
 // told names an act in a few words.
@@ -149,7 +149,7 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 		return a, true, nil
 	case *contract.RepositoryAdded:
 		a.What, a.Path = view.UndoneAdd, p.Path
-		a.deed = wire.UndoRequest{Op: "import", Path: wire.Path(p.Path)}
+		a.operation = wire.UndoRequest{Op: "import", Path: wire.Path(p.Path)}
 		return a, true, nil
 	case *contract.RepositoryPushed:
 		a.What, a.Path = view.UndonePush, p.Path
@@ -195,18 +195,18 @@ func fileAct(data contract.Payload) (a act, found bool, err error) {
 	switch p := data.(type) {
 	case *contract.FileRemoved:
 		a.What, a.Path = view.UndoneRemoval, p.Path
-		a.deed = wire.UndoRequest{Op: "remove", ID: p.Trash, Path: shown.Path(p.Path, p.Raw)}
+		a.operation = wire.UndoRequest{Op: "remove", ID: p.Trash, Path: shown.Path(p.Path, p.Raw)}
 		found = p.Trash != ""
 	case *contract.FileWritten:
 		a.Path, found = p.Path, true
-		a.deed = wire.UndoRequest{ID: p.Trash, Path: shown.Path(p.Path, p.Raw), From: wire.Path(p.From)}
-		switch p.Deed {
+		a.operation = wire.UndoRequest{ID: p.Trash, Path: shown.Path(p.Path, p.Raw), From: wire.Path(p.From)}
+		switch p.Operation {
 		case contract.FilePut:
-			a.What, a.deed.Op = view.UndonePut, "write"
+			a.What, a.operation.Op = view.UndonePut, "write"
 		case contract.FileMoved:
-			a.What, a.deed.Op = view.UndoneMove, "move"
+			a.What, a.operation.Op = view.UndoneMove, "move"
 		case contract.FileBack:
-			a.What, a.deed.Op = view.UndoneBack, "untrash"
+			a.What, a.operation.Op = view.UndoneBack, "untrash"
 		default:
 			found = false
 		}
@@ -375,14 +375,14 @@ func (h *History) undoRun(ctx context.Context, r view.RestoreRequest) (view.Rest
 	return out, err
 }
 
-// undoDeed undoes what was done to one file or folder.
-func (h *History) undoDeed(ctx context.Context, d wire.UndoRequest, r view.RestoreRequest) (view.Restored, error) {
+// undoOperation undoes what was done to one file or folder.
+func (h *History) undoOperation(ctx context.Context, d wire.UndoRequest, r view.RestoreRequest) (view.Restored, error) {
 	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
 	d.DryRun = r.DryRun
 	by := r.By // what was taken away changes places with what is there: neither needs room
 	var changes []wire.Change
 	do := func() (err error) {
-		changes, err = h.options.Workspace.UndoDeed(ctx, d, by)
+		changes, err = h.options.Workspace.UndoOperation(ctx, d, by)
 		return err
 	}
 	var err error
@@ -444,7 +444,7 @@ func (h *History) bringBack(ctx context.Context, r view.RestoreRequest) (view.Re
 			before = t.ID
 			if t.ID == r.To || r.To == "" && t.Path.Shown() == r.Paths[0] {
 				d.ID, d.Path = t.ID, t.Path
-				return h.undoDeed(ctx, d, r)
+				return h.undoOperation(ctx, d, r)
 			}
 		}
 		if !list.More || len(list.Items) == 0 {

@@ -39,7 +39,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Upkeep keeps one computer that is awake.
+// Upkeep does the recurring maintenance of one computer that is awake.
 type Upkeep struct {
 	options Options
 	scrub   scrub // for damage

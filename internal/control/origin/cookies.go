@@ -21,7 +21,7 @@ const (
 
 // TakeBackCookies removes from the browser what a desktop's page has set for
 // more hosts than its own.
-func (h Hosts) TakeBackCookies(w http.ResponseWriter, r *http.Request, where Place) {
+func (h Hosts) TakeBackCookies(w http.ResponseWriter, r *http.Request, where HostKind) {
 	lines := r.Header["Cookie"]
 	if len(lines) == 0 || defence.Off(defence.ControlCookies) {
 		return

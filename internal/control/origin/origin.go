@@ -11,14 +11,14 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Place says which of our hosts a request is for.
-type Place int
+// HostKind says which of our hosts a request is for.
+type HostKind int
 
 const (
-	None    Place = iota // none of ours
-	Console              // console and API
-	Desktop              // one desktop
-	Bare                 // an address: health, and the API with a token
+	None    HostKind = iota // none of ours
+	Console                 // console and API
+	Desktop                 // one desktop
+	Bare                    // an address: health, and the API with a token
 )
 
 // Hosts knows the names we answer to. Anything else is refused, so that a name
@@ -68,7 +68,7 @@ func Handle(label string) string {
 // one of its generations. Names are
 // compared without case, as DNS does; a trailing dot is another origin to a
 // browser, so it is none of ours.
-func (h Hosts) Find(host string) (Place, string) {
+func (h Hosts) Find(host string) (HostKind, string) {
 	if h.Port == "80" && !strings.Contains(host, ":") {
 		host += ":80"
 	}

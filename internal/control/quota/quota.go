@@ -33,15 +33,15 @@ type Quota struct {
 	appended func(ctx context.Context, cid contract.CID, since time.Time) (events int, bytes int64, err error)
 
 	mu        sync.Mutex
-	sessions  map[string]*pace
-	computers map[contract.CID]*pace
+	sessions  map[string]*rates
+	computers map[contract.CID]*rates
 	days      map[contract.CID]*dayCount
 	refused   map[contract.CID]refusedAt
 	swept     time.Time
 }
 
-// pace is a rate of events and one of bytes.
-type pace struct {
+// rates limits how many events, and how many bytes, come in a second.
+type rates struct {
 	events, bytes *rate.Limiter
 	last          time.Time
 }
@@ -66,12 +66,12 @@ const (
 )
 
 func New(limits Limits, log *slog.Logger, now func() time.Time, appended func(context.Context, contract.CID, time.Time) (int, int64, error)) *Quota {
-	return &Quota{limits: limits, log: log, now: now, appended: appended, sessions: map[string]*pace{}, computers: map[contract.CID]*pace{},
+	return &Quota{limits: limits, log: log, now: now, appended: appended, sessions: map[string]*rates{}, computers: map[contract.CID]*rates{},
 		days: map[contract.CID]*dayCount{}, refused: map[contract.CID]refusedAt{}}
 }
 
-func newPace(events int, bytes int64) *pace {
-	p := &pace{events: rate.NewLimiter(rate.Inf, 0), bytes: rate.NewLimiter(rate.Inf, 0)}
+func newPace(events int, bytes int64) *rates {
+	p := &rates{events: rate.NewLimiter(rate.Inf, 0), bytes: rate.NewLimiter(rate.Inf, 0)}
 	if events > 0 {
 		p.events = rate.NewLimiter(rate.Limit(float64(events)/60), events)
 	}
@@ -131,7 +131,7 @@ func (f *Quota) Govern(_ context.Context, session string, cid contract.CID, byte
 }
 
 // session is a session's pace. f.mu is held.
-func (f *Quota) session(id string) *pace {
+func (f *Quota) session(id string) *rates {
 	if f.sessions[id] == nil {
 		f.sessions[id] = newPace(f.limits.SessionEvents, f.limits.SessionBytes)
 	}
@@ -142,7 +142,7 @@ func (f *Quota) tooFast() string {
 	return fmt.Sprintf("this session stores more than %d events or %d MB a minute", f.limits.SessionEvents, f.limits.SessionBytes>>20)
 }
 
-func (p *pace) allow(now time.Time, bytes int64) bool {
+func (p *rates) allow(now time.Time, bytes int64) bool {
 	return p.bytes.AllowN(now, int(bytes)) && p.events.AllowN(now, 1)
 }
 

@@ -82,8 +82,8 @@ func newCommand(id string, by rpc.Caller, cancel context.CancelFunc) *command {
 	return &command{id: id, by: by, cancel: cancel, running: true, readAt: time.Now(), moved: make(chan struct{})}
 }
 
-// stir wakes whoever waits for the command to move. The lock is held.
-func (c *command) stir() {
+// notify wakes whoever waits for the command to move. The lock is held.
+func (c *command) notify() {
 	close(c.moved)
 	c.moved = make(chan struct{})
 }
@@ -159,7 +159,7 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 		if exit.Unkept.Files+exit.Unkept.Ignored > 0 {
 			cmd.unkept = &exit.Unkept
 		}
-		cmd.stir()
+		cmd.notify()
 		cmd.mu.Unlock()
 		ended <- err
 	})
@@ -298,7 +298,7 @@ func (c *command) after(n int64) (view.Output, <-chan struct{}) {
 		a.Chunks = append(a.Chunks, k.OutputChunk)
 	}
 	c.readAt = time.Now()
-	c.stir()
+	c.notify()
 	return a, c.moved
 }
 
@@ -377,5 +377,5 @@ func (o *output) emit(p []byte) {
 		o.cmd.size -= len(o.cmd.chunks[0].Text)
 		o.cmd.chunks, o.cmd.dropped = o.cmd.chunks[1:], true
 	}
-	o.cmd.stir()
+	o.cmd.notify()
 }

@@ -8,10 +8,9 @@ import (
 // Slots bounds how many go on at the same time.
 type Slots chan struct{}
 
-// Place is one's place among those that go on. It is given back while its
-// holder waits for a person, who may take a day, and none of its workers goes
-// on without one.
-type Place struct {
+// Slot is a holder's share of Slots. While the holder waits for a person, who may take
+// a day, and none of its workers goes on, the slot is given to somebody else.
+type Slot struct {
 	Slots Slots
 
 	mu      sync.Mutex
@@ -22,11 +21,11 @@ type Place struct {
 }
 
 // idle reports whether nobody needs the place. mu is held.
-func (h *Place) idle() bool { return h.resting > 0 && h.working == 0 }
+func (h *Slot) idle() bool { return h.resting > 0 && h.working == 0 }
 
 // Take waits for a place; false: ctx ended first. Of several who want it at the
 // same time one waits for it and the others for that one.
-func (h *Place) Take(ctx context.Context) bool {
+func (h *Slot) Take(ctx context.Context) bool {
 	for {
 		h.mu.Lock()
 		if h.held || h.idle() && h.taking == nil {
@@ -48,7 +47,7 @@ func (h *Place) Take(ctx context.Context) bool {
 	}
 }
 
-func (h *Place) wait(ctx context.Context) bool {
+func (h *Slot) wait(ctx context.Context) bool {
 	ok := false
 	select {
 	case h.Slots <- struct{}{}:
@@ -64,7 +63,7 @@ func (h *Place) wait(ctx context.Context) bool {
 }
 
 // spare gives back a place that nobody needs. mu is held.
-func (h *Place) spare() {
+func (h *Slot) spare() {
 	if h.held && h.idle() {
 		<-h.Slots
 		h.held = false
@@ -72,7 +71,7 @@ func (h *Place) spare() {
 }
 
 // Give gives the place back, if there is one.
-func (h *Place) Give() {
+func (h *Slot) Give() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.held {
@@ -82,12 +81,12 @@ func (h *Place) Give() {
 }
 
 // Join says that a worker goes on.
-func (h *Place) Join() { h.count(0, 1) }
+func (h *Slot) Join() { h.count(0, 1) }
 
 // Leave says that a worker has ended.
-func (h *Place) Leave() { h.count(0, -1) }
+func (h *Slot) Leave() { h.count(0, -1) }
 
-func (h *Place) count(resting, working int) {
+func (h *Slot) count(resting, working int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.resting += resting
@@ -97,16 +96,16 @@ func (h *Place) count(resting, working int) {
 
 // Rest waits without the place, unless a worker goes on in it, and returns with
 // it unless ctx has ended.
-func (h *Place) Rest(ctx context.Context, wait func() error) error {
+func (h *Slot) Rest(ctx context.Context, wait func() error) error {
 	return h.apart(ctx, 0, wait)
 }
 
 // RestWorker is rest for a worker.
-func (h *Place) RestWorker(ctx context.Context, wait func() error) error {
+func (h *Slot) RestWorker(ctx context.Context, wait func() error) error {
 	return h.apart(ctx, 1, wait)
 }
 
-func (h *Place) apart(ctx context.Context, worker int, wait func() error) error {
+func (h *Slot) apart(ctx context.Context, worker int, wait func() error) error {
 	h.count(1, -worker)
 	err := wait()
 	h.count(-1, worker)
@@ -117,7 +116,7 @@ func (h *Place) apart(ctx context.Context, worker int, wait func() error) error 
 }
 
 // Rests reports whether nobody needs the place.
-func (h *Place) Rests() bool {
+func (h *Slot) Rests() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.idle()

@@ -22,7 +22,7 @@ import (
 // Services puts the guests together.
 func Services() guest.Services { return guest.Services{New: serve} }
 
-func serve(ctx context.Context, in guest.Inside) (http.Handler, error) {
+func serve(ctx context.Context, in guest.ServiceEnv) (http.Handler, error) {
 	switch in.Kind {
 	case contract.BoxDirector:
 		return director.Handler(director.Options{Client: in.Host}), nil

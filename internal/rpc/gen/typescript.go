@@ -52,7 +52,7 @@ func generate(root string) ([]byte, error) {
 	services.line("export interface Services {")
 	for _, m := range rpc.All() {
 		d := m.About()
-		if d.Doors&rpc.Desktop == 0 {
+		if d.Callers&rpc.Desktop == 0 {
 			continue
 		}
 		services.comment("  ", d.Summary)

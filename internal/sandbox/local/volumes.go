@@ -330,7 +330,7 @@ func (v *Volumes) listed(vol sandbox.Volume) (*place, string, error) {
 }
 
 // List implements sandbox.Volumes.
-func (v *Volumes) List(_ context.Context, vol sandbox.Volume) ([]sandbox.Listed, error) {
+func (v *Volumes) List(_ context.Context, vol sandbox.Volume) ([]sandbox.VolumeInfo, error) {
 	const op = "sandbox/local.List"
 	dir, prefix := "", ""
 	in := &v.root
@@ -350,7 +350,7 @@ func (v *Volumes) List(_ context.Context, vol sandbox.Volume) ([]sandbox.Listed,
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	var out []sandbox.Listed
+	var out []sandbox.VolumeInfo
 	for _, e := range entries {
 		name, ok := strings.CutPrefix(e.Name(), prefix)
 		if !ok || !e.IsDir() || prefix == "" && (strings.HasPrefix(name, outputs) || name == removingShared) {
@@ -363,7 +363,7 @@ func (v *Volumes) List(_ context.Context, vol sandbox.Volume) ([]sandbox.Listed,
 		if err != nil {
 			return nil, fault.Wrap(op, err)
 		}
-		out = append(out, sandbox.Listed{Name: name, Used: info.ModTime()})
+		out = append(out, sandbox.VolumeInfo{Name: name, Used: info.ModTime()})
 	}
 	return out, nil
 }

@@ -82,7 +82,7 @@ func serveFiles(mux *http.ServeMux, e *engine.Engine) {
 	})
 	call(mux, "move", e.Move)
 	call(mux, "remove", e.Remove)
-	call(mux, "untold", func(ctx context.Context, _ wire.Done) ([]wire.Deed, error) { return e.Untold(ctx) })
+	call(mux, "untold", func(ctx context.Context, _ wire.Done) ([]wire.Operation, error) { return e.Untold(ctx) })
 	call(mux, "told", func(ctx context.Context, r wire.IDsRequest) (wire.Done, error) {
 		return wire.Done{}, e.Told(ctx, r.IDs)
 	})
@@ -109,7 +109,7 @@ func serveStreams(mux *http.ServeMux, e *engine.Engine) {
 	upload(mux, "write", func(ctx context.Context, r wire.WriteRequest, body io.Reader) (wire.Written, error) {
 		return e.Write(ctx, r, body)
 	})
-	upload(mux, "import", func(ctx context.Context, r wire.ImportRequest, body io.Reader) (wire.Deed, error) {
+	upload(mux, "import", func(ctx context.Context, r wire.ImportRequest, body io.Reader) (wire.Operation, error) {
 		return e.Import(ctx, r, body)
 	})
 	mux.HandleFunc("POST /keeper/stream/found", func(w http.ResponseWriter, r *http.Request) {

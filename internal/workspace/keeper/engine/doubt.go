@@ -48,7 +48,7 @@ func (e *Engine) doubt(ctx context.Context, cap *scan.Capture, meant map[string]
 	last = max(last, head.Time*1e9)
 	var out []wire.Healed
 	for _, c := range cap.Changes {
-		if c.From.Exists() || !c.To.IsRegular() || beneathAny(c.Path, meant) || e.doubts.Full() {
+		if c.From.Exists() || !c.To.IsRegular() || beneathAny(c.Path, meant) || e.suspects.Full() {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -61,21 +61,21 @@ func (e *Engine) doubt(ctx context.Context, cap *scan.Capture, meant map[string]
 			}
 			continue
 		}
-		reason, err := outage.Fate(e.look.Root, c.Path, nil)
+		reason, err := outage.Inspect(e.look.Root, c.Path, nil)
 		if err != nil {
 			return nil, err
 		}
 		if reason == "" {
 			continue
 		}
-		e.doubts.Add(c.Path, reason, st)
+		e.suspects.Add(c.Path, reason, st)
 		out = append(out, wire.Healed{Path: wire.Path(c.Path), Reason: reason})
 	}
 	slices.SortFunc(out, func(a, b wire.Healed) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	if len(out) == 0 {
 		return nil, nil
 	}
-	return out, e.doubts.Save()
+	return out, e.suspects.Save()
 }
 
 // beneathAny reports whether p, or a folder that it is in, is among paths.

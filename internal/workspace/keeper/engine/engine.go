@@ -65,10 +65,10 @@ type Engine struct {
 	mu      sync.Mutex   // one change at a time; guards what follows
 	damaged *damagedHead // the newest commit can't be read
 
-	doubts   *outage.Doubts // new files that a power cut may have emptied; nil before they are read
-	puts     []put          // that no checkpoint has met yet, oldest first
-	keptPuts []wire.Commit  // that were made of such, and nobody has heard of
-	unseen   []wire.Path    // what the watch of the tree did not see, and nobody was told
+	suspects *outage.Suspects // new files that a power cut may have emptied; nil before they are read
+	puts     []put            // that no checkpoint has met yet, oldest first
+	keptPuts []wire.Commit    // that were made of such, and nobody has heard of
+	unseen   []wire.Path      // what the watch of the tree did not see, and nobody was told
 
 }
 
@@ -94,7 +94,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	e := &Engine{opts: opts, uppers: uppers.New(opts.Uppers, opts.Limits.WalkEntries)}
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
 	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: func(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
-		return e.doubts.Without(cap, cands, write)
+		return e.suspects.Without(cap, cands, write)
 	}, Watched: cmp.Or(opts.Watched, watch.Share()), WatchFault: func(paths []wire.Path) { e.unseen = paths }})
 	e.gitIndex = gitindex.Open(e.store)
 	e.openCare()
@@ -135,7 +135,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if e.end != outage.Unknown { // else what was not synced may be other than it was
 		e.loadStats()
 	}
-	e.doubts, err = outage.LoadDoubts(e.store.Work("doubted.json"), opts.Logger)
+	e.suspects, err = outage.LoadSuspects(e.store.Work("doubted.json"), opts.Logger)
 	return e, err
 }
 
@@ -186,7 +186,7 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 		}
 	}
 	// Before what tells is cleared away.
-	if err := errors.Join(e.moves.JudgeDeeds(), e.moves.RedoPuts(ctx)); err != nil {
+	if err := errors.Join(e.moves.DropUndone(), e.moves.RedoPuts(ctx)); err != nil {
 		return err
 	}
 	return e.store.RemoveStale()

@@ -48,7 +48,7 @@ func fileError(op, p string, err error) error {
 		return fault.Wrap(op, err) // somebody has put it into words
 	}
 	of := func(code fault.Code, hint, format string) error {
-		return fault.New(op, code, hint, worded{fmt.Sprintf(format, wire.Path(p).Shown()), err})
+		return fault.New(op, code, hint, rewordedError{fmt.Sprintf(format, wire.Path(p).Shown()), err})
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -69,14 +69,14 @@ func fileError(op, p string, err error) error {
 	return fault.Wrap(op, err)
 }
 
-// worded is an error in other words than its own.
-type worded struct {
+// rewordedError shows an error to people in other words, and still unwraps to it.
+type rewordedError struct {
 	text string
 	err  error
 }
 
-func (w worded) Error() string { return w.text }
-func (w worded) Unwrap() error { return w.err }
+func (w rewordedError) Error() string { return w.text }
+func (w rewordedError) Unwrap() error { return w.err }
 
 func info(dirfd int, name, p string) (wire.FileInfo, error) {
 	st, err := disk.Lstat(dirfd, name)

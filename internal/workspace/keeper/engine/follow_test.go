@@ -38,8 +38,8 @@ func TestFollowing(t *testing.T) {
 			t.Errorf("over what was not expected: %v; it holds %q", err, c.read("artifacts/a.md"))
 		}
 	}
-	if deeds, err := c.Untold(t.Context()); err != nil || len(deeds) != 0 {
-		t.Errorf("there is something to tell: %+v, %v", deeds, err)
+	if operations, err := c.Untold(t.Context()); err != nil || len(operations) != 0 {
+		t.Errorf("there is something to tell: %+v, %v", operations, err)
 	}
 	// A program that has the file open may write to it until it closes it.
 	f, err := os.OpenFile(c.path("artifacts/a.md"), os.O_WRONLY|os.O_APPEND, 0)

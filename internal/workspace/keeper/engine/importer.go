@@ -45,29 +45,29 @@ func receive(name string, content io.Reader, max int64, later bool) (string, err
 
 // Import unpacks a tar stream into a new directory of the live tree, all or
 // nothing. A .git in it becomes a nested repository; nothing of it is run.
-func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.Reader) (wire.Deed, error) {
+func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.Reader) (wire.Operation, error) {
 	const op = "keeper.Import"
 	if err := badPath(string(req.Path), false); err != nil {
-		return wire.Deed{}, fault.Wrap(op, err)
+		return wire.Operation{}, fault.Wrap(op, err)
 	}
 	if !strings.HasPrefix(string(req.Path), "workspace/") {
-		return wire.Deed{}, fault.New(op, fault.Invalid, "Add it under workspace/.", fmt.Errorf("%q is not under workspace/", req.Path.Shown()))
+		return wire.Operation{}, fault.New(op, fault.Invalid, "Add it under workspace/.", fmt.Errorf("%q is not under workspace/", req.Path.Shown()))
 	}
 	tmp := e.store.Work("tmp-import-" + publish.Token())
 	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return wire.Deed{}, fileError(op, string(req.Path), err)
+		return wire.Operation{}, fileError(op, string(req.Path), err)
 	}
 	im := wire.Imported{Path: req.Path, Origin: req.Origin, Remote: req.Remote}
-	in := publish.Intent{Deed: wire.Deed{Op: "import", Path: req.Path, Actor: req.Actor, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
+	in := publish.Intent{Operation: wire.Operation{Op: "import", Path: req.Path, Actor: req.Actor, User: req.User, Import: &im}, Content: filepath.Base(tmp)}
 	err := archive.Unpack(ctx, tmp, stream, e.opts.Limits, &im)
 	if err == nil {
 		im.Commit = nested.Head(tmp)
 		err = e.placeImport(ctx, tmp, string(req.Path), &in)
 	}
 	if err != nil {
-		return wire.Deed{}, fileError(op, string(req.Path), errors.Join(err, disk.RemoveTree(tmp)))
+		return wire.Operation{}, fileError(op, string(req.Path), errors.Join(err, disk.RemoveTree(tmp)))
 	}
-	return in.Deed, nil
+	return in.Operation, nil
 }
 
 func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *publish.Intent) error {
@@ -79,7 +79,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *publish.Int
 	if err := e.moves.RollForward(ctx); err != nil {
 		return err
 	}
-	e.look.Doubt()
+	e.look.Invalidate()
 	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
 	if err != nil {
 		return err

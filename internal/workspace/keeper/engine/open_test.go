@@ -223,8 +223,8 @@ func TestARemovalOfWhatWasRead(t *testing.T) {
 	if err := remove("a", second); !fault.Is(err, fault.Conflict) || c.read("a") != "latend\n" || trash() != 0 {
 		t.Errorf("written to as it was taken: %v; it holds %q, and %d are in the trash", err, c.read("a"), trash())
 	}
-	if deeds, err := c.Untold(c.ctx()); err != nil || len(deeds) != 0 {
-		t.Errorf("told: %+v, %v", deeds, err)
+	if operations, err := c.Untold(c.ctx()); err != nil || len(operations) != 0 {
+		t.Errorf("told: %+v, %v", operations, err)
 	}
 	third, _, _ := c.opened("a")
 	if err := remove("a", third); err != nil || trash() != 1 {

@@ -156,9 +156,9 @@ func TestAPowerCutKeepsWhatWasPut(t *testing.T) {
 							t.Errorf("put %d displaced %q, %v; want %q", i, got, err, displaced[i])
 						}
 					}
-					deeds, err := c.Untold(t.Context())
-					if err != nil || len(deeds) != len(paths) {
-						t.Errorf("%d puts are told, %v", len(deeds), err)
+					operations, err := c.Untold(t.Context())
+					if err != nil || len(operations) != len(paths) {
+						t.Errorf("%d puts are told, %v", len(operations), err)
 					}
 				}
 				if left, err := filepath.Glob(c.path(".git/choir/trash/*/redo")); err != nil || len(left) > 0 {
@@ -387,8 +387,8 @@ func TestAPutThatNeverWasInTheJournal(t *testing.T) {
 	if got, err := os.ReadFile(puts[0].content(c)); string(got) != "first" {
 		t.Errorf("the trash holds %q, %v", got, err)
 	}
-	if deeds, err := c.Untold(t.Context()); err != nil || len(deeds) != 1 {
-		t.Errorf("told: %+v, %v", deeds, err)
+	if operations, err := c.Untold(t.Context()); err != nil || len(operations) != 1 {
+		t.Errorf("told: %+v, %v", operations, err)
 	}
 }
 

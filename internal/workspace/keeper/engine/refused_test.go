@@ -57,9 +57,9 @@ func TestARefusedPutIsNotToldAfterAPowerCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deeds, err := e.Untold(t.Context())
-	if err != nil || len(deeds) > 0 {
-		t.Errorf("told: %+v, %v", deeds, err)
+	operations, err := e.Untold(t.Context())
+	if err != nil || len(operations) > 0 {
+		t.Errorf("told: %+v, %v", operations, err)
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)

@@ -71,7 +71,7 @@ func (e *Engine) loadHead(ctx context.Context) error {
 			return err
 		}
 		if reason = why; reason == "" || defence.Off(defence.HistoryWhole) {
-			e.look.Doubt()
+			e.look.Invalidate()
 			e.moves.Head, e.moves.Tree, e.look.Index = id, tree, scan.NewIndex(t)
 			return nil
 		}

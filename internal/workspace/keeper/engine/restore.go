@@ -131,7 +131,7 @@ func (e *Engine) previewRestore(ctx context.Context, reply *wire.RestoreReply, t
 }
 
 // restoreNote is what a restore's commit says of it.
-func restoreNote(req wire.RestoreRequest, to, safety string, way way, notIn wire.NotIn) wire.Note {
+func restoreNote(req wire.RestoreRequest, to, safety string, way restorePlan, notIn wire.NotIn) wire.Note {
 	note := req.Note
 	note.Kind, note.Files, note.NotIn = "restore", len(way.steps), notIn
 	if note.Message == "" {
@@ -145,7 +145,7 @@ func restoreNote(req wire.RestoreRequest, to, safety string, way way, notIn wire
 }
 
 // saveRestore writes a restore's commit and plan down, durably; nothing of it has begun.
-func (e *Engine) saveRestore(ctx context.Context, way way, note wire.Note, id string) error {
+func (e *Engine) saveRestore(ctx context.Context, way restorePlan, note wire.Note, id string) error {
 	if err := e.moves.ClearPlan(id); err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (e *Engine) saveRestore(ctx context.Context, way way, note wire.Note, id st
 	})
 }
 
-// way is how a restore goes from the live tree to the one that is wanted.
-type way struct {
+// restorePlan is what a restore will do: the steps from the live tree to the tree that is wanted.
+type restorePlan struct {
 	steps     []publish.Step
 	tree      string          // the wanted one
 	conflicts []wire.Conflict // what can't be taken back, for it changed since
@@ -172,7 +172,7 @@ type way struct {
 
 // foreseen gives what stayed the reason that was foreseen: who does a step sees only
 // that something is there.
-func (w way) foreseen(stayed []wire.Conflict) {
+func (w restorePlan) foreseen(stayed []wire.Conflict) {
 	why := map[wire.Path]string{}
 	for _, c := range w.stay {
 		why[c.Path] = c.Reason
@@ -188,7 +188,7 @@ const maxReverted, maxWayPaths = 1000, 200
 
 // paths is what a restore was of: what was asked for or, of what is taken back,
 // what that changes, so that undoing it touches nothing else.
-func (w way) paths(req wire.RestoreRequest) []wire.Path {
+func (w restorePlan) paths(req wire.RestoreRequest) []wire.Path {
 	if len(req.Revert) == 0 || len(req.Paths) > 0 || len(w.steps) > maxWayPaths {
 		return req.Paths
 	}
@@ -200,16 +200,16 @@ func (w way) paths(req wire.RestoreRequest) []wire.Path {
 }
 
 // part says that what is taken back is more than is named, and less than everything.
-func (w *way) part(req wire.RestoreRequest) bool {
+func (w *restorePlan) part(req wire.RestoreRequest) bool {
 	return len(req.Revert) > 0 && len(req.Paths) == 0 && len(w.steps) > maxWayPaths
 }
 
 // planRestore plans a restore from what is captured now, and says in reply what
 // it changes. A dry run and the restore itself do what it says.
-func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTree string, req wire.RestoreRequest) (way, error) {
+func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTree string, req wire.RestoreRequest) (restorePlan, error) {
 	live, err := e.look.Index.Write(ctx, e.store)
 	if err != nil {
-		return way{}, err
+		return restorePlan{}, err
 	}
 	w := wanted.New(e.store, e.look.Index)
 	var conflicts []wire.Conflict
@@ -220,7 +220,7 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTr
 		err = w.Becomes(ctx, live, toTree, req.Paths)
 	}
 	if err != nil {
-		return way{}, err
+		return restorePlan{}, err
 	}
 	w.MakeRoom()
 	if len(req.Revert) > 0 || len(req.Paths) == 0 {
@@ -228,19 +228,19 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTr
 	}
 	ignored, err := w.LeaveIgnored(ctx)
 	if err != nil {
-		return way{}, err
+		return restorePlan{}, err
 	}
 	changes := w.List()
-	out := way{steps: publish.Steps(changes), conflicts: append(conflicts, ignored...)}
+	out := restorePlan{steps: publish.Steps(changes), conflicts: append(conflicts, ignored...)}
 	if out.tree, err = e.store.Patch(ctx, live, changes); err != nil {
-		return way{}, err
+		return restorePlan{}, err
 	}
 	if err := e.stepsAllThere(ctx, out.steps); err != nil {
-		return way{}, err
+		return restorePlan{}, err
 	}
 	var filled []wire.Path
 	if out.stay, filled, err = e.moves.Obstacles(ctx, out.steps); err != nil {
-		return way{}, err
+		return restorePlan{}, err
 	}
 	reply.DiffReply, err = e.store.Diff(ctx, live, out.tree, wire.DiffRequest{MaxBytes: -1, Index: true})
 	reply.Unchanged(filled)

@@ -81,12 +81,12 @@ func (e *Engine) settleTree(ctx context.Context) error {
 	}
 	s := settled{Head: e.moves.Head}
 	for _, c := range cands {
-		if e.doubts.Has(c.Path) || !c.Stat.IsRegular() || c.Prev.ID == gitstore.EmptyBlob {
+		if e.suspects.Has(c.Path) || !c.Stat.IsRegular() || c.Prev.ID == gitstore.EmptyBlob {
 			continue
 		}
 		fate := outage.Emptied
 		if c.Stat.Size > 0 {
-			if fate, err = outage.Fate(e.look.Root, c.Path, nil); err != nil {
+			if fate, err = outage.Inspect(e.look.Root, c.Path, nil); err != nil {
 				return err
 			}
 		}
@@ -174,7 +174,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, nil
 	}
 	h.Path = wire.Path(p)
-	if h.Reason, err = outage.Fate(e.look.Root, p, nil); err != nil {
+	if h.Reason, err = outage.Inspect(e.look.Root, p, nil); err != nil {
 		return h, false, err
 	}
 	was, ok, berr := e.store.SmallContent(ctx, t.Entry)
@@ -183,7 +183,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, nil
 	}
 	if h.Reason == "" && berr == nil && ok && st.Size > 4096 {
-		h.Reason, err = outage.Fate(e.look.Root, p, was)
+		h.Reason, err = outage.Inspect(e.look.Root, p, was)
 	}
 	if err != nil || h.Reason == "" {
 		return h, false, err
@@ -197,7 +197,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, err
 	}
 	defer unix.Close(dir)
-	e.look.Doubt()
+	e.look.Invalidate()
 	tmp := e.store.Work("incoming-" + publish.Token())
 	if err := e.store.Materialize(ctx, tmp, t.Entry, true); err != nil {
 		return h, true, disk.RemoveIfThere(tmp) // the copy is damaged as well: that is said

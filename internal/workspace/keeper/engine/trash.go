@@ -77,7 +77,7 @@ func (e *Engine) removedWanted(t wire.Trashed, dir int, want string) error {
 	}
 	p := string(t.Path)
 	err = errors.Join(changedMeanwhile(p), err)
-	e.look.Doubt() // a folder may come back
+	e.look.Invalidate() // a folder may come back
 	if back := disk.MoveTo(unix.AT_FDCWD, content, dir, path.Base(p)); back != nil {
 		return errors.Join(err, fmt.Errorf("what was there is in the trash: %w", back))
 	}

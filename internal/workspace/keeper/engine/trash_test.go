@@ -70,24 +70,24 @@ func TestKilledWhileAFileIsReplaced(t *testing.T) {
 			if got := trashed(t, c)[test.path]; got != test.trash {
 				t.Errorf("the trash holds %q; want %q", got, test.trash)
 			}
-			deeds, err := c.Untold(t.Context())
+			operations, err := c.Untold(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if test.told == "" {
-				if len(deeds) > 0 {
-					t.Errorf("told: %+v", deeds)
+				if len(operations) > 0 {
+					t.Errorf("told: %+v", operations)
 				}
 				return
 			}
-			if len(deeds) != 1 || deeds[0].Op != test.told || deeds[0].Path != wire.Path(test.path) || deeds[0].At == 0 || test.do == "write" && (deeds[0].Size != 7 || deeds[0].User != "somebody") {
-				t.Fatalf("told: %+v", deeds)
+			if len(operations) != 1 || operations[0].Op != test.told || operations[0].Path != wire.Path(test.path) || operations[0].At == 0 || test.do == "write" && (operations[0].Size != 7 || operations[0].User != "somebody") {
+				t.Fatalf("told: %+v", operations)
 			}
-			if err := c.Told(t.Context(), []string{deeds[0].ID}); err != nil {
+			if err := c.Told(t.Context(), []string{operations[0].ID}); err != nil {
 				t.Fatal(err)
 			}
-			if deeds, err := c.Untold(t.Context()); err != nil || len(deeds) > 0 {
-				t.Errorf("told again: %+v, %v", deeds, err)
+			if operations, err := c.Untold(t.Context()); err != nil || len(operations) > 0 {
+				t.Errorf("told again: %+v, %v", operations, err)
 			}
 		})
 	}

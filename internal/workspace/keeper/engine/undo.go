@@ -19,9 +19,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Undo undoes a deed by another one, which can be undone too: what was removed
+// Undo undoes an operation by another one, which can be undone too: what was removed
 // comes back, what was overwritten takes its place again, what was new goes to
-// the trash. What is not as the deed left it any more stays as it is.
+// the trash. What is not as the operation left it any more stays as it is.
 func (e *Engine) Undo(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
 	const op = "keeper.Undo"
 	reply, err := e.undo(ctx, req)
@@ -45,7 +45,7 @@ func (e *Engine) undo(ctx context.Context, req wire.UndoRequest) (wire.UndoReply
 			return reply, err
 		}
 		d, err := e.Move(ctx, wire.MoveRequest{From: req.Path, To: req.From, Actor: req.Actor, User: req.User})
-		reply.Deed = d
+		reply.Operation = d
 		return reply, err
 	case "untrash", "import":
 		return e.undoNew(ctx, req)
@@ -66,18 +66,18 @@ func (e *Engine) undoRemove(ctx context.Context, req wire.UndoRequest) (wire.Und
 		return reply, err
 	}
 	d, err := e.Untrash(ctx, wire.UntrashRequest{ID: req.ID, Actor: req.Actor, User: req.User})
-	reply.Deed = d
+	reply.Operation = d
 	return reply, err
 }
 
-// undoNew moves what a deed made to the trash.
+// undoNew moves what an operation made to the trash.
 func (e *Engine) undoNew(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
 	reply := wire.UndoReply{Changes: []wire.Change{changeOf(req.Path, "deleted")}}
 	if err := e.presence(req.Path, true); err != nil || req.DryRun {
 		return reply, err
 	}
 	r, err := e.Remove(ctx, wire.RemoveRequest{Path: req.Path, Actor: req.Actor, User: req.User})
-	reply.Deed = wire.Deed{ID: r.ID, Op: "remove", Path: req.Path, At: r.At, Actor: req.Actor, User: req.User, Named: r.Named}
+	reply.Operation = wire.Operation{ID: r.ID, Op: "remove", Path: req.Path, At: r.At, Actor: req.Actor, User: req.User, Named: r.Named}
 	return reply, err
 }
 
@@ -131,7 +131,7 @@ func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.Undo
 		put = e.writeLink
 	}
 	w, err := put(ctx, in, old)
-	reply.Deed = wire.Deed{ID: w.Op, Op: "write", Path: req.Path, At: w.At, Size: w.Size, SHA256: w.SHA256, Actor: req.Actor, User: req.User, Named: w.Named}
+	reply.Operation = wire.Operation{ID: w.Op, Op: "write", Path: req.Path, At: w.At, Size: w.Size, SHA256: w.SHA256, Actor: req.Actor, User: req.User, Named: w.Named}
 	return reply, errors.Join(err, old.Close())
 }
 

@@ -74,12 +74,12 @@ func TestUndoBringsALinkBack(t *testing.T) {
 	is("")
 	back := undo(w.Op, false)
 	is("real")
-	again := undo(back.Deed.ID, false)
+	again := undo(back.Operation.ID, false)
 	is("")
 	if got := c.read("link"); got != "put" {
 		t.Errorf("undone twice it holds %q", got)
 	}
-	undo(again.Deed.ID, false)
+	undo(again.Operation.ID, false)
 	is("real")
 	if got := c.read("real"); got != "behind the link" {
 		t.Errorf("where it points there is %q", got)
@@ -90,7 +90,7 @@ func TestUndoBringsALinkBack(t *testing.T) {
 	if err := os.Symlink("elsewhere", c.path("link")); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := c.Undo(c.ctx(), wire.UndoRequest{Op: "write", ID: again.Deed.ID, Path: "link"}); !fault.Is(err, fault.Conflict) {
+	if r, err := c.Undo(c.ctx(), wire.UndoRequest{Op: "write", ID: again.Operation.ID, Path: "link"}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("another link by now: %+v, %v", r, err)
 	}
 	is("elsewhere")

@@ -187,7 +187,7 @@ func (f *Finder) inObjects(ctx context.Context, s *search) error {
 		var raw bytes.Buffer // of what may be a manifest, which says what its chunks have
 		w := io.Writer(h)
 		if size <= chunks.MaxManifest && size >= int64(chunks.ManifestHead) && (size-int64(chunks.ManifestHead))%int64(chunks.ManifestRef) == 0 {
-			w = io.MultiWriter(h, &git.Head{To: &raw, Max: int(size)})
+			w = io.MultiWriter(h, &git.PrefixBuffer{To: &raw, Max: int(size)})
 		}
 		if _, _, err := f.store.Read(ctx, fields[1], -1, w); err != nil {
 			continue // damaged: the scrub says so

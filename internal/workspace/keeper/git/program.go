@@ -126,7 +126,7 @@ func (g *Program) Init(ctx context.Context, folder, tmp string) error {
 func (g *Program) Run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := g.Command(ctx, args...)
 	var out, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &Head{Max: 16 << 10, To: &stderr}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &PrefixBuffer{Max: 16 << 10, To: &stderr}
 	if err := cmd.Run(); err != nil {
 		return out.Bytes(), g.Failed(ctx, args, stderr.String(), err)
 	}
@@ -186,13 +186,13 @@ func Error(ctx context.Context, args []string, stderr string, err error) error {
 	return fault.New(op, code, hint, err)
 }
 
-// Head keeps the first Max bytes and swallows the rest.
-type Head struct {
+// PrefixBuffer keeps the first Max bytes and swallows the rest.
+type PrefixBuffer struct {
 	To  *bytes.Buffer // what is kept
 	Max int           // bytes
 }
 
-func (l *Head) Write(p []byte) (int, error) {
+func (l *PrefixBuffer) Write(p []byte) (int, error) {
 	if room := l.Max - l.To.Len(); room > 0 {
 		l.To.Write(p[:min(room, len(p))])
 	}

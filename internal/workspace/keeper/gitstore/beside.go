@@ -33,7 +33,7 @@ func (s *Store) Beside(ctx context.Context, commit string, paths, names []string
 	if kind != "commit" || size > besideTreeBytes || !ok || !wire.IsHex(root) {
 		return nil, false, fault.New("keeper.Beside", fault.Invalid, "", fmt.Errorf("%s is no commit", wire.Short(commit)))
 	}
-	b := beside{store: s, names: names, seen: map[string]map[string]TreeItem{}, plain: true}
+	b := folderCache{store: s, names: names, seen: map[string]map[string]TreeItem{}, plain: true}
 	there = make([]bool, len(paths))
 	for i, p := range paths {
 		if there[i], err = b.file(ctx, root, p); err != nil || !b.plain {
@@ -43,8 +43,8 @@ func (s *Store) Beside(ctx context.Context, commit string, paths, names []string
 	return there, true, nil
 }
 
-// beside are the folders of a commit that were read.
-type beside struct {
+// folderCache holds the folders of a commit that were read, so that each is read once.
+type folderCache struct {
 	store *Store
 	names []string
 	seen  map[string]map[string]TreeItem
@@ -52,7 +52,7 @@ type beside struct {
 }
 
 // file says whether a path is a file below a tree.
-func (b *beside) file(ctx context.Context, tree, p string) (bool, error) {
+func (b *folderCache) file(ctx context.Context, tree, p string) (bool, error) {
 	for {
 		items, err := b.folder(ctx, tree)
 		if err != nil || !b.plain {
@@ -75,7 +75,7 @@ func (b *beside) file(ctx context.Context, tree, p string) (bool, error) {
 }
 
 // folder reads a tree, once.
-func (b *beside) folder(ctx context.Context, id string) (map[string]TreeItem, error) {
+func (b *folderCache) folder(ctx context.Context, id string) (map[string]TreeItem, error) {
 	if items, ok := b.seen[id]; ok {
 		return items, nil
 	}

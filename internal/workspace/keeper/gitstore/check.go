@@ -31,7 +31,7 @@ func (s *Store) Check(ctx context.Context, id, kind string) (content []byte, siz
 	case "blob":
 	case KindManifest:
 		kind = "blob"
-		w = io.MultiWriter(h, &git.Head{To: &buf, Max: int(chunks.MaxManifest)})
+		w = io.MultiWriter(h, &git.PrefixBuffer{To: &buf, Max: int(chunks.MaxManifest)})
 	default:
 		w = io.MultiWriter(h, &buf)
 	}

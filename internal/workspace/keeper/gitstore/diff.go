@@ -163,7 +163,7 @@ func (s *Store) diffText(ctx context.Context, a, b string, req wire.DiffRequest,
 		return nil, false, err
 	}
 	var stderr bytes.Buffer
-	cmd.Stderr = &git.Head{Max: 16 << 10, To: &stderr}
+	cmd.Stderr = &git.PrefixBuffer{Max: 16 << 10, To: &stderr}
 	if err := cmd.Start(); err != nil {
 		return nil, false, git.Error(ctx, args, "", err)
 	}

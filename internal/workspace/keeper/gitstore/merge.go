@@ -207,7 +207,7 @@ func ownRepositories(base, ours, theirs Tree) (own, frozen map[string]bool) {
 	return own, frozen
 }
 
-// Staying is what stays as it is in several merges, one after the other: paths, and
+// Staying collects what several merges leave as it is, one after the other: paths, and
 // all of a nested repository's own data where one of them is in it.
 type Staying struct{ paths, repositories map[string]bool }
 

@@ -421,7 +421,7 @@ func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, fa
 		return nil, err
 	}
 	var stderr bytes.Buffer
-	cmd.Stderr = &git.Head{Max: 16 << 10, To: &stderr}
+	cmd.Stderr = &git.PrefixBuffer{Max: 16 << 10, To: &stderr}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func (s *Store) refByGit(ctx context.Context, ref string) (string, error) {
 	args := []string{"for-each-ref", "--format=%(refname) %(objectname)", ref}
 	cmd := s.git.Command(ctx, args...)
 	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &git.Head{Max: 64 << 10, To: &out}, &git.Head{Max: 16 << 10, To: &stderr}
+	cmd.Stdout, cmd.Stderr = &git.PrefixBuffer{Max: 64 << 10, To: &out}, &git.PrefixBuffer{Max: 16 << 10, To: &stderr}
 	if err := cmd.Run(); err != nil {
 		return "", git.Error(ctx, args, stderr.String(), err)
 	}

@@ -276,7 +276,7 @@ func (s *Store) Differ(ctx context.Context, a, b string, paths []string, visit f
 type treeDiff struct {
 	store *Store
 	ctx   context.Context
-	at    chosen
+	at    pathSet
 	visit func(p string, from, to TreeItem) error
 	met   func(tree string) // nil, or what is told of each folder that was read
 	seen  int
@@ -356,11 +356,11 @@ func (w *treeDiff) item(prefix string, x, y TreeItem, depth int, whole bool) err
 	return w.visit(p, x, y)
 }
 
-// chosen are paths, and the folders above them.
-type chosen struct{ paths, above map[string]bool }
+// pathSet is a set of paths, and of all the folders above them.
+type pathSet struct{ paths, above map[string]bool }
 
-func choose(paths []string) chosen {
-	c := chosen{make(map[string]bool, len(paths)), map[string]bool{}}
+func choose(paths []string) pathSet {
+	c := pathSet{make(map[string]bool, len(paths)), map[string]bool{}}
 	for _, p := range paths {
 		c.paths[p] = true
 		for d := wire.ParentDir(p); d != "." && !c.above[d]; d = wire.ParentDir(d) {

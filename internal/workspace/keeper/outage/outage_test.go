@@ -52,8 +52,8 @@ func TestAnEndIsToldByItsFile(t *testing.T) {
 	}
 }
 
-// TestFates: what an end can have made of a file is told from what a program wrote.
-func TestFates(t *testing.T) {
+// TestInspect: what an end can have made of a file is told from what a program wrote.
+func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	root, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -77,11 +77,11 @@ func TestFates(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "f"), test.now, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := outage.Fate(root, "f", test.was); err != nil || got != test.want {
+		if got, err := outage.Inspect(root, "f", test.was); err != nil || got != test.want {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, test.want)
 		}
 	}
-	if got, err := outage.Fate(root, "none/f", nil); err != nil || got != "" {
+	if got, err := outage.Inspect(root, "none/f", nil); err != nil || got != "" {
 		t.Errorf("of what is gone: %q, %v", got, err)
 	}
 }

@@ -30,7 +30,7 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, pla
 		return wire.Applied{}, nil, err
 	}
 	if mv.Head != p.From && mv.Head != p.Commit {
-		return wire.Applied{}, nil, fault.New("", fault.Conflict, "Prepare it again.", &movedOn{id, p.From, mv.Head})
+		return wire.Applied{}, nil, fault.New("", fault.Conflict, "Prepare it again.", &stalePlanError{id, p.From, mv.Head})
 	}
 	if err := mv.stage(ctx, p); err != nil {
 		return wire.Applied{}, nil, err

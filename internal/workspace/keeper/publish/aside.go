@@ -16,11 +16,11 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// movedOn says that a plan is not about the history as it stands.
-type movedOn struct{ id, from, head string }
+// stalePlanError says that the branch has moved since a plan was made.
+type stalePlanError struct{ id, from, head string }
 
 // Error implements error.
-func (m *movedOn) Error() string {
+func (m *stalePlanError) Error() string {
 	return fmt.Sprintf("publish %s was prepared on %s, but the newest checkpoint is %s", m.id, m.from, m.head)
 }
 
@@ -30,7 +30,7 @@ func (m *movedOn) Error() string {
 // error.
 func (mv *Mover) setAside(ctx context.Context, id string, err error) error {
 	var book *disk.BadFile
-	var moved *movedOn
+	var moved *stalePlanError
 	if !errors.As(err, &book) && !errors.As(err, &moved) {
 		return err
 	}

@@ -46,9 +46,9 @@ type Mover struct {
 	unsettled []unsettled // puts whose names may not be on disk, in their turn
 	turn      uint64      // of the last put
 
-	trashAge   trashAge
-	trashThere bool // the trash's folder is on disk
-	deedsThere bool // the intents' folder is on disk
+	trashAge     trashAge
+	trashThere   bool // the trash's folder is on disk
+	intentsThere bool // the intents' folder is on disk
 }
 
 // NewMover returns the mover of a tree.

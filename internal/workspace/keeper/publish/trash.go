@@ -225,7 +225,7 @@ func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool
 // TakeBack undoes a swap. What is newer than what it put in place stays there,
 // and what can't go back stays in the entry.
 func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
-	mv.look.Doubt() // a folder may come back
+	mv.look.Invalidate() // a folder may come back
 	content := mv.Trash(m.ID, "content")
 	there, err := disk.Exists(content)
 	if err != nil {

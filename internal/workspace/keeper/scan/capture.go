@@ -51,7 +51,7 @@ func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []
 	} else if ok && s.known.watched {
 		s.foretell(cap, cands)
 	}
-	s.Doubt()
+	s.Invalidate()
 	for {
 		cap, cands, err := s.lookOnce(ctx, write)
 		if err != nil {

@@ -38,11 +38,11 @@ func (s *Scanner) guard(cap *Capture, cands []Candidate) []Candidate {
 		bytes += s.newBytes(c)
 		kept = append(kept, c)
 	}
-	var lumps []*lump
+	var skippedDirs []*skippedDir
 	if cap.Scan != nil {
-		lumps = cap.Scan.known
+		skippedDirs = cap.Scan.known
 	}
-	for _, l := range lumps {
+	for _, l := range skippedDirs {
 		fresh, bytes = fresh+l.files, bytes+l.bytes
 	}
 	if cap.Scan != nil && cap.Scan.all {
@@ -52,7 +52,7 @@ func (s *Scanner) guard(cap *Capture, cands []Candidate) []Candidate {
 	if fresh <= room && bytes <= lim.NewBytes {
 		return kept
 	}
-	return s.leaveHeaps(cap, kept, lumps, load{fresh, room, bytes})
+	return s.leaveHeaps(cap, kept, skippedDirs, load{fresh, room, bytes})
 }
 
 // load is what there is too much of.
@@ -63,7 +63,7 @@ type load struct {
 }
 
 // leaveHeaps leaves the largest heaps out until the others fit.
-func (s *Scanner) leaveHeaps(cap *Capture, kept []Candidate, lumps []*lump, l load) []Candidate {
+func (s *Scanner) leaveHeaps(cap *Capture, kept []Candidate, skippedDirs []*skippedDir, l load) []Candidate {
 	lim, fresh, room, bytes := s.limits, l.fresh, l.room, l.bytes
 	heaps := map[string]*heap{}
 	heapAt := func(p string) *heap {
@@ -75,7 +75,7 @@ func (s *Scanner) leaveHeaps(cap *Capture, kept []Candidate, lumps []*lump, l lo
 		}
 		return h
 	}
-	for _, l := range lumps {
+	for _, l := range skippedDirs {
 		heapAt(l.dir+"/.").add(l.files, l.bytes, true)
 	}
 	for _, c := range kept {

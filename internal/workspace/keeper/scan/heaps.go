@@ -14,8 +14,9 @@ import (
 // heap it is remembered how many files it had, for as long as the directory's own
 // times stand still. Its files' contents make no difference, for none is captured.
 
-// lump is a directory of a heap that was too much, in which nothing is captured.
-type lump struct {
+// skippedDir is a directory that is left out of checkpoints because it is in a heap, and as it
+// was when its files were counted.
+type skippedDir struct {
 	dir   string
 	stat  disk.Stat // of the directory
 	rules []slowIgnore
@@ -26,10 +27,10 @@ type lump struct {
 }
 
 // minLump is how many files a directory has at least that is worth remembering.
-const minLump = 32
+const minSkippedDir = 32
 
 // maxLumps bounds how many are remembered.
-const maxLumps = 100_000
+const maxSkippedDirs = 100_000
 
 // rulesOf names the ignore files that have a say.
 func rulesOf(sets []ignoreSet) []slowIgnore {
@@ -40,9 +41,9 @@ func rulesOf(sets []ignoreSet) []slowIgnore {
 	return out
 }
 
-// skipLump passes over a directory whose files were left out, if it is as it was.
-func (w *walker) skipLump(fd int, d *walkDir) bool {
-	l := w.lumps[d.dir]
+// skipKnownDir passes over a directory whose files were left out, if it is as it was.
+func (w *walker) skipKnownDir(fd int, d *walkDir) bool {
+	l := w.skippedDirs[d.dir]
 	if l == nil || d.was != nil || d.inGit || d.inIgnored {
 		return false
 	}
@@ -62,10 +63,10 @@ func (w *walker) skipLump(fd int, d *walkDir) bool {
 // one with nothing but new files, and directories, that are not ignored.
 func (w *walker) plain(d *walkDir, before disk.Stat, entries []disk.DirEntry, from int) {
 	fresh := w.fresh[from:]
-	if d.was != nil || d.inGit || d.inIgnored || len(fresh) < minLump || len(w.plains) >= maxLumps {
+	if d.was != nil || d.inGit || d.inIgnored || len(fresh) < minSkippedDir || len(w.plains) >= maxSkippedDirs {
 		return
 	}
-	l := &lump{dir: d.dir, stat: before, files: len(fresh)}
+	l := &skippedDir{dir: d.dir, stat: before, files: len(fresh)}
 	for _, en := range entries {
 		switch en.Kind {
 		case unix.DT_DIR:
@@ -88,30 +89,30 @@ func (w *walker) plain(d *walkDir, before disk.Stat, entries []disk.DirEntry, fr
 	w.plains = append(w.plains, l)
 }
 
-// remember keeps the lumps of heaps that were left out, and reports whether one
+// remember keeps the skippedDirs of heaps that were left out, and reports whether one
 // that was passed over would have been taken: then it must be looked at.
 func (s *Scanner) remember(cap *Capture, now int64) (again bool) {
 	sc := cap.Scan
-	lumps := make(map[string]*lump, len(sc.known))
+	skippedDirs := make(map[string]*skippedDir, len(sc.known))
 	for _, l := range sc.plains {
 		if cap.tooMany[heapOf(l.dir+"/.")] && l.stat.Ctime <= now-RacyWindow {
-			lumps[l.dir] = l
+			skippedDirs[l.dir] = l
 		}
 	}
 	for _, p := range cap.dropped {
-		if l := lumps[wire.ParentDir(p)]; l != nil && len(l.names) < l.files {
+		if l := skippedDirs[wire.ParentDir(p)]; l != nil && len(l.names) < l.files {
 			l.names = append(l.names, p)
 		}
 	}
 	for _, l := range sc.known {
 		if !cap.tooMany[heapOf(l.dir+"/.")] {
-			s.lumps = nil
+			s.skippedDirs = nil
 			return true
 		}
-		lumps[l.dir] = l
+		skippedDirs[l.dir] = l
 		cap.drop(l.names...)
 	}
-	s.lumps = lumps
+	s.skippedDirs = skippedDirs
 	return false
 }
 

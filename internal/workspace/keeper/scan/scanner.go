@@ -34,9 +34,9 @@ type Scanner struct {
 	may     func() error
 	without func(cap *Capture, cands []Candidate, write bool) ([]Candidate, error)
 
-	Index *Index
-	lumps map[string]*lump // directories that were too much, as they were seen last
-	looks uint64           // how many looks at the tree there were
+	Index       *Index
+	skippedDirs map[string]*skippedDir // by path: directories that were left out because they are in a heap
+	looks       uint64                 // how many looks at the tree there were
 
 	slowIgnores map[slowIgnore]bool
 	Left        atomic.Pointer[Left]    // what the newest look at the live tree left out

@@ -102,8 +102,9 @@ func (s *Scanner) Wrote(p string) {
 	}
 }
 
-// Doubt says that the tree may be other than it was in ways that nobody wrote down.
-func (s *Scanner) Doubt() { s.known = known{} }
+// Invalidate has the next look be at the whole tree, which may have changed in ways that nobody
+// wrote down.
+func (s *Scanner) Invalidate() { s.known = known{} }
 
 // found notes what a look at everything found.
 func (s *Scanner) found(still string, cap *Capture) {
@@ -133,7 +134,7 @@ func (s *Scanner) settled(cap *Capture) {
 		return
 	}
 	if len(cap.Skipped) > 0 {
-		s.Doubt()
+		s.Invalidate()
 		return
 	}
 	differs := map[string]bool{}

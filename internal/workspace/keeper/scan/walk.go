@@ -30,8 +30,8 @@ type Walk struct {
 	kept    map[string]bool // directories that could not be read: what they held stays captured
 	more    int             // left out beyond skipped
 	nested  []string        // directories with a .git of their own
-	known   []*lump         // directories that were passed over
-	plains  []*lump         // and those that might be the next time
+	known   []*skippedDir   // directories that were passed over
+	plains  []*skippedDir   // and those that might be the next time
 	all     bool            // nothing is ignored
 	linked  map[string]bool // files with more than one name
 }
@@ -47,19 +47,19 @@ func (s *Walk) keeps(p string) bool {
 }
 
 type walker struct {
-	ctx     context.Context
-	max     int // entries that are looked at
-	share   int // of them in one directory
-	limit   int // of them left
-	tracked *Index
-	look    uint64 // its number
-	lumps   map[string]*lump
-	queue   []walkDir // directories that hold something captured
-	fringe  []walkDir // and those that do not: their turn comes after
-	later   []walkDir // nested repositories' objects: read after their refs, so that every object a captured ref names is captured too
-	repos   nested.Tracked
-	ignores ignoreFiles
-	watch   *watch.Watch // nil when nothing is watched
+	ctx         context.Context
+	max         int // entries that are looked at
+	share       int // of them in one directory
+	limit       int // of them left
+	tracked     *Index
+	look        uint64 // its number
+	skippedDirs map[string]*skippedDir
+	queue       []walkDir // directories that hold something captured
+	fringe      []walkDir // and those that do not: their turn comes after
+	later       []walkDir // nested repositories' objects: read after their refs, so that every object a captured ref names is captured too
+	repos       nested.Tracked
+	ignores     ignoreFiles
+	watch       *watch.Watch // nil when nothing is watched
 	Walk
 }
 
@@ -82,7 +82,7 @@ func (s *Scanner) scanOnce(ctx context.Context, last bool) (*Walk, bool, error) 
 	s.looks++
 	w := &walker{
 		ignores: ignoreFiles{slow: s.slowIgnores, none: last},
-		ctx:     ctx, max: s.limits.WalkEntries, share: max(1, s.limits.WalkEntries/3), limit: s.limits.WalkEntries, tracked: s.Index, look: s.looks, lumps: s.lumps,
+		ctx:     ctx, max: s.limits.WalkEntries, share: max(1, s.limits.WalkEntries/3), limit: s.limits.WalkEntries, tracked: s.Index, look: s.looks, skippedDirs: s.skippedDirs,
 	}
 	w.all = ctx.Value(allKey{}) != nil
 	err := s.watching(ctx, w, func() error { return w.run(s.Root) })
@@ -206,7 +206,7 @@ func (w *walker) walk(rootfd int, d walkDir) error {
 	if w.watch != nil {
 		w.watch.Dir(fd, d.dir, watch.Looked)
 	}
-	if w.skipLump(fd, &d) {
+	if w.skipKnownDir(fd, &d) {
 		return nil
 	}
 	before, err := disk.Fstat(fd)

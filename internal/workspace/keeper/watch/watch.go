@@ -21,7 +21,7 @@ type Watch struct {
 	max   int // directories
 	round int // looks at everything so far
 	dirs  map[int32]dir
-	names map[place]*fate
+	names map[place]*nameState
 	left  map[uint32]kind // what was moved away from a name, by the cookie of the move
 	lost  string          // why not everything is known; "" when it is
 	rest  int             // looks for which nothing is watched
@@ -61,8 +61,9 @@ const (
 	none
 )
 
-// fate is what happened to a name.
-type fate struct {
+// nameState is what happened to a name since the last look: whether a file was there all the
+// time, and whether the name came to mean another one.
+type nameState struct {
 	now   kind
 	named bool // another file has the name, or none
 }
@@ -127,7 +128,7 @@ func (w *Watch) Off() string { return w.off }
 
 // Begin says that a look at everything begins: what was before it makes no difference.
 func (w *Watch) Begin() error {
-	w.names, w.left, w.lost, w.again = map[place]*fate{}, map[uint32]kind{}, "", false
+	w.names, w.left, w.lost, w.again = map[place]*nameState{}, map[uint32]kind{}, "", false
 	if w.max <= 0 {
 		w.off = cmp.Or(w.off, "watching is off")
 		w.Lose(w.off)
@@ -227,13 +228,13 @@ func (w *Watch) End() error {
 	return nil
 }
 
-// See is how a path of the tree is now, and how many names it has.
-type See func(p string) (st disk.Stat, links uint64, err error)
+// StatFunc looks how a path of the tree is now, and how many names it has.
+type StatFunc func(p string) (st disk.Stat, links uint64, err error)
 
 // Changed are the paths that may be other than at the last look; ok is false when
 // there may be more of them. They are told once. captured says of a path that the look
 // met and took it, linked that it found more than one name of it.
-func (w *Watch) Changed(see See, captured, linked func(p string) bool) (paths []string, ok bool) {
+func (w *Watch) Changed(see StatFunc, captured, linked func(p string) bool) (paths []string, ok bool) {
 	if w.lost != "" {
 		return nil, false
 	}
@@ -267,7 +268,7 @@ func (w *Watch) Changed(see See, captured, linked func(p string) bool) (paths []
 			paths = append(paths, p)
 		}
 	}
-	w.names = map[place]*fate{}
+	w.names = map[place]*nameState{}
 	return paths, w.lost == ""
 }
 
@@ -302,7 +303,7 @@ func (w *Watch) happened(wd int32, mask, cookie uint32, name string) {
 			w.Lose("too much happened")
 			return
 		}
-		f = &fate{}
+		f = &nameState{}
 		w.names[place{wd, name}] = f
 	}
 	f.named = f.named || mask&naming != 0
@@ -331,7 +332,7 @@ func (w *Watch) happened(wd int32, mask, cookie uint32, name string) {
 	}
 }
 
-func (w *Watch) arrives(f *fate, as kind) {
+func (w *Watch) arrives(f *nameState, as kind) {
 	if f.now == came {
 		w.Lose("a file that had come was displaced")
 	}

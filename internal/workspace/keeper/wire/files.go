@@ -35,7 +35,7 @@ type WriteRequest struct {
 
 // Written is what a write did: the file, its content's SHA-256 in hex, and the
 // trash entry that holds what was there before ("" when nothing was). Op and At
-// (Unix milliseconds) name the deed; the host says Told when it is in its log.
+// (Unix milliseconds) name the operation; the host says Told when it is in its log.
 type Written struct {
 	FileInfo
 	SHA256 string `json:"sha256"`
@@ -68,9 +68,9 @@ type TrashReply struct {
 	More  bool        `json:"more,omitempty"`
 }
 
-// Deed is a change of the live tree that took effect and that the host has not
+// Operation is a change of the live tree that took effect and that the host has not
 // said it told.
-type Deed struct {
+type Operation struct {
 	ID     string    `json:"id"`
 	Op     string    `json:"op"`             // write, remove, move, untrash, import
 	Path   Path      `json:"path"`           // where it is now, or was before it was removed
@@ -84,7 +84,7 @@ type Deed struct {
 	Named  bool      `json:"named,omitempty"` // its event says how it is undone
 }
 
-// UndoRequest names a deed that is to be undone, by its event: its Op and Path,
+// UndoRequest names an operation that is to be undone, by its event: its Op and Path,
 // the ID of its entry in the trash, and From of a move. Op "back" has an entry
 // take the place of whatever is where it was.
 type UndoRequest struct {
@@ -97,11 +97,11 @@ type UndoRequest struct {
 	User   string `json:"user,omitempty"`
 }
 
-// UndoReply is what undoing a deed changes and, unless it was a dry run, the deed
+// UndoReply is what undoing an operation changes and, unless it was a dry run, the operation
 // that it was itself.
 type UndoReply struct {
-	Changes []Change `json:"changes"`
-	Deed    Deed     `json:"deed,omitzero"`
+	Changes   []Change  `json:"changes"`
+	Operation Operation `json:"deed,omitzero"`
 }
 
 // MoveRequest names two paths, and whose hand moves.

@@ -15,7 +15,7 @@ type (
 	IDRequest struct {
 		ID string `json:"id"`
 	}
-	// IDsRequest names deeds.
+	// IDsRequest names operations.
 	IDsRequest struct {
 		IDs []string `json:"ids"`
 	}

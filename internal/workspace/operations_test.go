@@ -18,10 +18,10 @@ import (
 
 var errLost = errors.New("lost on the way")
 
-// forgetful is a keeper that never hears what it is told.
-type forgetful struct{ wire.Keeper }
+// lossyKeeper is a keeper that never hears what it is told.
+type lossyKeeper struct{ wire.Keeper }
 
-func (f forgetful) Call(ctx context.Context, verb string, in, out any) error {
+func (f lossyKeeper) Call(ctx context.Context, verb string, in, out any) error {
 	if verb == "told" {
 		return errLost
 	}
@@ -99,7 +99,7 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 						return nil
 					}
 				case "word":
-					h.wrap = func(k wire.Keeper) wire.Keeper { return forgetful{k} }
+					h.wrap = func(k wire.Keeper) wire.Keeper { return lossyKeeper{k} }
 					h.restart()
 				}
 				if err := test.do(t, h, id); lost == "" && err != nil || lost != "" && !errors.Is(err, errLost) {
@@ -187,9 +187,9 @@ func TestTheExecutableBitIsKept(t *testing.T) {
 	}
 }
 
-// TestADeedOfAnEarlierVersionIsToldAsThat: what an earlier version did, and may
+// TestAnOperationOfAnEarlierVersionIsToldAsThat: what an earlier version did, and may
 // have told, is told again as it told it, without what undoes it.
-func TestADeedOfAnEarlierVersionIsToldAsThat(t *testing.T) {
+func TestAnOperationOfAnEarlierVersionIsToldAsThat(t *testing.T) {
 	h := newHost(t)
 	h.log.reset()
 	h.wrap = func(k wire.Keeper) wire.Keeper { return earlier{k} }
@@ -205,12 +205,12 @@ func TestADeedOfAnEarlierVersionIsToldAsThat(t *testing.T) {
 	}
 }
 
-// earlier is a keeper that has deeds of an earlier version to tell.
+// earlier is a keeper that has operations of an earlier version to tell.
 type earlier struct{ wire.Keeper }
 
 func (k earlier) Call(ctx context.Context, verb string, in, out any) error {
-	if deeds, ok := out.(*[]wire.Deed); ok && verb == "untold" {
-		*deeds = []wire.Deed{{ID: "20260101T000000-000000001-0000000000000001", Op: "remove", Path: "workspace/gone", At: 1}, {ID: "20260101T000000-000000002-0000000000000002", Op: "write", Path: "workspace/there", At: 2, Size: 1}}
+	if operations, ok := out.(*[]wire.Operation); ok && verb == "untold" {
+		*operations = []wire.Operation{{ID: "20260101T000000-000000001-0000000000000001", Op: "remove", Path: "workspace/gone", At: 1}, {ID: "20260101T000000-000000002-0000000000000002", Op: "write", Path: "workspace/there", At: 2, Size: 1}}
 		return nil
 	}
 	return k.Keeper.Call(ctx, verb, in, out)

@@ -21,24 +21,24 @@ var (
 
 const openConsole = "Open the console in a browser."
 
-// door lets callers of the declared methods in over HTTP.
-type door struct {
+// httpBinding lets callers of the declared methods in over HTTP.
+type httpBinding struct {
 	server *Server
 	api    huma.API
 }
 
 // API implements rpc.Door.
-func (d door) API() huma.API { return d.api }
+func (d httpBinding) API() huma.API { return d.api }
 
 // Operation implements rpc.Door.
-func (d door) Operation(m rpc.Declared) huma.Operation {
+func (d httpBinding) Operation(m rpc.Declared) huma.Operation {
 	op := route(m.HTTP.Verb, m.Address(), m.HTTP.ID, m.Summary)
 	op.Description = m.Detail
 	return limitedTo(op, m.Limit)
 }
 
 // Reach implements rpc.Door.
-func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.Table, rpc.Caller, error) {
+func (d httpBinding) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.Table, rpc.Caller, error) {
 	cid, actor, err := d.server.reach(ctx, m, computer)
 	who := rpc.Caller{Computer: cid, Actor: actor, Session: callerOf(ctx).stream()}
 	if m.Host || err != nil {
@@ -59,7 +59,7 @@ func (d door) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.T
 }
 
 // Refuse implements rpc.Door.
-func (d door) Refuse(m rpc.Declared, conditional bool, err error) error {
+func (d httpBinding) Refuse(m rpc.Declared, conditional bool, err error) error {
 	return problem.Of(d.server.log, m.HTTP.ID, unmet(conditional, err))
 }
 
@@ -75,7 +75,7 @@ func unmet(conditional bool, err error) error {
 // reach returns the computer that a request names and who the caller is in it, if they may ask this of
 // it, once it is as the method needs it; what is asked counts by its effect.
 func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (cid contract.CID, who contract.Actor, err error) {
-	if err := may(ctx, m.Doors); err != nil {
+	if err := may(ctx, m.Callers); err != nil {
 		return "", who, err
 	}
 	c := callerOf(ctx)
@@ -113,10 +113,10 @@ func (s *Server) admit(ctx context.Context, m rpc.Declared, cid contract.CID) (e
 	return nil
 }
 
-// may refuses a caller who came in by another door than the method's. A grant of
+// may refuses a caller who is of a kind that may not call the method. A grant of
 // power is a person's: of the console's session, which no desktop has, or of the
 // program whose token is in a file that only the owner reads.
-func may(ctx context.Context, doors rpc.Doors) error {
+func may(ctx context.Context, allowed rpc.Callers) error {
 	c, came := callerOf(ctx), rpc.Program
 	switch {
 	case c.session != nil:
@@ -124,19 +124,19 @@ func may(ctx context.Context, doors rpc.Doors) error {
 	case c.machine:
 		came = rpc.Owner
 	}
-	if doors&came != 0 {
+	if allowed&came != 0 {
 		return nil
 	}
 	switch {
-	case doors == rpc.Console:
+	case allowed == rpc.Console:
 		return fault.New("", fault.Denied, openConsole, errTokenTicket)
-	case doors == rpc.Owner && came == rpc.Console:
+	case allowed == rpc.Owner && came == rpc.Console:
 		return fault.New("", fault.Denied, "Run choir up again: it prints a link.", errNoLinks)
 	}
 	if defence.Off(defence.ApprovalConsole) {
 		return nil
 	}
-	if doors == rpc.Owner {
+	if allowed == rpc.Owner {
 		return fault.New("", fault.Denied, "Run choir up again: it prints a link.", errNoLinks)
 	}
 	return fault.New("", fault.Denied, openConsole, errNotConsole)

@@ -19,14 +19,14 @@ import (
 
 // Untold lists the changes that took effect and of which the host may not have
 // heard, oldest first.
-func (e *Engine) Untold(_ context.Context) ([]wire.Deed, error) {
+func (e *Engine) Untold(_ context.Context) ([]wire.Operation, error) {
 	const op = "keeper.Untold"
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := []wire.Deed{}
+	out := []wire.Operation{}
 	err := e.moves.UntoldEntries(func(m publish.TrashEntry, happened bool) error {
 		if m.Host && happened {
-			out = append(out, wire.Deed{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Actor: m.Actor, User: m.User, Named: m.Named})
+			out = append(out, wire.Operation{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Actor: m.Actor, User: m.User, Named: m.Named})
 		}
 		return nil
 	})
@@ -34,12 +34,12 @@ func (e *Engine) Untold(_ context.Context) ([]wire.Deed, error) {
 		return nil, fault.Wrap(op, err)
 	}
 	// Those that came to nothing are gone: see judgeDeeds.
-	err = e.moves.EachIntent(func(in publish.Intent) error { out = append(out, in.Deed); return nil })
-	slices.SortFunc(out, func(a, b wire.Deed) int { return strings.Compare(a.ID, b.ID) })
+	err = e.moves.EachIntent(func(in publish.Intent) error { out = append(out, in.Operation); return nil })
+	slices.SortFunc(out, func(a, b wire.Operation) int { return strings.Compare(a.ID, b.ID) })
 	return out, fault.Wrap(op, err)
 }
 
-// Told says that the host has deeds in its log.
+// Told says that the host has operations in its log.
 func (e *Engine) Told(_ context.Context, ids []string) error {
 	const op = "keeper.Told"
 	e.mu.Lock()
@@ -59,102 +59,102 @@ func (e *Engine) Told(_ context.Context, ids []string) error {
 }
 
 // Move renames a path; the new name must be free.
-func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Deed, error) {
+func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Operation, error) {
 	const op = "keeper.Move"
 	from, to := string(req.From), string(req.To)
 	if err := errors.Join(badPath(from, false), badPath(to, false)); err != nil {
-		return wire.Deed{}, fault.Wrap(op, err)
+		return wire.Operation{}, fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.moves.RollForward(ctx); err != nil {
-		return wire.Deed{}, fault.Wrap(op, err)
+		return wire.Operation{}, fault.Wrap(op, err)
 	}
 	a, err := disk.OpenDir(e.look.Root, wire.ParentDir(from))
 	if err != nil {
-		return wire.Deed{}, fileError(op, from, err)
+		return wire.Operation{}, fileError(op, from, err)
 	}
 	defer unix.Close(a)
 	st, err := disk.Lstat(a, path.Base(from))
 	if err != nil {
-		return wire.Deed{}, fileError(op, from, err)
+		return wire.Operation{}, fileError(op, from, err)
 	}
-	in := publish.Intent{Deed: wire.Deed{Op: "move", Path: req.To, From: req.From, Size: st.Size, Actor: req.Actor, User: req.User}}
+	in := publish.Intent{Operation: wire.Operation{Op: "move", Path: req.To, From: req.From, Size: st.Size, Actor: req.Actor, User: req.User}}
 	if in.Was, err = publish.InodeAt(a, path.Base(from)); err != nil {
-		return wire.Deed{}, fileError(op, from, err)
+		return wire.Operation{}, fileError(op, from, err)
 	}
-	e.look.Doubt() // what comes there may be a folder
+	e.look.Invalidate() // what comes there may be a folder
 	b, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
 	if err != nil {
-		return wire.Deed{}, fileError(op, to, err)
+		return wire.Operation{}, fileError(op, to, err)
 	}
 	defer unix.Close(b)
 	if _, err := disk.Lstat(b, path.Base(to)); err == nil {
-		return wire.Deed{}, fileError(op, to, unix.EEXIST)
+		return wire.Operation{}, fileError(op, to, unix.EEXIST)
 	} else if !disk.IsGone(err) {
-		return wire.Deed{}, fileError(op, to, err)
+		return wire.Operation{}, fileError(op, to, err)
 	}
 	err = e.moves.CarryOut(&in, func() error { return disk.MoveTo(a, path.Base(from), b, path.Base(to)) })
 	if err != nil {
-		return wire.Deed{}, fileError(op, to, err)
+		return wire.Operation{}, fileError(op, to, err)
 	}
 	err = unix.Fsync(b)
 	if wire.ParentDir(from) != wire.ParentDir(to) {
 		err = errors.Join(err, unix.Fsync(a))
 	}
-	return in.Deed, fileError(op, to, err)
+	return in.Operation, fileError(op, to, err)
 }
 
 // Untrash puts a trash entry back where it was, or, when something else is
 // there now, fails with Conflict.
-func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Deed, error) {
+func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Operation, error) {
 	const op = "keeper.Untrash"
 	if err := publish.CheckPlanID(req.ID); err != nil {
-		return wire.Deed{}, fault.Wrap(op, err)
+		return wire.Operation{}, fault.Wrap(op, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.moves.RollForward(ctx); err != nil {
-		return wire.Deed{}, fault.Wrap(op, err)
+		return wire.Operation{}, fault.Wrap(op, err)
 	}
 	m, err := e.moves.Entry(req.ID)
 	if errors.Is(err, fs.ErrNotExist) {
-		return wire.Deed{}, fault.New(op, fault.NotFound, "`choir files trash` lists what it has.", fmt.Errorf("the trash has no entry %q", req.ID))
+		return wire.Operation{}, fault.New(op, fault.NotFound, "`choir files trash` lists what it has.", fmt.Errorf("the trash has no entry %q", req.ID))
 	}
 	if err != nil {
-		return wire.Deed{}, fileError(op, req.ID, err)
+		return wire.Operation{}, fileError(op, req.ID, err)
 	}
 	to := string(m.Path)
 	if req.To != "" {
 		to = string(req.To)
 	}
 	if err := badPath(to, false); err != nil {
-		return wire.Deed{}, fault.Wrap(op, err)
+		return wire.Operation{}, fault.Wrap(op, err)
 	}
 	content := e.moves.Trash(req.ID, "content")
 	st, err := disk.Lstat(unix.AT_FDCWD, content)
 	if err != nil {
-		return wire.Deed{}, fileError(op, to, err)
+		return wire.Operation{}, fileError(op, to, err)
 	}
-	e.look.Doubt() // likewise
+	e.look.Invalidate() // likewise
 	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
 	if err != nil {
-		return wire.Deed{}, fileError(op, to, err)
+		return wire.Operation{}, fileError(op, to, err)
 	}
 	defer unix.Close(dir)
 	in := publish.Intent{
-		Deed:    wire.Deed{Op: "untrash", Path: wire.Path(to), Size: st.Size, Actor: req.Actor, User: req.User},
-		Content: path.Join("trash", req.ID, "content"),
+		Operation: wire.Operation{Op: "untrash", Path: wire.Path(to), Size: st.Size, Actor: req.Actor, User: req.User},
+		Content:   path.Join("trash", req.ID, "content"),
 	}
 	err = e.moves.CarryOut(&in, func() error { return disk.MoveTo(unix.AT_FDCWD, content, dir, path.Base(to)) })
 	if err != nil {
-		return wire.Deed{}, fileError(op, to, err)
+		return wire.Operation{}, fileError(op, to, err)
 	}
 	if err := unix.Fsync(dir); err != nil {
-		return in.Deed, fileError(op, to, err)
+		return in.Operation, fileError(op, to, err)
 	}
 	if m.New.Exists() {
-		return in.Deed, nil // the entry still names what took its place
+		return in.Operation, nil // the entry still names what took its place
 	}
-	return in.Deed, fault.Wrap(op, e.moves.RemoveEntry(req.ID))
+	return in.Operation, fault.Wrap(op, e.moves.RemoveEntry(req.ID))
 }

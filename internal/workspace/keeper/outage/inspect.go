@@ -19,9 +19,9 @@ const (
 	Torn    = "ends in zeroes"
 )
 
-// Fate says what looks wrong with a file of a live tree, "" when nothing does. was is
+// Inspect says what looks wrong with a file of a live tree, "" when nothing does. was is
 // what it held before; a file that had zeroes then may have them now.
-func Fate(root int, p string, was []byte) (string, error) {
+func Inspect(root int, p string, was []byte) (string, error) {
 	dir, err := disk.OpenDir(root, wire.ParentDir(p))
 	if err != nil {
 		return "", disk.IgnoreUnreachable(err)

@@ -9,17 +9,17 @@ import (
 // whose programs do not run, is not the source's doing.
 func TestASilentDevServerIsHeldAgainstAProgramBesideIt(t *testing.T) {
 	for what, c := range map[string]struct {
-		beside          beside
+		beside          comparison
 		convicts, still bool
 	}{
-		"the machine is quiet":            {beside{took: 50 * time.Millisecond, ended: true}, true, false},
-		"the machine is busy":             {beside{took: time.Second, ended: true}, false, false},
-		"no program can be started":       {beside{took: time.Second}, true, false},
-		"nothing in the box answers":      {beside{took: 20 * time.Second, late: true}, true, true},
-		"the box's programs were stopped": {beside{took: time.Second, ended: true, stopped: true}, true, true},
+		"the machine is quiet":            {comparison{took: 50 * time.Millisecond, ended: true}, true, false},
+		"the machine is busy":             {comparison{took: time.Second, ended: true}, false, false},
+		"no program can be started":       {comparison{took: time.Second}, true, false},
+		"nothing in the box answers":      {comparison{took: 20 * time.Second, late: true}, true, true},
+		"the box's programs were stopped": {comparison{took: time.Second, ended: true, stopped: true}, true, true},
 	} {
 		silent := &silentServer{silence: 20 * time.Second}
-		if got := c.beside.convicts(silent); got != c.convicts || silent.still != c.still {
+		if got := c.beside.condemns(silent); got != c.convicts || silent.still != c.still {
 			t.Errorf("%s: it is replaced: %v, its box stands still: %v", what, got, silent.still)
 		}
 	}

@@ -7,12 +7,13 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// Squeezer serves files compressed, if they are text and the browser takes that.
-// Pages are not files: one holds a nonce, and its length must not tell of it.
-type Squeezer func(http.Handler) http.HandlerFunc
+// Compressor serves files with gzip or zstd if they are text and the browser accepts that.
+// Pages are never compressed: one holds a nonce, of which the length of what is compressed
+// could tell.
+type Compressor func(http.Handler) http.HandlerFunc
 
-// NewSqueezer makes a squeezer.
-func NewSqueezer() (Squeezer, error) {
+// NewCompressor makes a compressor.
+func NewCompressor() (Compressor, error) {
 	wrap, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(1024), gzhttp.CompressionLevel(9),
 		gzhttp.EnableZstd(true), gzhttp.PreferZstd(true), gzhttp.ZstdCompressionLevel(4),
@@ -25,7 +26,7 @@ func NewSqueezer() (Squeezer, error) {
 }
 
 // Serve has serve write one file.
-func (z Squeezer) Serve(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter)) {
+func (z Compressor) Serve(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter)) {
 	if r.Header.Get("Range") != "" || r.Header.Get("Upgrade") != "" {
 		serve(w)
 		return

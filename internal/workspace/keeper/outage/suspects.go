@@ -14,27 +14,29 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// doubt is a new file that the machine's end may have emptied, in the state in which it
+// suspect is a new file, not yet in any checkpoint, that the machine's end may have emptied, in the state in which it
 // was found.
-type doubt struct {
+type suspect struct {
 	Path   wire.Path `json:"path"`
-	Reason string    `json:"reason"` // as Fate tells it
+	Reason string    `json:"reason"` // as Inspect tells it
 	Stat   disk.Stat `json:"stat"`
 }
 
 // maxDoubted bounds how many are remembered.
-const maxDoubted = 10_000
+const maxSuspects = 10_000
 
-// Doubts are those files of one tree.
-type Doubts struct {
-	file  string           // in which they are kept
-	files map[string]doubt // by path
+// Suspects are the files of one live tree that the end of the machine may have emptied and
+// that no checkpoint holds. They stay out of checkpoints until somebody changes them.
+type Suspects struct {
+	file  string             // in which they are kept
+	files map[string]suspect // by path
 }
 
-// LoadDoubts reads those that are kept in a file.
-func LoadDoubts(file string, logger *slog.Logger) (*Doubts, error) {
-	ds := &Doubts{file: file, files: map[string]doubt{}}
-	var list []doubt
+// LoadSuspects reads the list that Save wrote to file. A list that is missing or damaged is
+// empty; one that can't be read is an error.
+func LoadSuspects(file string, logger *slog.Logger) (*Suspects, error) {
+	ds := &Suspects{file: file, files: map[string]suspect{}}
+	var list []suspect
 	err := disk.ReadJSON(file, &list)
 	var no unix.Errno
 	switch {
@@ -52,7 +54,7 @@ func LoadDoubts(file string, logger *slog.Logger) (*Doubts, error) {
 }
 
 // Has reports whether a path is doubted.
-func (ds *Doubts) Has(p string) bool {
+func (ds *Suspects) Has(p string) bool {
 	if ds == nil { // they are not read yet
 		return false
 	}
@@ -61,19 +63,19 @@ func (ds *Doubts) Has(p string) bool {
 }
 
 // Full reports whether no more are remembered.
-func (ds *Doubts) Full() bool { return len(ds.files) >= maxDoubted }
+func (ds *Suspects) Full() bool { return len(ds.files) >= maxSuspects }
 
 // Add doubts a file in the state in which it is. It is not saved yet.
-func (ds *Doubts) Add(p, reason string, st disk.Stat) {
-	ds.files[p] = doubt{wire.Path(p), reason, st}
+func (ds *Suspects) Add(p, reason string, st disk.Stat) {
+	ds.files[p] = suspect{wire.Path(p), reason, st}
 }
 
 // Save keeps what is doubted, durably.
-func (ds *Doubts) Save() error {
+func (ds *Suspects) Save() error {
 	if len(ds.files) == 0 {
 		return disk.RemoveIfThere(ds.file)
 	}
-	list := make([]doubt, 0, len(ds.files))
+	list := make([]suspect, 0, len(ds.files))
 	for _, d := range ds.files {
 		list = append(list, d)
 	}
@@ -86,11 +88,11 @@ func (ds *Doubts) Save() error {
 
 // Without leaves out of a look what is doubted, as long as nobody has touched it; what
 // somebody has is doubted no more if write is set.
-func (ds *Doubts) Without(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
+func (ds *Suspects) Without(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
 	if ds == nil || len(ds.files) == 0 {
 		return cands, nil
 	}
-	still := map[string]doubt{}
+	still := map[string]suspect{}
 	kept := cands[:0]
 	for _, c := range cands {
 		d, ok := ds.files[c.Path]

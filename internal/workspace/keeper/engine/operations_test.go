@@ -29,12 +29,12 @@ func smallArchive(name, content string) (io.Reader, error) {
 	return &b, w.Close()
 }
 
-// killedMove is a deed that is killed at a point, "" where it is not, and what is so then.
+// killedMove is an operation that is killed at a point, "" where it is not, and what is so then.
 type killedMove struct {
 	do, from, to, point string
 	meanwhile           func(c *computer) // what somebody does before the next start
 	live                map[string]string // files of the tree, by path
-	told                string            // the deed that is told, "" for none
+	told                string            // the operation that is told, "" for none
 }
 
 // TestKilledWhileAFileMoves kills a move, what comes back from the trash and an
@@ -118,25 +118,25 @@ func (test killedMove) run(t *testing.T) {
 	test.isTold(t, c)
 }
 
-// isTold sees that the deed is told, as the same, until the host has it.
+// isTold sees that the operation is told, as the same, until the host has it.
 func (test killedMove) isTold(t *testing.T, c *computer) {
 	t.Helper()
 	var id string
 	for range 2 { // told again, until the host has it, as the same
-		deeds, err := c.Untold(t.Context())
+		operations, err := c.Untold(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if test.told == "" {
-			if len(deeds) > 0 {
-				t.Errorf("told: %+v", deeds)
+			if len(operations) > 0 {
+				t.Errorf("told: %+v", operations)
 			}
 			return
 		}
-		if len(deeds) != 1 || deeds[0].Op != test.told || string(deeds[0].Path) != test.to || deeds[0].User != "somebody" || deeds[0].At == 0 {
-			t.Fatalf("told: %+v", deeds)
+		if len(operations) != 1 || operations[0].Op != test.told || string(operations[0].Path) != test.to || operations[0].User != "somebody" || operations[0].At == 0 {
+			t.Fatalf("told: %+v", operations)
 		}
-		d := deeds[0]
+		d := operations[0]
 		if id != "" && d.ID != id {
 			t.Errorf("told as %s and as %s", id, d.ID)
 		}
@@ -152,13 +152,13 @@ func (test killedMove) isTold(t *testing.T, c *computer) {
 	if err := c.Told(t.Context(), []string{id}); err != nil {
 		t.Fatal(err)
 	}
-	if deeds, err := c.Untold(t.Context()); err != nil || len(deeds) > 0 {
-		t.Errorf("told again: %+v, %v", deeds, err)
+	if operations, err := c.Untold(t.Context()); err != nil || len(operations) > 0 {
+		t.Errorf("told again: %+v, %v", operations, err)
 	}
 }
 
-// TestADeedThatFailsIsNotTold: what could not be done leaves no record of it.
-func TestADeedThatFailsIsNotTold(t *testing.T) {
+// TestAnOperationThatFailsIsNotTold: what could not be done leaves no record of it.
+func TestAnOperationThatFailsIsNotTold(t *testing.T) {
 	c := open(t)
 	c.write("a", "a\n")
 	c.write("b", "b\n")
@@ -190,8 +190,8 @@ func TestADeedThatFailsIsNotTold(t *testing.T) {
 	c.write(".git/choir/deeds/20260101T000000-000000000-0011223344556677.json", `{"id":"another"}`)
 	c.write(".git/choir/deeds/20260101T000000-000000000-0011223344556688.json", strings.Repeat("\x00", 40))
 	c.reopen()
-	if deeds, err := c.Untold(t.Context()); err != nil || len(deeds) > 0 {
-		t.Errorf("told: %+v, %v", deeds, err)
+	if operations, err := c.Untold(t.Context()); err != nil || len(operations) > 0 {
+		t.Errorf("told: %+v, %v", operations, err)
 	}
 	if got := trashed(t, c)["b"]; got != "b\n" {
 		t.Errorf("the trash holds %q", got)

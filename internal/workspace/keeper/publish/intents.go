@@ -24,11 +24,11 @@ import (
 // a move, of what comes back from the trash and of what is imported is a file of
 // its own, .git/choir/deeds/{id}.json. Making a folder is none: it has no event.
 
-// Intent is a deed that is about to be done, and what tells afterwards whether
+// Intent is an operation that is about to be done, and what tells afterwards whether
 // it was: Content, a file or folder of the engine's own in .git/choir that went
 // to its place, is gone; or what had a name (Was) has another one now.
 type Intent struct {
-	wire.Deed
+	wire.Operation
 	Content string `json:"content,omitempty"`
 	Was     Inode  `json:"was,omitzero"`
 }
@@ -54,9 +54,9 @@ func InodeAt(dirfd int, name string) (Inode, error) {
 	return id, nil
 }
 
-func (mv *Mover) deed(id string) string { return mv.store.Work("deeds", id+".json") }
+func (mv *Mover) intentFile(id string) string { return mv.store.Work("deeds", id+".json") }
 
-// newID names a deed or an entry of the trash so that they sort by time.
+// newID names an operation or an entry of the trash so that they sort by time.
 func (mv *Mover) newID() (id string, at int64) {
 	now := mv.now().UTC()
 	return fmt.Sprintf("%s-%09d-%s", now.Format(trashTime), now.Nanosecond(), Token()), now.UnixMilli()
@@ -70,32 +70,32 @@ func (mv *Mover) Mean(in *Intent) error {
 	if err != nil {
 		return err
 	}
-	if err := mv.openDeeds(); err != nil {
+	if err := mv.openIntents(); err != nil {
 		return err
 	}
-	if err := disk.WriteDurably(mv.deed(in.ID), raw); err != nil {
+	if err := disk.WriteDurably(mv.intentFile(in.ID), raw); err != nil {
 		return errors.Join(err, mv.Forget(in.ID))
 	}
 	mv.crash("deed.meant")
 	return nil
 }
 
-// openDeeds makes the intents' folder, which is on disk before anything is in it.
-func (mv *Mover) openDeeds() error {
-	if mv.deedsThere {
+// openIntents makes the intents' folder, which is on disk before anything is in it.
+func (mv *Mover) openIntents() error {
+	if mv.intentsThere {
 		return nil
 	}
 	err := disk.PlainDir(mv.store.Work("deeds"))
 	if err == nil {
 		err = durable.SyncDir(mv.store.Work())
 	}
-	mv.deedsThere = err == nil
+	mv.intentsThere = err == nil
 	return err
 }
 
 // Forget removes an intent: it was told, or came to nothing. It is not synced:
 // being told again is harmless, and what came to nothing is seen to have.
-func (mv *Mover) Forget(id string) error { return disk.RemoveIfThere(mv.deed(id)) }
+func (mv *Mover) Forget(id string) error { return disk.RemoveIfThere(mv.intentFile(id)) }
 
 // EachIntent visits the intents of changes that the host may not have heard of.
 func (mv *Mover) EachIntent(visit func(Intent) error) error {
@@ -121,9 +121,9 @@ func (mv *Mover) EachIntent(visit func(Intent) error) error {
 	return nil
 }
 
-// JudgeDeeds forgets what a death kept from being done. It comes before anything
+// DropUndone forgets what a death kept from being done. It comes before anything
 // that could change what tells.
-func (mv *Mover) JudgeDeeds() error {
+func (mv *Mover) DropUndone() error {
 	return mv.EachIntent(func(in Intent) error {
 		done, err := mv.done(in)
 		if err != nil || done {
@@ -133,7 +133,7 @@ func (mv *Mover) JudgeDeeds() error {
 	})
 }
 
-// done reports whether a deed was done.
+// done reports whether an operation was done.
 func (mv *Mover) done(in Intent) (bool, error) {
 	if in.Content != "" {
 		there, err := disk.Exists(mv.store.Work(filepath.FromSlash(in.Content)))

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	pulseStart = 100 * time.Millisecond // how often a dev server is asked that has not shown its page yet
-	pulseEvery = 5 * time.Second        // and afterwards, at most
-	pulseWait  = 5 * time.Second        // for one answer
+	probeFirstEvery = 100 * time.Millisecond // how often a dev server is asked that has not shown its page yet
+	probeEvery      = 5 * time.Second        // and afterwards, at most
+	probeTimeout    = 5 * time.Second        // for one answer
 	// busyTimes is how many times as long as a new program of Node takes to start
 	// beside it a dev server may be silent: on a machine that has no time for the
 	// one it has none for the other. A quiet machine starts one in 50 ms.
 	busyTimes = 50
 )
 
-// beat is what came of asking a dev server once.
-type beat struct {
+// probeResult is what came of one request to a dev server.
+type probeResult struct {
 	heard bool  // it answered something itself
 	page  bool  // and it was its page
 	err   error // it has been silent for too long: a *silentServer
@@ -44,23 +44,23 @@ func (e *silentServer) Error() string {
 	return fmt.Sprintf("the dev server has not answered for %s", e.silence.Round(time.Second))
 }
 
-// pulse asks a dev server again and again whether it answers, with a request
-// that no other can.
-type pulse struct {
+// prober asks a dev server again and again whether it answers, with a request
+// that nothing but the dev server can answer.
+type prober struct {
 	client   *guest.Client
 	patience time.Duration // so long it may be silent before it shows its page
 	quick    time.Duration // and afterwards
 }
 
 // run hands on what came of it until ctx ends or the server is given up.
-func (p *pulse) run(ctx context.Context, beats chan<- beat) {
+func (p *prober) run(ctx context.Context, results chan<- probeResult) {
 	defer awake.Hold()()
-	last, since, every, shown, patience := awake.Now(), time.Now(), pulseStart, false, p.patience
+	last, since, every, shown, patience := awake.Now(), time.Now(), probeFirstEvery, false, p.patience
 	for awake.Pause(ctx, every) {
-		var b beat
+		var b probeResult
 		b.heard, b.page = p.ask(ctx)
 		if b.page {
-			every, shown, patience = min(pulseEvery, p.quick/4), true, p.quick
+			every, shown, patience = min(probeEvery, p.quick/4), true, p.quick
 		}
 		if b.heard {
 			last, since = awake.Now(), time.Now()
@@ -68,7 +68,7 @@ func (p *pulse) run(ctx context.Context, beats chan<- beat) {
 			b.err = p.judge(ctx, &silentServer{shown: shown, since: since, silence: silent})
 		}
 		select {
-		case beats <- b:
+		case results <- b:
 		case <-ctx.Done():
 			return
 		}
@@ -79,8 +79,8 @@ func (p *pulse) run(ctx context.Context, beats chan<- beat) {
 }
 
 // ask reports whether the dev server itself answers, and with its page.
-func (p *pulse) ask(ctx context.Context) (heard, page bool) {
-	ctx, cancel := awake.WithTimeout(ctx, min(pulseWait, p.quick/2))
+func (p *prober) ask(ctx context.Context) (heard, page bool) {
+	ctx, cancel := awake.WithTimeout(ctx, min(probeTimeout, p.quick/2))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://desk.localhost/", nil)
 	if err != nil {
@@ -98,21 +98,21 @@ func (p *pulse) ask(ctx context.Context) (heard, page bool) {
 
 // judge looks why a dev server is silent, with a new program beside it; nil: it
 // is asked again.
-func (p *pulse) judge(ctx context.Context, silent *silentServer) error {
+func (p *prober) judge(ctx context.Context, silent *silentServer) error {
 	within, cancel := awake.WithTimeout(ctx, p.quick)
 	defer cancel()
 	said := &lastBytes{max: 64}
 	began := awake.Now()
-	_, err := p.client.Exec(within, guest.ExecRequest{Argv: []string{"node", "-e", besideScript}, Dir: "/"}, guest.Streams{Stdout: said})
-	beside := beside{took: awake.Now() - began, ended: err == nil, late: within.Err() != nil, stopped: strings.Contains(said.String(), "stopped")}
-	if ctx.Err() != nil || !beside.convicts(silent) {
+	_, err := p.client.Exec(within, guest.ExecRequest{Argv: []string{"node", "-e", comparisonScript}, Dir: "/"}, guest.Streams{Stdout: said})
+	beside := comparison{took: awake.Now() - began, ended: err == nil, late: within.Err() != nil, stopped: strings.Contains(said.String(), "stopped")}
+	if ctx.Err() != nil || !beside.condemns(silent) {
 		return nil
 	}
 	return silent
 }
 
 // besideScript says whether a program of the box it runs in is stopped.
-const besideScript = `
+const comparisonScript = `
 const fs = require('node:fs')
 for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
   try {
@@ -121,18 +121,19 @@ for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) 
   } catch {} // it has ended
 }`
 
-// beside is how a new program fared in the box of a silent dev server.
-type beside struct {
+// comparison is how a program fared that was started in the box of a silent dev server only to
+// compare: if it is slow too, or stopped, the machine or the box is at fault and not the source.
+type comparison struct {
 	took    time.Duration
 	ended   bool // it ran to its end
 	late    bool // not in time
 	stopped bool // it found a program that is stopped
 }
 
-// convicts reports whether the dev server is to be replaced. It is waited for on
+// condemns reports whether the dev server is to be replaced. It is waited for on
 // a machine that is busy, where the new program is slow as well; and it is not
 // its source's doing when nothing in the box runs, or its programs were stopped.
-func (b beside) convicts(silent *silentServer) bool {
+func (b comparison) condemns(silent *silentServer) bool {
 	silent.still = b.late || b.stopped
 	return silent.still || !b.ended || silent.silence >= busyTimes*b.took
 }
