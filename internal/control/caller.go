@@ -70,6 +70,10 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+		if saysNothing(r) {
+			problem.Write(w, problem.Refuse(http.StatusUnprocessableEntity, fault.Invalid, "a condition of the request names no version", `Send * for whatever is there, or leave it out.`))
+			return
+		}
 		ctx := r.Context()
 		auth := r.Header.Values("Authorization")
 		switch {
@@ -126,6 +130,12 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// saysNothing tells of a request that changes something on a condition which is empty, as of
+// a variable that was never set: for whoever reads headers one by one it is none at all.
+func saysNothing(r *http.Request) bool {
+	return origin.Unsafe(r) && slices.Contains(slices.Concat(r.Header.Values("If-Match"), r.Header.Values("If-None-Match")), "")
 }
 
 // fromPage tells whether a browser sent a request for a page. It is a function

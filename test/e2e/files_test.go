@@ -227,6 +227,11 @@ func onlyTheVersion(t *testing.T, in *choirtest.Instance) {
 	if got.Version == "" || got.Version != second.Version || got.Version == first.Version {
 		t.Errorf("put as %q and then %q, it is got as %q", first.Version, second.Version, got.Version)
 	}
+	for _, args := range [][]string{{"files", "put", local, there}, {"files", "rm", there}} { // as a script has it of a variable that was never set
+		if r, err := in.Run(t.Context(), append(args, "--if-match", "")...); err != nil || r.Code != 2 || !strings.Contains(r.Stderr, "names no version") {
+			t.Errorf("choir %v on no version: %v %+v", args, err, r)
+		}
+	}
 	in.Must(t, "files", "rm", there, "--if-match", got.Version)
 	if r, err := in.Run(t.Context(), "files", "rm", there, "--if-match", "any"); err != nil || r.Code != 1 || !strings.Contains(r.Stderr, "there is no file") {
 		t.Errorf("removed twice: %v %+v", err, r)

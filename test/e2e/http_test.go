@@ -127,6 +127,12 @@ func TestFilesOverPlainHTTP(t *testing.T) {
 	problem("removing it as another", "conflict")
 	res, _ = ask("DELETE", big, "", "If-Match", "what is no tag")
 	status("removing it as what is no tag", res, 422)
+	for _, condition := range []string{"If-Match", "If-None-Match"} {
+		res, _ = ask("DELETE", big, "", condition, "")
+		status("removing it as what is not said, by "+condition, res, 422)
+		res, _ = ask("PUT", big, "x", condition, "")
+		status("putting it in the place of what is not said, by "+condition, res, 422)
+	}
 	res, _ = ask("PUT", big, large+"one line more\n", "If-Match", state)
 	status("putting it in the place of what was read", res, 200)
 	put := res.Header.Get("ETag")
