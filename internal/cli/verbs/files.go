@@ -92,12 +92,21 @@ it that is the directory you are in. As with cp, a local file of that name is ov
 // ifMatch is the flag of a verb that is to do something only to the version of a file
 // which somebody has seen.
 func ifMatch(f *pflag.FlagSet, version *string) {
-	f.Func("if-match", "only if the file has the `VERSION`, as files put and get --json say; any: whatever is there, none: only where nothing is", func(only string) error {
-		if *version = only; only == "" { // a script's variable that was never set is no leave to replace whatever there is
-			return errors.New("names no version; any is whatever is there")
-		}
-		return nil
-	})
+	f.Var((*seenVersion)(version), "if-match", "only if the file has the `VERSION`, as files put and get --json say; any: whatever is there, none: only where nothing is")
+}
+
+// seenVersion is a flag's value, which has to be given.
+type seenVersion string
+
+func (v *seenVersion) String() string { return string(*v) }
+func (v *seenVersion) Type() string   { return "string" }
+
+func (v *seenVersion) Set(only string) error {
+	if only == "" { // a script's variable that was never set is no leave to replace whatever there is
+		return errors.New("names no version; any is whatever is there")
+	}
+	*v = seenVersion(only)
+	return nil
 }
 
 func filesPut() cli.Verb {

@@ -42,6 +42,7 @@ func Kinds() map[string]cli.Kind {
 		})},
 		"ACCOUNT": {Asks: listed(rpc.AccountList, rpc.Nothing{}, func(a view.Account) cli.Name { return cli.Name{Word: a.ID, About: a.Name} })},
 		"TOKEN":   {Asks: listed(rpc.TokenList, rpc.Nothing{}, func(k view.Token) cli.Name { return cli.Name{Word: k.ID, About: k.Name + " " + tokenFor(k)} })},
+		"VERSION": {Words: fixed(view.AnyVersion, view.NoVersion)},
 		"ROLE":    {Words: fixed(grant.Viewer, grant.Editor, grant.Owner)},
 		"POWER":   {Words: fixed(grant.Powers()...)},
 		"CAPABILITY": {Words: func() []cli.Name {

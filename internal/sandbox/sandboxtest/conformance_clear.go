@@ -46,7 +46,7 @@ func testClear(t *testing.T, e *Env) {
 			if err != nil || h.Processes != 1 {
 				t.Errorf("there run %d processes: %v", h.Processes, err)
 			}
-			if r := Run(t, g, "sh", "-c", "ps -e 2>/dev/null | grep -c sleep || true"); strings.TrimSpace(r.Out) != "0" {
+			if r := Run(t, g, "sh", "-c", "ps -e -o stat,comm 2>/dev/null | grep -v '^Z' | grep -c sleep || true"); strings.TrimSpace(r.Out) != "0" {
 				t.Errorf("of what was run there is %s", r.Out)
 			}
 		})

@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
-	"golang.org/x/sys/unix"
 )
 
 // TestALookThatRemembersSeesTheSame makes random changes, sly ones among them, and
@@ -66,7 +67,7 @@ func TestALookThatRemembersSeesTheSame(t *testing.T) {
 			c.reopen()
 		}
 		if rnd.IntN(3) == 0 { // what was seen long enough ago is believed
-			time.Sleep(60 * time.Millisecond)
+			believed(t)
 		}
 	}
 }

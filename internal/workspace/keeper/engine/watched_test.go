@@ -18,6 +18,15 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
+// believed waits until nothing that is there was changed so lately that it could have
+// been changed again without a trace.
+func believed(t *testing.T) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) <= time.Duration(scan.RacyWindow); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // watched is a computer with files in several folders, of which all is known.
 func watched(t *testing.T, set ...func(*engine.Options)) *computer {
 	c := open(t, set...)
@@ -28,7 +37,7 @@ func watched(t *testing.T, set ...func(*engine.Options)) *computer {
 	c.write("workspace/node_modules/m/index", "m")
 	c.write("workspace/node_modules/m/deep/index", "m")
 	c.write("workspace/w/seen.log", "log")
-	time.Sleep(60 * time.Millisecond) // so that all of it is believed
+	believed(t)
 	c.underStill("first")
 	c.underStill("first") // which has a changed .gitignore, so it looks at everything
 	c.underStill("first") // and so nobody wrote during that
@@ -183,7 +192,7 @@ func TestAFileWithTwoNamesIsAlwaysLookedAt(t *testing.T) {
 	c := watched(t)
 	must(t, os.Link(c.path("workspace/w/d1/f1"), c.path("workspace/w/d2/two")))
 	c.underStill("linked")
-	time.Sleep(60 * time.Millisecond)
+	believed(t)
 	c.underStill("believed")
 	c.underStill("believed")
 	c.write("workspace/w/d2/two", "by the other name")
@@ -215,7 +224,7 @@ func TestAWatchThatMissedSomethingIsNotTrusted(t *testing.T) {
 	m, err := unix.Mmap(int(at.Fd()), 0, 4, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	must(t, errors.Join(err, at.Close()))
 	c.underStill("opened")
-	time.Sleep(60 * time.Millisecond)
+	believed(t)
 	c.underStill("believed")
 	copy(m, "mmap")
 	all, err := c.Checkpoint(scan.WithStill(t.Context(), "believed"), wire.CheckpointRequest{Look: true, Note: wire.Note{Kind: "auto"}})
@@ -254,7 +263,7 @@ func TestAWatchSeesWhatALookSees(t *testing.T) {
 			c.whole(fmt.Sprint("step ", step), r)
 		}
 		if rnd.IntN(4) == 0 {
-			time.Sleep(55 * time.Millisecond)
+			believed(t)
 		}
 	}
 	if few < 5 {

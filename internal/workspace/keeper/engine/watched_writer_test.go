@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -35,7 +34,7 @@ func TestAWriterThatBeganDuringALookIsLookedFor(t *testing.T) {
 	for i := range trials {
 		c.write(fmt.Sprintf("workspace/a/f%d", i), fmt.Sprint("file ", i))
 	}
-	time.Sleep(60 * time.Millisecond) // so that all of it is believed
+	believed(t)
 	c.underStill("first")
 	ran := 0
 	for i := range trials {
