@@ -48,3 +48,9 @@ type lost struct{ asking }
 func (lost) QueryContext(context.Context, []driver.NamedValue) (driver.Rows, error) {
 	return nil, errors.New("the disk is gone")
 }
+
+// NewSecret draws a secret.
+func NewSecret(prefix string) string {
+	secret, _ := newSecret(prefix)
+	return secret
+}

@@ -349,11 +349,14 @@ func (s *Store) millis() int64 { return s.now().UnixMilli() }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// newSecret draws a secret; prefix says what it is to whoever finds it.
+// newSecret draws a secret; prefix says what it is to whoever finds it. It begins with
+// no dash: people give secrets to programs as arguments, which would take it for an option.
 func newSecret(prefix string) (secret string, hash []byte) {
-	var b [secretBytes]byte
-	_, _ = rand.Read(b[:]) // never fails since Go 1.24
-	secret = prefix + base64.RawURLEncoding.EncodeToString(b[:])
+	for secret == "" || secret[0] == '-' {
+		var b [secretBytes]byte
+		_, _ = rand.Read(b[:]) // never fails since Go 1.24
+		secret = prefix + base64.RawURLEncoding.EncodeToString(b[:])
+	}
 	return secret, hashOf(secret)
 }
 

@@ -68,3 +68,11 @@ func TestTokensHaveAScopeAndAnEnd(t *testing.T) {
 		t.Errorf("listed: %+v, %v", list, err)
 	}
 }
+
+func TestNoSecretIsTakenForAnOption(t *testing.T) {
+	for range 2000 {
+		if secret := identity.NewSecret(""); secret[0] == '-' {
+			t.Fatalf("a program that is given %q as an argument takes it for an option", secret)
+		}
+	}
+}

@@ -154,14 +154,14 @@ func TestWhatIsNotProtectedIsSaid(t *testing.T) {
 	if shown.Author != "person" || shown.User == "" || shown.Actor != "person:"+shown.User {
 		t.Errorf("the checkpoint is by %q, %q for %q", shown.Author, shown.Actor, shown.User)
 	}
-	if said := in.Must(t, "events", "--text", "--type", "checkpoint.created"); !strings.Contains(said, "  person:"+shown.User+"  checkpoint.created  checkpoint/"+made.ID+"\n") {
+	if said := in.Must(t, "events", "--text", "--type", "checkpoint.created"); !strings.Contains(said, "  person:Owner  checkpoint.created  checkpoint/"+made.ID+"\n") {
 		t.Errorf("events says\n%s", said)
 	}
 	if shown.ID != made.ID || shown.Left != 2 || !slices.Equal(shown.Skipped, []string{"workspace/left: is a fifo", "workspace/other: is a fifo"}) ||
 		!slices.Contains(shown.Ignored, "workspace/project/deps") || shown.Outside != made.Unkept.Ignored {
 		t.Errorf("the checkpoint says %+v", shown)
 	}
-	if said := in.Must(t, "checkpoints"); !strings.Contains(said, "2 files not in it") || !strings.Contains(said, "person:"+shown.User) {
+	if said := in.Must(t, "checkpoints"); !strings.Contains(said, "2 files not in it") || !strings.Contains(said, "person:Owner") {
 		t.Errorf("checkpoints says\n%s", said)
 	}
 	if said := in.Must(t, "checkpoints", "show", made.ID[:12]); !strings.Contains(said, "workspace/left: is a fifo") || !strings.Contains(said, "workspace/project/deps: ignored by .gitignore") {

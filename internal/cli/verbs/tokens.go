@@ -72,7 +72,7 @@ func tokensCreate() cli.Verb {
 		Examples: []string{"choir tokens create ci", "choir tokens create watcher --may read --days 30", "choir tokens create bot --may read --may prompt --may write"},
 		Flags: func(f *pflag.FlagSet) {
 			f.StringArrayVar(&may, "may", nil, "a `CAPABILITY` that it is for, a word of these; may be given often")
-			f.IntVar(&days, "days", 0, "how many `DAYS` it is good for; 0: until it is revoked")
+			f.IntVar(&days, "days", 0, "how many days it is good for; 0: until it is revoked")
 		},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			in := rpc.NewTokenRequest{}
