@@ -27,17 +27,17 @@ type httpBinding struct {
 	api    huma.API
 }
 
-// API implements rpc.Door.
+// API implements rpc.HTTPBinding.
 func (d httpBinding) API() huma.API { return d.api }
 
-// Operation implements rpc.Door.
+// Operation implements rpc.HTTPBinding.
 func (d httpBinding) Operation(m rpc.Declared) huma.Operation {
 	op := route(m.HTTP.Verb, m.Address(), m.HTTP.ID, m.Summary)
 	op.Description = m.Detail
 	return limitedTo(op, m.Limit)
 }
 
-// Reach implements rpc.Door.
+// Reach implements rpc.HTTPBinding.
 func (d httpBinding) Reach(ctx context.Context, m rpc.Declared, computer string) (rpc.Table, rpc.Caller, error) {
 	cid, actor, err := d.server.reach(ctx, m, computer)
 	who := rpc.Caller{Computer: cid, Actor: actor, Session: callerOf(ctx).stream()}
@@ -58,7 +58,7 @@ func (d httpBinding) Reach(ctx context.Context, m rpc.Declared, computer string)
 	return awake.Methods(), who, nil
 }
 
-// Refuse implements rpc.Door.
+// Refuse implements rpc.HTTPBinding.
 func (d httpBinding) Refuse(m rpc.Declared, conditional bool, err error) error {
 	return problem.Of(d.server.log, m.HTTP.ID, unmet(conditional, err))
 }

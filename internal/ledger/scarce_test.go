@@ -86,7 +86,7 @@ func TestAnEventThatCantBeReadIsNotMissing(t *testing.T) {
 		}
 		var page []contract.Event
 		withoutDescriptors(t, func() { page, err = l.Read(t.Context(), last/4, 1) })
-		if err == nil && tries < 10 {
+		if err == nil && tries < 100 {
 			if err := errors.Join(l.Close(), b.Close()); err != nil {
 				t.Fatal(err)
 			}

@@ -90,11 +90,6 @@ func (o onlyVolumes) at(t testing.TB, v sandbox.Volume) string {
 	return p
 }
 
-// path joins names to the computer's directory.
-func (d *dependencies) path(names ...string) string {
-	return filepath.Join(append([]string{d.boxes.options.On.(onlyVolumes).dir}, names...)...)
-}
-
 // dir is where what is installed under a key lies, all of it without one.
 func (d *dependencies) dir(t testing.TB, of *trees, names ...string) string {
 	t.Helper()
