@@ -170,7 +170,9 @@ func (mv *Mover) syncPuts() error {
 		}
 		for d != "." {
 			d = wire.ParentDir(d)
-			live[d] = live[d] // on the way
+			if _, known := live[d]; !known {
+				live[d] = Inode{} // on the way
+			}
 		}
 	}
 	if moved || len(own)+len(live) > disk.SyncAllAbove {
