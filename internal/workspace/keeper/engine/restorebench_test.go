@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -118,10 +119,14 @@ func TestARestoreCostsWhatChanged(t *testing.T) {
 		c.still = "after"
 		c.checkpoint("second") // which gives people's own git something to go on from
 		c.restore(wire.RestoreRequest{ID: "warm", To: first})
-		before := usedBy(t)
-		backAndForth(c, "once")
-		after := usedBy(t)
-		return used{after.cpu - before.cpu, after.read - before.read, after.calls - before.calls, after.made - before.made}
+		least := used{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
+		for i := range 5 { // what else is done in between, such as filling a pool anew, is not of each
+			before := usedBy(t)
+			backAndForth(c, fmt.Sprint("round-", i))
+			after := usedBy(t)
+			least = used{min(least.cpu, after.cpu-before.cpu), min(least.read, after.read-before.read), min(least.calls, after.calls-before.calls), min(least.made, after.made-before.made)}
+		}
+		return least
 	}
 	small, large := cost(500), cost(5000)
 	t.Logf("small %+v, large %+v", small, large)
