@@ -244,6 +244,9 @@ func (e *Engine) Apply(ctx context.Context, id string) (wire.ApplyReply, error) 
 }
 
 func (e *Engine) apply(ctx context.Context, id string) (wire.ApplyReply, error) {
+	if err := e.moves.SettlePuts(); err != nil { // of those since it was prepared
+		return wire.ApplyReply{}, err
+	}
 	if err := e.begin(id); err != nil {
 		return wire.ApplyReply{}, err
 	}

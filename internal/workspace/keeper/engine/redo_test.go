@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -451,5 +452,34 @@ func TestPutsAreSettled(t *testing.T) {
 				t.Errorf("the put is not settled: %v", err)
 			}
 		})
+	}
+}
+
+// A publish that was prepared before a put finds the put on disk, too.
+func TestAPutIsSettledBeforeAnEarlierPlanIsApplied(t *testing.T) {
+	ctx := t.Context()
+	var c *computer
+	left, steps := 0, 0
+	c = open(t, func(o *engine.Options) {
+		o.Crash = func(point string) {
+			if point == "apply.step" {
+				found, err := filepath.Glob(c.path(".git/choir/trash/*/redo"))
+				must(t, err)
+				left, steps = left+len(found), steps+1
+			}
+		}
+	})
+	c.write("a", "one")
+	first := c.checkpoint("first").Commit.Commit
+	c.write("a", "two")
+	second := c.checkpoint("second").Commit.Commit
+	_, err := c.Prepare(ctx, wire.PrepareRequest{ID: "p", Base: second, Tree: first, Note: wire.Note{Message: "back"}})
+	must(t, err)
+	c.put("b", "put")
+	must(t, c.Begin(ctx, "p"))
+	_, err = c.Apply(ctx, "p")
+	must(t, err)
+	if left > 0 || steps == 0 {
+		t.Errorf("in %d steps %d puts were not known to be on disk", steps, left)
 	}
 }
