@@ -51,6 +51,7 @@ type Documents struct {
 	// proposing is held while proposals are made or resolved. Nobody else does:
 	// the log has one owner, and the owner one Documents.
 	proposing sync.Mutex
+	turns     turns // of those who write one document
 }
 
 // New returns the documents whose revisions are in log and, projected, in st.
@@ -116,6 +117,11 @@ func (d *Documents) Revise(ctx context.Context, id string, base int, body string
 	if base < 1 {
 		return state.Revision{}, fault.New(op, fault.Invalid, "", &contract.FieldError{Field: "base", Reason: "is not a revision's number"})
 	}
+	end, err := d.turns.take(ctx, id)
+	if err != nil {
+		return state.Revision{}, fault.Wrap(op, err)
+	}
+	defer end()
 	for range maxTries {
 		head, err := d.Get(ctx, id)
 		if err != nil || base > head.Revision {

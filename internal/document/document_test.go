@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/blob"
@@ -230,6 +232,57 @@ func TestManyWriters(t *testing.T) {
 		if !strings.Contains(got.Body, fmt.Sprintf("writer %d: %d\n", w, rounds)) {
 			t.Errorf("writer %d's last change is lost:\n%s", w, got.Body)
 		}
+	}
+}
+
+// slowLog holds one append back, and meanwhile refuses others as the server does
+// that has it already, though nobody here knows of it yet.
+type slowLog struct {
+	*ledger.Log
+	begun atomic.Bool
+	held  chan struct{}
+	goOn  chan struct{}
+}
+
+func (l *slowLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	if l.begun.Swap(true) {
+		select {
+		case <-l.goOn:
+		default:
+			return nil, fault.New("slowLog.Append", fault.Conflict, "", errors.New("a newer event is there"))
+		}
+	} else {
+		close(l.held)
+		<-l.goOn
+	}
+	return l.Log.Append(ctx, drafts...)
+}
+
+// Who writes while another's revision is on its way waits for it, however long
+// that takes: it does not lose against the same revision until it gives up.
+func TestAWriterWaitsForTheOneBefore(t *testing.T) {
+	_, st, log := open(t)
+	r := create(t, document.New(log, st), "one\n\ntwo\n")
+	slow := &slowLog{Log: log, held: make(chan struct{}), goOn: make(chan struct{})}
+	d := document.New(slow, st)
+	first := make(chan error, 1)
+	go func() {
+		_, err := d.Revise(context.Background(), r.Document, 1, "ONE\n\ntwo\n", agent)
+		first <- err
+	}()
+	<-slow.held
+	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := d.Revise(soon, r.Document, 1, "one\n\nTWO\n", person); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while another's revision was on its way: %v", err)
+	}
+	close(slow.goOn)
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Revise(t.Context(), r.Document, 1, "one\n\nTWO\n", person)
+	if err != nil || got.Body != "ONE\n\nTWO\n" {
+		t.Errorf("afterwards: %q, %v", got.Body, err)
 	}
 }
 

@@ -181,6 +181,11 @@ func (d *Documents) Accept(ctx context.Context, document, id string, by Author) 
 	const op = "document.Accept"
 	d.proposing.Lock()
 	defer d.proposing.Unlock()
+	end, err := d.turns.take(ctx, document)
+	if err != nil {
+		return Resolved{}, fault.Wrap(op, err)
+	}
+	defer end()
 	for range maxTries {
 		p, err := d.freshProposal(ctx, document, id)
 		if err != nil {

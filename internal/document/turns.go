@@ -1,0 +1,51 @@
+package document
+
+import (
+	"context"
+	"sync"
+)
+
+// turns lets those who write a document wait for each other. Without it whoever
+// comes while another's revision is on its way to the disk would lose the race
+// again and again: the log refuses what was made on the revision before, and
+// knows nothing of the new one until it is acknowledged.
+type turns struct {
+	mu   sync.Mutex
+	held map[string]*turn // by document; those with a writer
+}
+
+type turn struct {
+	free    chan struct{} // holds one token while nobody writes
+	writers int           // who writes or waits, under turns.mu
+}
+
+// take waits until nobody else writes a document and returns how to end one's
+// own turn. The only error is the context's.
+func (t *turns) take(ctx context.Context, id string) (end func(), err error) {
+	t.mu.Lock()
+	mine := t.held[id]
+	if mine == nil {
+		mine = &turn{free: make(chan struct{}, 1)}
+		mine.free <- struct{}{}
+		if t.held == nil {
+			t.held = map[string]*turn{}
+		}
+		t.held[id] = mine
+	}
+	mine.writers++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if mine.writers--; mine.writers == 0 {
+			delete(t.held, id)
+		}
+	}
+	select {
+	case <-mine.free:
+		return func() { mine.free <- struct{}{}; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}
