@@ -4,8 +4,8 @@ import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vite'
 import { configDefaults } from 'vitest/config'
 import { faced } from './vite/faces'
-import { press } from './vite/press'
-import { settle } from './vite/settle'
+import { compress } from './vite/compress'
+import { recheck } from './vite/recheck'
 
 const env = process.env
 const cacheDir = env.CHOIR_VITE_CACHE ?? join(tmpdir(), 'choir-vite')
@@ -17,7 +17,7 @@ const cacheDir = env.CHOIR_VITE_CACHE ?? join(tmpdir(), 'choir-vite')
 export default defineConfig({
   base: '/',
   cacheDir,
-  plugins: [react(), settle(), faced(), press()],
+  plugins: [react(), recheck(), faced(), compress()],
   // The host replaces this placeholder by a fresh nonce in every page it serves.
   html: { cspNonce: 'CHOIR_NONCE' },
   server: {
@@ -25,7 +25,8 @@ export default defineConfig({
     allowedHosts: ['.localhost', ...(env.CHOIR_VITE_HOSTS?.split(',').filter(Boolean) ?? [])],
     cors: false,
     strictPort: true,
-    // The bundled dependencies are in the cache: what is asked for before its importer was looked at is refused otherwise.
+    // The bundled dependencies are in the cache directory. Without this entry a dependency
+    // that is requested before its importer was transformed is refused.
     fs: { strict: true, allow: ['.', join(cacheDir, 'deps')], deny: ['.env', '.env.*', '*.{crt,pem,key}', '**/.git/**', '.npmrc'] },
     // Errors are shown by the shell itself (src/shell/SourceError.tsx): Vite's overlay would cover it.
     hmr: { overlay: false, ...(env.CHOIR_VITE_CLIENT_PORT ? { clientPort: Number(env.CHOIR_VITE_CLIENT_PORT) } : {}) },
@@ -33,12 +34,12 @@ export default defineConfig({
   },
   build: {
     target: 'es2022',
-    // An inlined asset would need data: in the policy for fonts.
+    // An inlined asset would need data: URLs in the page's policy for fonts.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 700,
-    // Each app's manifest is asked for at once anyway: in files of their own they would be
-    // requests whose headers weigh more than they do.
+    // Every app's manifest is requested at the start anyway: in files of their own their
+    // headers would weigh more than they do.
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'apps', test: /\/src\/apps\/[^/]+\/manifest\.tsx?$/ }] } } },
   },
   test: {

@@ -1,8 +1,8 @@
-// Choir-guest is process 1 of a box. It is a program of its own, not a verb of
-// choir alone, because a box must start in milliseconds and choir's dependencies
-// take longer than that to initialise. See docs/adr/0021.
+// Choir-guest is process 1 of a box. It is a program of its own, and not only a verb of
+// choir, because a box must start in milliseconds and choir's dependencies take longer than
+// that to initialise. See docs/adr/0021.
 //
-// A box sees no control groups, so the guest looks for no bounds of its processors in them.
+// A box sees no control groups, so the runtime needs not look for processor limits in them.
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0

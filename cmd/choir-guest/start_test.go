@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestStagesBeginBeforeWhatGuestsUse: a box starts this program two or three times,
-// and what is initialised before a stage begins is felt in each. Packages are
-// counted, for times depend on who else is at work.
+// TestStagesBeginBeforeWhatGuestsUse: a box starts this program two or three times, so
+// whatever is initialised before a stage begins slows each start. Packages are counted
+// rather than time, which depends on the load.
 func TestStagesBeginBeforeWhatGuestsUse(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(t.TempDir(), "guest")
@@ -52,10 +52,10 @@ func TestStagesBeginBeforeWhatGuestsUse(t *testing.T) {
 	}
 }
 
-// stderrOf is what a program says there; that it fails is nobody's matter here.
+// stderrOf returns what a program writes to standard error, whether or not it fails.
 func stderrOf(cmd *exec.Cmd) string {
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	_ = cmd.Run() // none of these calls is one that succeeds
+	_ = cmd.Run() // each of these calls is made to fail
 	return said.String()
 }

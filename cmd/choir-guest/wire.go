@@ -5,6 +5,6 @@ import (
 	"choir.dev/choiros/internal/guest/kinds"
 )
 
-// services puts together what guests of each kind offer the host beyond
-// commands, terminals and files.
+// services are what guests of each kind offer the host beyond commands, terminals and
+// files.
 func services() guest.Services { return kinds.Services() }

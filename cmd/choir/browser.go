@@ -12,13 +12,14 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// openFile is where the link waits for the browser, readable by its owner only.
+// openFile is the page that leads the browser to the link, readable by its owner only.
 const openFile = "open.html"
 
-// openBrowser tries the desktop's way to open the link; it was printed, so it
-// does not matter when there is none. The link is a credential, and every
-// program of the machine can read another's arguments: the browser is given a
-// file that leads there. The function that is returned removes it and waits.
+// openBrowser tries to open the link with the desktop's own program. The link was printed
+// as well, so it does not matter when there is no such program. The link is a credential,
+// and every program of the machine can read another's arguments, so the browser is given a
+// file that leads to the link. The returned function removes the file and waits for the
+// program.
 func openBrowser(data, link string, logger *slog.Logger) (done func()) {
 	done = func() {}
 	if !hasDisplay() {
@@ -44,7 +45,7 @@ func openBrowser(data, link string, logger *slog.Logger) (done func()) {
 	} else {
 		go func() {
 			defer close(ended)
-			_ = cmd.Wait() // its outcome is the user's to see
+			_ = cmd.Wait() // whether it worked is for the user to see
 		}()
 	}
 	return func() {
@@ -52,11 +53,11 @@ func openBrowser(data, link string, logger *slog.Logger) (done func()) {
 			logger.Warn("the file with the used link is left behind", "error", err)
 		}
 		if cmd.Process != nil {
-			_ = cmd.Process.Kill() // an opener that stays is only a helper; the browser is its own process
+			_ = cmd.Process.Kill() // it only hands the file to the browser, which is a process of its own
 		}
 		<-ended
 	}
 }
 
-// hasDisplay says whether a browser could show itself.
+// hasDisplay says whether a browser could show a window.
 func hasDisplay() bool { return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" }

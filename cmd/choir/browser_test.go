@@ -11,7 +11,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestTheBrowsersArgumentHoldsNoToken: every program of the machine can read it.
+// TestTheBrowsersArgumentHoldsNoToken: every program of the machine can read the browser's
+// arguments, so the token must not be in them.
 func TestTheBrowsersArgumentHoldsNoToken(t *testing.T) {
 	bin, data := t.TempDir(), t.TempDir()
 	seen := filepath.Join(bin, "seen")

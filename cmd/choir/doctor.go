@@ -25,7 +25,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// doctorVerb looks at this machine, whether or not a control plane runs.
+// doctorVerb examines this machine, whether or not a control plane runs.
 func doctorVerb() cli.Verb {
 	return cli.Verb{
 		Use: "doctor", Short: "Say what this machine provides and what is missing", Args: cli.Exactly(0), JSON: []view.Finding{}, Data: true,
@@ -66,11 +66,11 @@ with 1 when something is missing or damaged.`,
 	}
 }
 
-// tool is a program that the machine must have, and of which versions.
+// tool is a program that the machine must have, with the versions that are supported.
 type tool struct {
 	name, need, hint string
-	// since are the first versions that do, the newest last: each for its own
-	// first number, the last for all that follow, too. None: any.
+	// since holds the first supported version of each major version, the newest last. Later
+	// major versions than the last are supported too. Without any, every version is.
 	since [][2]int
 }
 
@@ -80,7 +80,7 @@ var tools = []tool{
 	{"npm", "the live desktop", "It comes with Node.js.", nil},
 }
 
-// look says whether the machine has the tool.
+// look finds out whether the machine has the tool in a supported version.
 func (t tool) look(ctx context.Context) view.Finding {
 	out, err := exec.CommandContext(ctx, t.name, "--version").Output()
 	if err != nil {
@@ -93,7 +93,7 @@ func (t tool) look(ctx context.Context) view.Finding {
 	return f
 }
 
-// does says whether what a tool says of its version is one that is needed.
+// does says whether a tool's --version output names a supported version.
 func (t tool) does(said string) bool {
 	words := strings.Fields(said)
 	for _, word := range words {
@@ -111,8 +111,8 @@ func (t tool) does(said string) bool {
 	return len(t.since) == 0
 }
 
-// isolation tries whether boxes can be isolated. On a full disk it is not tried:
-// the rest of doctor is asked for then.
+// isolation tries whether boxes can be isolated. On a full disk it is not tried, for there
+// the other findings are what doctor is run for.
 func isolation(ctx context.Context) (findings []view.Finding, err error) {
 	dir, err := os.MkdirTemp("", "choir-doctor-")
 	guest := ""
@@ -137,8 +137,8 @@ func isolation(ctx context.Context) (findings []view.Finding, err error) {
 	return append(findings, isolated), nil
 }
 
-// examine looks through a data directory that nobody has open, and writes
-// nothing to what it holds; one that is in use is asked for what it has seen.
+// examine looks through a data directory that nobody has open, and changes nothing in it.
+// When a control plane has it open, that one is asked for its findings.
 func examine(ctx context.Context, t *cli.Call) ([]view.Finding, error) {
 	named := t.Data != ""
 	cfg, err := config.Load(t.Sources("", nil))
@@ -164,7 +164,7 @@ func examine(ctx context.Context, t *cli.Call) ([]view.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close() // only gives the lock back
+	defer dir.Close() // nothing was written, so an error only concerns the lock
 	unfinished, err := recovery.Unfinished(dir)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func spaceOf(ctx context.Context, data string) (view.Finding, error) {
 	return fleet.Space(ctx, data, free)
 }
 
-// ask has the control plane that uses a data directory say what it found there.
+// ask requests from the control plane that uses a data directory what it found there.
 func ask(ctx context.Context, t *cli.Call) []view.Finding {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -212,7 +212,7 @@ func ask(ctx context.Context, t *cli.Call) []view.Finding {
 		defer c.Close()
 		var seen []view.Finding
 		if seen, err = c.Doctor(ctx); err == nil {
-			// What this machine provides was looked at above.
+			// What this machine provides was examined above.
 			return append([]view.Finding{used}, slices.DeleteFunc(seen, func(f view.Finding) bool {
 				return f.ID != "accounts" && f.ID != "dependencies" && !strings.HasPrefix(f.ID, "computer ")
 			})...)

@@ -12,8 +12,8 @@ import (
 	_ "choir.dev/choiros/internal/sandbox/local/launch/stage"
 )
 
-// asGuest is the guest's whole life where the arguments are a guest's: this build
-// carries no guest binary and is its own.
+// asGuest runs as the guest, and does not return, when the arguments are a guest's. This
+// build carries no guest binary and is its own.
 func asGuest(args []string) {
 	if len(args) == 3 && args[1] == "guest" {
 		os.Exit(guest.Main(context.Background(), args[2], kinds.Services()))

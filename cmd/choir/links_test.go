@@ -9,9 +9,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestTheHostLinksNoHostileParsing: what the keeper does with a tree that boxes
-// write is in the guest's binary only. The host has the words that the two
-// exchange, and so none of what could be led astray by a tree.
+// TestTheHostLinksNoHostileParsing: the code that reads trees written by boxes is linked
+// into the guest's binary only. Of the keeper the host links nothing but the messages that
+// the two exchange, so no tree can mislead it.
 func TestTheHostLinksNoHostileParsing(t *testing.T) {
 	t.Parallel()
 	const (

@@ -13,18 +13,18 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// homes are where browsers and our own client look for a name under .localhost:
-// at both, and at the second first. A port of which only one is ours leaves the
-// other to any user of the machine, whose program would then be the console: it
-// is sent the claim link and the session's cookie.
+// homes are the addresses at which browsers and our own client look for a name under
+// .localhost: at both, and at the second one first. If only one of the two were ours, any
+// user of the machine could take the other. Their program would then be the console to the
+// browser, and would be sent the claim link and the session's cookie.
 var homes = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
 
-// listenTries is how often a port that the system chose is given back because
-// somebody has it at another of the addresses.
+// listenTries is how many ports chosen by the system are tried until one is free at all
+// addresses.
 const listenTries = 32
 
-// listen takes a port at addr, and at every other address where it is looked
-// for. The listener's own address is addr's.
+// listen listens at addr and at the same port of every other address in homes where
+// browsers would look for it. The listener's own address is addr's.
 func listen(addr string) (net.Listener, error) {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -58,7 +58,7 @@ func listenAt(at netip.AddrPort) (net.Listener, error) {
 		}
 		one, err := net.Listen("tcp", netip.AddrPortFrom(home, port).String())
 		if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-			continue // the machine has no such address, so nobody listens there
+			continue // the machine has no such address, so nobody can listen there
 		}
 		if err != nil {
 			errs := []error{fmt.Errorf("whoever listens there would be taken for the console: %w", err)}
@@ -72,10 +72,11 @@ func listenAt(at netip.AddrPort) (net.Listener, error) {
 	return together(all), nil
 }
 
-// acceptAgain is when to accept again after what the kernel had too little for.
+// acceptAgain is the pause after an accept that failed because the kernel was short of
+// something.
 const acceptAgain = 20 * time.Millisecond
 
-// listeners are several as one.
+// listeners makes several listeners one.
 type listeners struct {
 	all      []net.Listener
 	accepted chan accepted
@@ -98,12 +99,12 @@ func together(all []net.Listener) *listeners {
 	return l
 }
 
-// accept passes on what one of them accepts, until all are closed.
+// accept passes on the connections that one of the listeners accepts, until all are closed.
 func (l *listeners) accept(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
 		if errors.Is(err, syscall.ENOSPC) {
-			// All epoll watches of this user are used up, which ends a box that did it
+			// All epoll watches of this user are used up, which ends the box that did it
 			// (sandbox.Shared). Only this one connection is lost.
 			select {
 			case <-time.After(acceptAgain):
@@ -116,7 +117,7 @@ func (l *listeners) accept(ln net.Listener) {
 		case l.accepted <- accepted{conn, err}:
 		case <-l.closed:
 			if err == nil {
-				conn.Close() // whoever came is told by that
+				conn.Close() // it was accepted while the listeners closed
 			}
 			return
 		}
@@ -133,7 +134,7 @@ func (l *listeners) Accept() (net.Conn, error) {
 	}
 }
 
-// Addr is the first one's.
+// Addr is the address of the first listener.
 func (l *listeners) Addr() net.Addr { return l.all[0].Addr() }
 
 // Close implements net.Listener.

@@ -39,7 +39,7 @@ func TestAttack20_ThePortIsOursWhereverBrowsersLook(t *testing.T) {
 		addr := netip.AddrPortFrom(home, port).String()
 		if theirs, err := net.Listen("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) {
 			if err == nil {
-				theirs.Close() // it was only a try
+				theirs.Close() // this only tried whether the address is free
 			}
 			t.Errorf("somebody else can listen at %s: %v", addr, err)
 		}
@@ -64,13 +64,13 @@ func TestAttack20_ThePortIsOursWhereverBrowsersLook(t *testing.T) {
 		if has(home) && err != nil {
 			t.Errorf("%s was not given back: %v", home, err)
 		} else if err == nil {
-			again.Close() // it was only a try
+			again.Close() // this only tried whether the address is free
 		}
 	}
 }
 
-// TestAPortThatIsHalfTakenIsRefused, and not half used: with the one that was
-// asked for, and the one that the system chooses is another.
+// TestAPortThatIsHalfTakenIsRefused: a port that somebody has at one of the addresses is
+// refused when it was asked for, and another port is taken when the system chose it.
 func TestAPortThatIsHalfTakenIsRefused(t *testing.T) {
 	for i, home := range homes {
 		ours := homes[1-i]
@@ -85,7 +85,7 @@ func TestAPortThatIsHalfTakenIsRefused(t *testing.T) {
 		addr := net.JoinHostPort(ours.String(), strconv.Itoa(theirs.Addr().(*net.TCPAddr).Port))
 		ln, err := listen(addr)
 		if err == nil {
-			ln.Close() // it should not have come to be
+			ln.Close() // listening should have failed
 		}
 		if !fault.Is(err, fault.InUse) || fault.HintOf(err) == "" {
 			t.Errorf("%s while %s is taken: %v", addr, theirs.Addr(), err)
@@ -93,13 +93,14 @@ func TestAPortThatIsHalfTakenIsRefused(t *testing.T) {
 		if again, err := net.Listen("tcp", addr); err != nil {
 			t.Errorf("%s was not given back: %v", addr, err)
 		} else {
-			again.Close() // it was only a try
+			again.Close() // this only tried whether the address is free
 		}
-		theirs.Close() // nobody came
+		theirs.Close() // nobody connected
 	}
 }
 
-// scarce is a listener that the kernel at first has no watch for.
+// scarce is a listener whose first accepts fail as they do when the kernel has no epoll
+// watch left.
 type scarce struct {
 	net.Listener
 	refusals int
@@ -113,7 +114,7 @@ func (s *scarce) Accept() (net.Conn, error) {
 	return s.Listener.Accept()
 }
 
-// TestListeningGoesOnWithoutWatches: what one box used up ends no server.
+// TestListeningGoesOnWithoutWatches: a box that uses up the epoll watches ends no server.
 func TestListeningGoesOnWithoutWatches(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -25,8 +25,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// The log of what `choir up` says is kept in DATA/logs, in two files of at most
-// maxLogFile bytes.
+// `choir up` keeps its log in DATA/logs, in two files of at most maxLogFile bytes.
 const (
 	logDir     = "logs"
 	logFile    = "choir.log"
@@ -35,9 +34,9 @@ const (
 	maxLogLine = 64 << 10
 )
 
-// logKeeper is where `choir up` logs to beside standard error, once it has the
-// data directory. What can't be written there is lost for it, and not for standard
-// error: a disk that is full is to be told of, and not to stop anything.
+// logKeeper writes the log of `choir up` to the data directory, once it is known, beside
+// standard error. What can't be written there is lost in the file only: a full disk is
+// reported and stops nothing.
 type logKeeper struct {
 	mu   sync.Mutex
 	data *os.Root
@@ -45,8 +44,8 @@ type logKeeper struct {
 	size int64
 }
 
-// attach says which data directory it is; a second time does nothing. Nothing is
-// made there before there is something to log.
+// attach tells the keeper which data directory it is; a second call does nothing. No file
+// is made before there is something to log.
 func (k *logKeeper) attach(data string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,7 +114,7 @@ func (k *logKeeper) close() error {
 	return err
 }
 
-// logger logs to standard error, and to keeper as JSON.
+// logger logs to standard error and, as JSON, to the keeper.
 func (k *logKeeper) logger(level slog.Level) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	return slog.New(slog.NewMultiHandler(slog.NewTextHandler(os.Stderr, o), slog.NewJSONHandler(k, o)))
@@ -175,7 +174,7 @@ none, there is no DATA/logs either, and a line on standard error says so.`,
 	}
 }
 
-// logged prints one line of the log.
+// logged prints one line of the log for a person.
 func logged(t *cli.Call, line []byte) error {
 	var members map[string]any
 	if t.JSON || json.Unmarshal(line, &members) != nil {
@@ -197,13 +196,13 @@ func logged(t *cli.Call, line []byte) error {
 	return err
 }
 
-// place is how far the log was read: how many bytes of which file.
+// place is how far the log has been read: how many bytes of which file.
 type place struct {
 	file fs.FileInfo
 	read int64
 }
 
-// lastLines are the last limit lines of a log, 0 for all, and where they end.
+// lastLines returns the last limit lines of a log, all for 0, and the place where they end.
 func lastLines(dir string, limit int) ([][]byte, *place, error) {
 	var lines [][]byte
 	at := &place{}
@@ -223,7 +222,7 @@ func lastLines(dir string, limit int) ([][]byte, *place, error) {
 	return lines, at, nil
 }
 
-// more are the lines since.
+// more returns the lines that were written since, and moves the place behind them.
 func (p *place) more(dir string) (lines [][]byte, err error) {
 	take := func(name string, from int64) (int64, fs.FileInfo, error) {
 		b, info, err := wholeLines(filepath.Join(dir, name), from)
@@ -248,8 +247,8 @@ func (p *place) more(dir string) (lines [][]byte, err error) {
 	return lines, err
 }
 
-// wholeLines reads a file from a place on to the end of its last whole line. One
-// that is not there has none.
+// wholeLines reads a file from an offset to the end of its last whole line. A file that
+// does not exist has no lines.
 func wholeLines(path string, from int64) ([]byte, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {

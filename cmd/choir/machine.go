@@ -42,7 +42,7 @@ func statusVerb() cli.Verb {
 				return err
 			}
 			s := statusReport{URL: c.Base(), Version: health.Version}
-			// Of one elsewhere only its address is known.
+			// Of a control plane elsewhere only the address is known.
 			if data, err := t.Directory(); err != nil {
 				return err
 			} else if r, err := client.ReadRuntime(data); err == nil && r.URL == c.Base() {
@@ -75,6 +75,7 @@ func statusVerb() cli.Verb {
 	}
 }
 
+// trouble is what status says of a computer that is not well.
 func trouble(c view.Computer) string {
 	if c.Trouble == nil {
 		return ""
@@ -82,7 +83,7 @@ func trouble(c view.Computer) string {
 	return terminal.OneLine(c.Trouble.Reason, 300)
 }
 
-// stopDone tells what stop did.
+// stopDone is what stop --json prints.
 type stopDone struct {
 	PID  int    `json:"pid"`
 	Data string `json:"data"`
@@ -117,8 +118,8 @@ It stops what has the data directory; one elsewhere, which CHOIR_URL names, is s
 	}
 }
 
-// stop asks the process that has a data directory to end, and waits for that. It
-// is held by a descriptor meanwhile: its number may be another's by now.
+// stop asks the process that has a data directory to end, and waits for that. A pidfd
+// identifies the process meanwhile, for its number may be reused.
 func stop(ctx context.Context, data string, timeout time.Duration) (pid int, err error) {
 	const op = "stop"
 	r, err := client.ReadRuntime(data)
@@ -144,7 +145,7 @@ func stop(ctx context.Context, data string, timeout time.Duration) (pid int, err
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
-		// Short, so that a signal to this process is seen.
+		// The poll is short, so that a signal to this process is noticed.
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(min(left, 100*time.Millisecond).Milliseconds())+1)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
@@ -175,7 +176,7 @@ opened.`,
 			}
 			done := openBrowser(data, link.URL, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 			defer done()
-			select { // the browser is to read the file with the link before that goes
+			select { // the browser has to read the file with the link before it is removed
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-time.After(openFor):

@@ -1,5 +1,5 @@
-// Command choir is ChoirOS: the control plane and the command line that talks to
-// it. A build that carries no guest binary is the guest inside boxes, too.
+// Command choir is ChoirOS: the control plane and the command line that talks to it. A
+// build that carries no guest binary is the guest inside boxes as well.
 package main
 
 //go:generate env CHOIR_CLI_WRITE=1 go test -count=1 -run ^TestThePageIsWhatIsDeclared$ .
@@ -19,12 +19,13 @@ func main() {
 	os.Exit(commandLine().Execute(os.Args[1:]))
 }
 
-// commandLine is what verbs this program has.
+// commandLine is the program with all its verbs.
 func commandLine() cli.Program {
 	return cli.Program{Version: version, Topics: topics, Kinds: completed}
 }
 
-// completed is what the words of its verbs' arguments stand for.
+// completed says, for each word that stands for an argument in usage lines, what a shell
+// completes there.
 func completed() map[string]cli.Kind {
 	out := verbs.Kinds()
 	out["ROW"] = cli.Kind{Words: benchNames}

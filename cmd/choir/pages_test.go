@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestThePageIsWhatIsDeclared: docs/cli.md is made of the verbs. With
-// CHOIR_CLI_WRITE set it is written instead.
+// TestThePageIsWhatIsDeclared: docs/cli.md is generated from the verbs. With
+// CHOIR_CLI_WRITE set the test writes it.
 func TestThePageIsWhatIsDeclared(t *testing.T) {
 	path := filepath.Join(choirtest.Root(), "docs", "cli.md")
 	var want bytes.Buffer
@@ -35,8 +35,8 @@ func TestThePageIsWhatIsDeclared(t *testing.T) {
 	}
 }
 
-// TestEveryVerbIsDeclaredWhole: each says what it is, what it prints and how it
-// is used, and its examples are taken by the verb they stand at.
+// TestEveryVerbIsDeclaredWhole: each verb says what it does, what it prints and how it is
+// used, and accepts the examples in its own help.
 func TestEveryVerbIsDeclaredWhole(t *testing.T) {
 	for _, topic := range topics() {
 		cli.Walk(topic.Verbs, "choir", func(name string, v cli.Verb) {
@@ -64,7 +64,8 @@ func TestEveryVerbIsDeclaredWhole(t *testing.T) {
 	}
 }
 
-// taken says whether the verb takes what is behind its name in a line of shell.
+// taken returns an error unless the verb accepts the arguments behind its name in a line of
+// shell.
 func taken(name, line string) error {
 	_, line, _ = strings.Cut("; "+line, "choir ")
 	for _, end := range []string{" | ", " >", " <"} {
@@ -91,7 +92,8 @@ func taken(name, line string) error {
 	return cmd.Args(cmd, cmd.Flags().Args())
 }
 
-// TestHelpOfNoVerbIsAMistake: and of a verb it is none.
+// TestHelpOfNoVerbIsAMistake: help for a word that is no verb is a usage error, and help
+// for a verb is none.
 func TestHelpOfNoVerbIsAMistake(t *testing.T) {
 	for _, x := range []struct {
 		code int
@@ -103,8 +105,8 @@ func TestHelpOfNoVerbIsAMistake(t *testing.T) {
 	}
 }
 
-// TestEveryNameHasAKind: what a verb's arguments and flags name a shell can complete,
-// for each word that stands for one is a kind; a new one needs its own.
+// TestEveryNameHasAKind: a shell can complete what a verb's arguments and flags name,
+// because each word that stands for an argument has a kind. A new word needs one.
 func TestEveryNameHasAKind(t *testing.T) {
 	p := commandLine()
 	kinds, met := p.Kinds(), map[string]bool{}

@@ -17,8 +17,8 @@ import (
 	"choir.dev/choiros/internal/recovery"
 )
 
-// recoverVerb works on the data directory itself: where it is needed, nothing
-// else may have it open.
+// recoverVerb works on the data directory itself: while it is damaged, nothing else can
+// have it open.
 func recoverVerb() cli.Verb {
 	var file string
 	var histories, only []string
@@ -72,7 +72,7 @@ func recoverData(ctx context.Context, cfg config.Config, o recovery.Options) (*r
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close() // only gives the lock back
+	defer dir.Close() // nothing was written since, so an error only concerns the lock
 	o.Dir, o.Driver = dir, "local"
 	return recovery.Recover(ctx, o)
 }

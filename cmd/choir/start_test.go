@@ -11,13 +11,13 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// maxBeforeMain is how much may be allocated before main begins, in bytes. At 4 MiB
-// the collector runs once more in every verb.
+// maxBeforeMain is how many bytes may be allocated before main begins. From 4 MiB on, the
+// garbage collector would run once more in every verb.
 const maxBeforeMain = 3 << 19
 
-// TestAVerbStartsWithLittle: every verb starts the whole program, so what packages
-// make before main begins is felt in each. Bytes are counted, for times depend on
-// who else is at work; the packages with the most are named.
+// TestAVerbStartsWithLittle: every verb starts the whole program, so what packages allocate
+// before main begins slows each of them down. Bytes are counted rather than time, which
+// depends on the load; the packages with the most are named.
 func TestAVerbStartsWithLittle(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(choirtest.Binary(t), "version")
@@ -51,9 +51,9 @@ func TestAVerbStartsWithLittle(t *testing.T) {
 }
 
 // TestMethodsThatNobodyCallsAreLeftOut: a program that may run a template may call any
-// method of any type by its name, so its linker leaves none out. Of this one they
-// were a tenth. A library that is used brings templates back by one call of it: the
-// names of functions in the program tell.
+// method of any type by its name, so its linker leaves none out; in this program those were
+// a tenth of the binary. A single call in a library can bring templates back. The names of
+// the functions in the program show it.
 func TestMethodsThatNobodyCallsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(choirtest.Binary(t))

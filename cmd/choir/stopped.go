@@ -26,15 +26,14 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// stored is an error of opening what the data directory holds: one that keeps the
-// control plane from opening, and not choir from saying so at the console's
-// address.
+// stored is an error of opening what the data directory holds. It keeps the control plane
+// from opening, but choir stays up and says so at the console's address.
 type stored struct{ error }
 
 func (s stored) Unwrap() error { return s.error }
 
-// ofStored is what the data directory could not be opened for, as stored if it
-// holds anything and this is about what it holds.
+// ofStored marks an error of opening the data directory as stored, if the directory holds
+// anything and the error is about what it holds.
 func ofStored(data string, err error) error {
 	holds, herr := datadir.Holds(data)
 	if (holds || herr != nil) && slices.Contains([]fault.Code{fault.Damaged, fault.Newer, fault.DiskFull, fault.Unavailable, fault.Internal}, fault.CodeOf(err)) {
@@ -43,10 +42,9 @@ func ofStored(data string, err error) error {
 	return err
 }
 
-// keepsUp says whether an error is one that is said at the console's address
-// until it is mended, and which. What is wrong with the machine, the
-// configuration or the command line ends choir up, and so does another choir that
-// has the data directory.
+// keepsUp says whether choir up stays up and shows an error at the console's address until
+// it is mended, and returns that error. Errors of the machine, the configuration or the
+// command line end choir up, and so does another choir that has the data directory.
 func keepsUp(ctx context.Context, err error) (error, bool) {
 	if err == nil || ctx.Err() != nil || fault.Is(err, fault.InUse) {
 		return err, false
@@ -58,18 +56,18 @@ func keepsUp(ctx context.Context, err error) (error, bool) {
 	return err, slices.Contains([]fault.Code{fault.Damaged, fault.Newer, fault.DiskFull, fault.Unavailable}, fault.CodeOf(err))
 }
 
-// How often it is looked whether what is stored has changed, and how often it is
-// tried again where that does not show in the data directory.
+// The first is how often the data directory is checked for changes; the second how often it
+// is opened again in case something else has changed.
 const (
 	stoppedLook  = time.Second
 	stoppedAgain = 15 * time.Second
 )
 
-// safeWords is what is safe whatever keeps the data directory from being opened.
+// safeWords says what is safe, whatever keeps the data directory from being opened.
 const safeWords = "Nothing was written over what is there, and no computer was started: what was stored is as it was found."
 
 // serveStopped says at ln why the data directory can't be opened, until it can be; it
-// closes ln. The directory belongs to nobody meanwhile, so that choir doctor and
+// closes ln. Meanwhile it does not hold the directory's lock, so that choir doctor and
 // choir recover can work on it.
 func serveStopped(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, why error, o announcer, open func() (*plane, upLine, error)) (p *plane, _ upLine, err error) {
 	page, err := stopped.New(stopped.Options{Console: console.Files(), Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Logger: logger})
@@ -89,13 +87,13 @@ func serveStopped(ctx context.Context, cfg config.Config, ln net.Listener, logge
 			err = errors.Join(err, <-served)
 		}
 	}()
-	// The command line asks there, and is told why. It needs no token for that.
+	// The command line asks at this address and is told why. It needs no token for that.
 	here := client.Runtime{URL: page.URL(), PID: os.Getpid(), Process: process.Self()}
 	if werr := client.WriteRuntime(cfg.Server.Data, here); werr != nil {
 		logger.WarnContext(ctx, "the command line can't be told that choir up runs", "error", werr)
 	} else {
 		defer func() {
-			if p == nil { // otherwise it says where that one is
+			if p == nil { // otherwise the file already says where the control plane is
 				err = errors.Join(err, client.RemoveRuntime(cfg.Server.Data))
 			}
 		}()
@@ -108,7 +106,7 @@ func serveStopped(ctx context.Context, cfg config.Config, ln net.Listener, logge
 	for tried := time.Now(); ; {
 		select {
 		case <-ctx.Done():
-			return nil, upLine{}, cli.ExitFailed // which was said
+			return nil, upLine{}, cli.ExitFailed // the error was printed already
 		case err := <-served:
 			over = true
 			return nil, upLine{}, err
@@ -136,12 +134,12 @@ func serveStopped(ctx context.Context, cfg config.Config, ln net.Listener, logge
 	}
 }
 
-// named is a computer's id.
+// named finds the ids of computers in a text.
 var named = lazy.Regexp(`\b[a-z0-9]{16}\b`)
 
-// published is what may be said of an error to whoever can reach the port: not
-// where on this machine the data are, nor which computers there are, nor what
-// only the terminal's user should read.
+// published is what may be said of an error to whoever can reach the port. It leaves out
+// where on this machine the data are, which computers there are, and what only the
+// terminal's user should read.
 func published(data string, err error) view.Refusal {
 	p := view.Describe(err)
 	if p.Code == string(fault.Internal) {
@@ -160,9 +158,9 @@ func published(data string, err error) view.Refusal {
 	return p
 }
 
-// fingerprint is another one when something at the top of a data directory, or one
-// of its keys, is: but what whoever looks at it writes, which in one that is new is
-// all of it.
+// fingerprint changes when an entry at the top of a data directory, or one of its keys,
+// changes. Entries that examining a directory writes itself are left out; in a new
+// directory that is all of them.
 func fingerprint(data string) string {
 	if datadir.BeingMade(data) {
 		return ""
@@ -179,7 +177,7 @@ func fingerprint(data string) string {
 			}
 			info, err := e.Info()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // gone since; the next look sees it
+				continue // it was removed in the meantime, which the next look notices
 			}
 			if err != nil {
 				fmt.Fprintln(&out, e.Name(), err)

@@ -18,9 +18,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// upLine is what `choir up --json` prints, once, when it is healthy; before that
-// one with Stopped, and without a link and a token, when what is stored can't be
-// opened.
+// upLine is what `choir up --json` prints, once, when it is healthy. When what is stored
+// can't be opened, one with Stopped, and without link and token, comes first.
 type upLine struct {
 	URL      string `json:"url"`
 	ClaimURL string `json:"claim_url,omitempty"`
@@ -67,26 +66,26 @@ one with stopped in it when what is stored can't be opened; logs go to standard 
 	}
 }
 
-// up runs the control plane until ctx ends. While what is stored can't be opened
-// it says so at the console's address.
+// up runs the control plane until ctx ends. While what is stored can't be opened, it says
+// so at the console's address.
 func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o announcer) error {
 	if err := alreadyUp(cfg.Server.Data); err != nil {
 		return err
 	}
-	var failed error // of a recovery that was asked for
-	var token string // once it was said
+	var failed error // why a recovery that was asked for failed
+	var token string // the token that was printed
 	for {
 		ln, err := listen(cfg.Server.Listen)
 		if err != nil {
 			return err
 		}
-		// Should it start anew, then where browsers know it.
+		// If it starts anew, it listens where browsers already know it.
 		cfg.Server.Listen = ln.Addr().String()
 		open := func() (*plane, upLine, error) { return openAnnounced(ctx, cfg, ln, logger, failed, token, o) }
 		p, line, err := open()
 		if why, keeps := keepsUp(ctx, err); keeps {
 			if p, line, err = serveStopped(ctx, cfg, ln, logger, why, o, open); err != nil {
-				if p != nil { // it was opened, and the page before it did not end well
+				if p != nil { // it was opened, but the page that said why it was stopped did not end well
 					err = errors.Join(err, p.Close())
 				}
 				return err
@@ -109,9 +108,9 @@ func up(ctx context.Context, cfg config.Config, logger *slog.Logger, o announcer
 	}
 }
 
-// alreadyUp is the error when choir runs on a data directory. It is asked before
-// anything listens, for the first one mostly has the address, too, and an address
-// in use says nothing of why. What it can't tell the directory's lock decides.
+// alreadyUp returns the error for a data directory that another choir has open. It is
+// checked before listening, for the other one mostly has the address as well, and "address
+// in use" does not say why. What it can't tell, the directory's lock decides.
 func alreadyUp(data string) error {
 	r, err := client.ReadRuntime(data)
 	if err != nil {
@@ -121,9 +120,8 @@ func alreadyUp(data string) error {
 		fmt.Errorf("%s is in use: choir already runs there, at %s (process %d)", data, r.URL, r.PID))
 }
 
-// openAnnounced opens a control plane and makes its link. failed is why a recovery
-// before did not succeed, which the console says; token is the one that was said
-// before.
+// openAnnounced opens a control plane and makes its link. failed is why the recovery before
+// did not succeed, which the console shows; token is the one that was printed before.
 func openAnnounced(ctx context.Context, cfg config.Config, ln net.Listener, logger *slog.Logger, failed error, token string, o announcer) (*plane, upLine, error) {
 	p, err := openPlane(ctx, cfg, ln, logger, failed, o)
 	if err != nil {
@@ -136,7 +134,7 @@ func openAnnounced(ctx context.Context, cfg config.Config, ln net.Listener, logg
 	return p, line, nil
 }
 
-// serve serves until ctx ends, or it is to be started anew, and closes p.
+// serve serves until ctx ends or a restart is requested, and closes p.
 func serve(ctx context.Context, p *plane, ln net.Listener, line upLine, o announcer) (again *fleet.Restart, err error) {
 	defer func() { err = errors.Join(err, p.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
@@ -160,7 +158,7 @@ func serve(ctx context.Context, p *plane, ln net.Listener, line upLine, o announ
 	return again, errors.Join(err, client.RemoveRuntime(p.cfg.Server.Data))
 }
 
-// healthy asks it once, from outside.
+// healthy requests /health once, as a client would.
 func healthy(ctx context.Context, line upLine) error {
 	c, err := client.New(line.URL, line.Token, "")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/process"
 )
 
-// TestASecondUpSaysWhereTheFirstIs: before it listens, for the address that it was
-// given is no address at all.
+// TestASecondUpSaysWhereTheFirstIs: it is checked before listening, which the address that
+// this test gives would not allow.
 func TestASecondUpSaysWhereTheFirstIs(t *testing.T) {
 	cfg := config.Config{}
 	cfg.Server.Data, cfg.Server.Listen = t.TempDir(), "nowhere"

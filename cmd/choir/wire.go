@@ -44,8 +44,8 @@ type plane struct {
 	fleet    *fleet.Fleet
 	server   *control.Server
 	keys     string             // directory of the keys
-	restart  chan fleet.Restart // asked for while it serves; one is enough
-	opened   []func() error     // what Close ends, in the order it was opened
+	restart  chan fleet.Restart // requests to restart while it serves; it holds one
+	opened   []func() error     // what Close calls, in the order in which the parts were opened
 }
 
 // openPlane opens every part; on an error it closes those it had opened.
@@ -73,7 +73,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	var making []identity.Option
 	on := newfile.Synced
-	if p.dir.Making() { // it counts from announce on
+	if p.dir.Making() { // the directory counts as made once announce has run
 		making, on = append(making, identity.Unsynced()), newfile.Unsynced
 	}
 	if p.identity, err = identity.Open(ctx, p.dir.Path("control.sqlite"), making...); err != nil {
@@ -113,9 +113,8 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	return p, nil
 }
 
-// openData takes the data directory, has what is logged kept there, and says what of
-// it is damaged and where the rest lies. failed is why a recovery before did not
-// succeed.
+// openData opens the data directory, has the log kept there, and returns what of it is
+// damaged and where the parts lie. failed is why the recovery before did not succeed.
 func (p *plane) openData(ctx context.Context, logger *slog.Logger, failed error, o announcer) (_ *recovery.Report, _ stores, err error) {
 	data := p.cfg.Server.Data
 	if p.dir, err = datadir.Open(data); err != nil {
@@ -126,7 +125,8 @@ func (p *plane) openData(ctx context.Context, logger *slog.Logger, failed error,
 		logger.WarnContext(ctx, "choir logs won't have what is logged now", "error", err)
 	}
 	p.own(o.log.close)
-	// Before anything is opened: the parts repair themselves by cutting off.
+	// The damage is looked for before anything is opened, for the parts repair themselves
+	// by truncating.
 	report, err := look(ctx, p.dir, logger)
 	if err != nil {
 		return nil, stores{}, stored{err}
@@ -143,8 +143,7 @@ func (p *plane) openData(ctx context.Context, logger *slog.Logger, failed error,
 	return report, s, nil
 }
 
-// openDriver opens the driver of this machine's boxes, and says where programs are
-// in one.
+// openDriver opens the driver of this machine's boxes, and returns the PATH in a box.
 func (p *plane) openDriver(ctx context.Context, logger *slog.Logger) (*local.Driver, string, error) {
 	guest, err := image.Path(p.dir.Path("cache"))
 	if err != nil {
@@ -159,12 +158,12 @@ func (p *plane) openDriver(ctx context.Context, logger *slog.Logger) (*local.Dri
 	return driver, path, nil
 }
 
-// openFleet opens the computers, each with an owner.
+// openFleet opens the computers and gives each an owner.
 func (p *plane) openFleet(ctx context.Context, o fleet.Options) (err error) {
 	o.Restart = func(r fleet.Restart) {
 		select {
 		case p.restart <- r:
-		default: // one is under way
+		default: // a restart has been requested already
 		}
 	}
 	if p.fleet, err = fleet.New(o); err != nil {
@@ -180,8 +179,8 @@ func (p *plane) openFleet(ctx context.Context, o fleet.Options) (err error) {
 	return nil
 }
 
-// look says what of the data directory is damaged, and makes what is whole fit to
-// be opened.
+// look finds out what of the data directory is damaged, and prepares what is whole for
+// opening.
 func look(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*recovery.Report, error) {
 	report, err := recovery.Look(ctx, dir)
 	if err != nil {
@@ -189,7 +188,7 @@ func look(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*recovery
 	}
 	split, err := recovery.Split(ctx, dir, report, logger)
 	if err != nil {
-		report.Unfinished[""] = err // there is a console to say so
+		report.Unfinished[""] = err // the console has to open to show it
 	} else if split {
 		if report, err = recovery.Inspect(ctx, dir); err != nil {
 			return nil, err
@@ -201,7 +200,7 @@ func look(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*recovery
 	return report, recovery.Arrange(dir, report)
 }
 
-// appends bounds what clients have stored in the log.
+// appends is how much clients may store in the log.
 func appends(b config.Budget) quota.Limits {
 	return quota.Limits{
 		SessionEvents: b.SessionEvents, SessionBytes: int64(b.SessionMB) << 20,
@@ -213,9 +212,9 @@ func appends(b config.Budget) quota.Limits {
 // stores are the directories that the bus and the vault work in.
 type stores struct{ nats, keys, blobs string }
 
-// stores completes the directory when what it holds may be opened. If it may
-// not, empty ones stand in, so that there is a console to say so; they are gone
-// with the next start.
+// stores returns the directories to open, those of the data directory when what they hold
+// may be opened. If it may not, empty ones are used instead, so that the console opens and
+// says so; they are removed at the next start.
 func (p *plane) stores(report *recovery.Report) (stores, error) {
 	standin := p.dir.Path("cache", "standin")
 	if err := os.RemoveAll(standin); err != nil {
@@ -226,7 +225,7 @@ func (p *plane) stores(report *recovery.Report) (stores, error) {
 	}
 	s := stores{filepath.Join(standin, "nats"), filepath.Join(standin, "keys"), filepath.Join(standin, "blobs")}
 	if !slices.ContainsFunc(report.Shared, func(d bus.Damage) bool { return strings.HasPrefix(d.File, "keys") }) {
-		s.keys = p.dir.Path("keys") // whole: who signed in stays so
+		s.keys = p.dir.Path("keys") // the keys are whole, so whoever is signed in stays so
 	}
 	return s, fault.Wrap("up", errors.Join(os.MkdirAll(s.nats, 0o700), os.MkdirAll(s.keys, 0o700)))
 }
@@ -265,7 +264,7 @@ func (p *plane) announce(ctx context.Context, given string) (upLine, error) {
 	if err != nil {
 		return upLine{}, err
 	}
-	// Nobody was told of what is new until here.
+	// Nobody was told of what is new before this, so it needs to be on disk only now.
 	if err := p.identity.Settle(ctx); err != nil {
 		return upLine{}, err
 	}

@@ -1,5 +1,5 @@
-// What only the person can grant: the sheet's card of an approval. What the host
-// knows comes first; what the agent says is labelled, and is text, never markup.
+// An approval's card in the sheet: what only the person can grant. What the host knows
+// comes first; what the agent says is labelled, and is shown as text, never as markup.
 
 let cards = 0
 
@@ -32,7 +32,7 @@ export function approvalCard(approval, decide) {
   }
   const actions = document.createElement('div')
   actions.className = 'actions'
-  // The first one has the cursor when the sheet opens.
+  // The first button has the focus when the sheet opens.
   for (const [answer, words] of [['deny', 'Deny'], ['once', 'Allow once'], ['run', 'Allow for this run']]) {
     const b = element('button', words)
     b.type = 'button'
@@ -52,7 +52,7 @@ export function approvalCard(approval, decide) {
   return card
 }
 
-/** The end of an id: its beginning is a time, the same for all of one moment. */
+/** The last characters of an id: the first ones are a time, and so the same for ids of one moment. */
 function short(id) {
   return id.slice(-8)
 }

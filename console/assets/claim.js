@@ -2,8 +2,8 @@ import { api } from './api.js'
 
 const $ = (id) => document.getElementById(id)
 
-// The token stands in the fragment, which no server is sent; it leaves the
-// address bar at once and is used up only by the button.
+// The token is in the URL's fragment, which browsers send to no server. It is removed from
+// the address bar at once, and only the button uses it up.
 const token = location.hash.slice(1)
 history.replaceState(null, '', location.pathname)
 $(token ? 'fresh' : 'signin').hidden = false
@@ -26,7 +26,7 @@ $('claim').addEventListener('submit', async (e) => {
   }
 })
 
-/** A link that has been used: whoever used it here is signed in already. */
+/** The link was used already: if this browser is signed in, it says where to go on. */
 async function wayOn() {
   $('go').disabled = true
   try {
@@ -38,5 +38,5 @@ async function wayOn() {
   }
 }
 
-// Signed in here already: no link is needed.
-if (!token) api('GET', '/api/account').then(() => ($('already').hidden = false), () => {}) // only then is there another way
+// This browser is signed in already, so no link is needed.
+if (!token) api('GET', '/api/account').then(() => ($('already').hidden = false), () => {}) // the other way is shown only when signed in

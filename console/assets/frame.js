@@ -9,11 +9,11 @@ const $ = (id) => document.getElementById(id)
 const stateWords = { connecting: 'Connecting', awake: 'Awake', working: 'Working', asleep: 'Asleep', broken: 'Desktop down', gone: 'No answer', waking: 'Waking', damaged: 'Damaged', failed: 'Not awake' }
 
 let cid = ''
-let limited = '' // what the person was told of
+let limited = '' // the limit that the person was told of last
 let frame = null
 let stream = null
-const silence = 15_000 // ms; three times what its stream is silent for
-const liveTries = { since: '', left: 0 } // of the live page of one dev server
+const silence = 15_000 // milliseconds: three times the longest silence of its event stream
+const liveTries = { since: '', left: 0 } // how often the live page of one dev server may still be tried
 
 const stage = new Stage($('stage'), {
   painted: () => {
@@ -58,11 +58,11 @@ async function open(id, computer) {
   try {
     localStorage.setItem('choir.computer', id)
   } catch {
-    // Then the oldest one opens next time.
+    // Without storage the oldest computer is opened next time.
   }
   $('waiting').hidden = false
   $('rewind').disabled = true
-  $('spend').textContent = '' // nobody knows it yet
+  $('spend').textContent = '' // unknown until the computer says so
   if (computer) $('name').textContent = computer.name
   stream?.close()
   if (!(await awake(id, computer, { setState, note }))) return
@@ -71,13 +71,13 @@ async function open(id, computer) {
   hear(stream)
   stream.addEventListener('error', () => {
     if (stream.readyState !== EventSource.OPEN) setState('gone')
-    // A stream that was refused is not tried again by the browser.
+    // A browser does not reopen a stream that was refused.
     if (stream.readyState === EventSource.CLOSED) retry(id)
   })
   stage.load(id).catch(failed)
 }
 
-/** Says so when nothing is heard, though the line holds: a host that stands still hangs up on nobody. */
+/** Reports when nothing is heard although the connection holds: a host that stands still closes none. */
 function hear(of) {
   let heard = performance.now()
   let silent = false
@@ -103,7 +103,7 @@ async function retry(id) {
     open(id)
   } catch (problem) {
     if (problem.status === 401) location.replace('/claim')
-    else if (problem.status >= 500) open(id) // it went to sleep, or does not wake
+    else if (problem.status >= 500) open(id) // it went to sleep, or it does not wake
     else retry(id)
   }
 }
@@ -125,12 +125,12 @@ function show(f) {
   live(f.desktop)
 }
 
-/** The live page takes the place of the build, and of a live page whose dev server has gone: that one follows no more edits. */
+/** Shows the live page instead of the build, or instead of a live page whose dev server is gone, which follows no more edits. */
 function live({ mode, since, broken }) {
-  // The kept build was asked for, to work with while the source is broken.
+  // The kept build was chosen by the person, to work with while the source is broken.
   if (stage.shown?.dataset.kept && broken) return
   if (mode !== 'live' || stage.loading || !stage.shown) return
-  if (stage.mode === 'live') stage.shown.dataset.since ||= since // it came from the one there is
+  if (stage.mode === 'live') stage.shown.dataset.since ||= since // it came from the dev server that runs now
   if (stage.shown.dataset.since === since) return
   if (liveTries.since !== since) Object.assign(liveTries, { since, left: 3 })
   if (liveTries.left-- <= 0) return
@@ -151,7 +151,7 @@ function approvals(running) {
   $('bell-count').hidden = open.length === 0
   $('bell').setAttribute('aria-label', open.length ? `Approvals, ${open.length} waiting` : 'Approvals')
   $('approvals-none').hidden = open.length > 0
-  // What is there stays: somebody may be typing into it.
+  // Cards that are there stay: somebody may be typing into one.
   const list = $('approvals-list')
   const old = new Map([...list.children].map((card) => [card.dataset.waits, card]))
   for (const { id, card } of open) {
@@ -161,11 +161,11 @@ function approvals(running) {
     list.append(made)
   }
   for (const card of old.values()) card.remove()
-  // The cursor was in a card that went: on to the next.
+  // The focused card was removed: the next one gets the focus.
   if (old.size > 0 && !$('approvals').hidden && document.activeElement === document.body) enter('approvals')
 }
 
-/** The answer names what was shown: another act is not allowed by it. */
+/** The answer names the request that was shown, so that it can't allow another one. */
 async function decide(approval, answer) {
   try {
     await api('POST', at(cid, `/approvals/${approval.id}`), { digest: approval.digest, answer })
@@ -207,7 +207,7 @@ function questionCard(run, question) {
     button('Answer', 'submit')
     actions.addEventListener('submit', () => answer(field.value.trim()))
   }
-  // Nothing is posted by the form itself: the policy allows no such target.
+  // The form itself sends nothing: the page's policy allows no form target.
   actions.addEventListener('submit', (e) => e.preventDefault())
   card.append(words, asks, actions)
   return card
@@ -262,7 +262,7 @@ addEventListener('keydown', (e) => {
   closeSheets()
   if (from) document.querySelector(`[aria-controls="${from.id}"]`).focus()
 })
-addEventListener('blur', closeSheets) // the cursor went into the desktop
+addEventListener('blur', closeSheets) // the focus went into the desktop's frame
 addEventListener('pointerdown', (e) => !e.target.closest('.sheet, #bell, #account, #running-more') && closeSheets())
 
 function toggle(button, sheet, open) {
@@ -272,7 +272,7 @@ function toggle(button, sheet, open) {
   if (open) enter(sheet)
 }
 
-/** The sheets come after the desktop's frame, out of reach of the Tab key: the cursor goes into one that opens. */
+/** In the document the sheets come after the desktop's frame, where the Tab key does not reach them, so one that opens gets the focus. */
 function enter(sheet) {
   const first = [...$(sheet).querySelectorAll('button, input, select')].find((e) => !e.disabled && e.getClientRects().length > 0)
   if (first) first.focus()

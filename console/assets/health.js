@@ -1,5 +1,5 @@
-// What the frame says of a desktop that is down, and the ways back: for all (as
-// the control plane judged it) or in this browser only (as this page saw it).
+// What the frame says of a desktop that is down, and the ways to repair it: for everybody
+// (as the control plane judged it) or in this browser only (as this page saw it).
 
 import { api, at } from './api.js'
 
@@ -7,18 +7,18 @@ const $ = (id) => document.getElementById(id)
 const rewindAfter = 5
 
 export class Health {
-  /** stage; told: note(text, tone, ms), failed(problem) */
+  /** told has the callbacks note(text, tone, ms) and failed(problem). */
   constructor(stage, told) {
     this.stage = stage
     this.told = told
     this.cid = ''
     this.desktop = null
-    this.here = { kind: '', words: '' } // how the page is in this browser
-    this.left = '' // the state that the person chose to leave
+    this.here = { kind: '', words: '' } // the page's state in this browser
+    this.left = '' // the broken state that the person chose to keep
     this.soon = 0
     this.countdown = 0
-    this.recovering = 0 // a timer: while the page that was taken back loads, the broken state is the old one's
-    this.back = null // what to say once a new page has said that it is well
+    this.recovering = 0 // a timer: while the page loads after a rewind, the broken state reported is still the old page's
+    this.back = null // the message to show once a new page has reported that it works
     $('down-rewind').addEventListener('click', () => this.rewind())
     $('down-afresh').addEventListener('click', () => this.afresh())
     $('down-kept').addEventListener('click', () => {
@@ -37,29 +37,29 @@ export class Health {
     this.draw()
   }
 
-  /** What the control plane knows. */
+  /** Shows what the control plane knows. */
   show(desktop) {
     this.desktop = desktop
     if (!desktop.broken) this.settle()
-    // What is wrong with the source although a page of it is there.
+    // What is wrong with the source although there is a page of it.
     const wrong = desktop.broken ? '' : desktop.reason
     $('source').hidden = !wrong
     $('source').textContent = wrong ? `The desktop’s source has an error; what you see is from before it. ${wrong}` : ''
     this.draw()
   }
 
-  /** What this browser sees of its own page. */
+  /** Shows what this browser sees of its own page. */
   ailing(kind, words) {
     if (kind === this.here.kind) return
     this.here = { kind, words }
     if (kind === '' && this.left.startsWith('here ')) this.left = ''
-    // What stopped for all is said by the control plane in a moment.
+    // If the page is broken for everybody, the control plane says so in a moment.
     clearTimeout(this.soon)
     if (kind === 'broken') this.soon = setTimeout(() => this.draw(), 2500)
     else this.draw()
   }
 
-  /** A page has painted, and said so. */
+  /** A page has reported that it is painted. */
   painted() {
     if (this.back && !this.stage.loading) {
       this.told.note(...this.back)
@@ -67,7 +67,7 @@ export class Health {
     }
   }
 
-  /** The page that was loaded did not come: what is known is of the old one. */
+  /** The page that was loading did not appear: what is known is about the old one. */
   gaveUp() {
     this.back = null
     this.settle()
@@ -135,7 +135,10 @@ export class Health {
     $('down-rewind').textContent = 'Rewind'
   }
 
-  /** An edit by a task that no check has passed broke it: nobody asked for a blank desktop, so it goes back by itself unless told not to. */
+  /**
+   * A task's edit that no check has passed broke the desktop. Nobody asked for a broken
+   * desktop, so it is rewound after a few seconds unless the person stops it.
+   */
   count(seconds) {
     const tell = () => ($('down-rewind').textContent = `Rewind (${seconds})`)
     tell()
@@ -146,7 +149,7 @@ export class Health {
     }, 1000)
   }
 
-  /** Puts a new page in the place of one that hangs or stopped. */
+  /** Loads a new page in place of one that hangs or has stopped. */
   async afresh() {
     this.left = $('down').dataset.key
     this.draw()
@@ -154,7 +157,7 @@ export class Health {
     await this.stage.load(this.cid, '', true)
   }
 
-  /** Takes the desktop back; unasked when a task's edit broke it and nobody said to leave it. */
+  /** Rewinds the desktop; unasked when a task's edit broke it and nobody chose to keep that. */
   async rewind(unasked = false) {
     clearInterval(this.countdown)
     this.countdown = 0

@@ -1,11 +1,11 @@
-// What a desktop's page gives the console to keep, so that the page that takes
-// its place has it, on another origin too: actions that wait for the log, lines
-// that were sent, what is being typed. It is opaque here, bounded, and given
-// only to pages of the same computer.
+// What a desktop's page gives the console to keep for the page that replaces it, which may
+// have another origin: actions that wait for the log, lines that were sent, what is being
+// typed. The console does not look into it, bounds it, and gives it only to pages of the
+// same computer.
 
 const most = { outbox: 400_000, prompts: 64_000, bar: 2_000_000 }
 const mostItems = 600
-const here = new Set(['bar']) // of this tab alone, and of this page of the console
+const here = new Set(['bar']) // kept for this tab only, as long as this page of the console
 const itemName = /^[\w-]{1,64}$/
 
 export class Kept {
@@ -13,7 +13,7 @@ export class Kept {
     this.memory = new Map()
   }
 
-  /** Keeps a value, or (null) forgets it. What waits for the log is kept item by item: tabs must not write over each other's. */
+  /** Keeps a value; null forgets it. What waits for the log is kept item by item, so that tabs don't overwrite each other's. */
   put(cid, name, value, item) {
     if (!Object.hasOwn(most, name) || (value !== null && (typeof value !== 'string' || value.length > most[name]))) return
     let key = `choir.kept.${cid}.${name}`
@@ -31,7 +31,7 @@ export class Kept {
       if (value === null) localStorage.removeItem(key)
       else localStorage.setItem(key, value)
     } catch {
-      if (value !== null) this.memory.set(key, value) // then it lasts as long as this page
+      if (value !== null) this.memory.set(key, value) // without storage it lasts as long as this page
     }
   }
 
@@ -40,7 +40,7 @@ export class Kept {
     return others.length < mostItems && others.reduce((n, [, v]) => n + v.length, value.length) <= most.outbox
   }
 
-  /** What waits for the log, by id; tabs that share the store see each other's. */
+  /** The items that wait for the log, by id; tabs that share the storage see each other's. */
   items(cid) {
     const prefix = `choir.kept.${cid}.outbox.`
     const found = new Map()
@@ -58,7 +58,7 @@ export class Kept {
         try {
           value = localStorage.getItem(key) ?? undefined
         } catch {
-          // Nothing was kept.
+          // Nothing was stored.
         }
       }
       if (value !== undefined) kept[name] = value
@@ -71,6 +71,6 @@ function stored() {
   try {
     return Object.entries(localStorage)
   } catch {
-    return [] // nothing was kept
+    return [] // nothing was stored
   }
 }

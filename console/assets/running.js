@@ -1,12 +1,12 @@
-// What runs, in the frame: runs and the user's own commands, each with Stop,
-// until it ends, whoever started it and whether or not its window is open.
+// The list of what runs: runs and the user's own commands, each with Stop until it ends,
+// whoever started it and whether or not its window is open.
 
 import { api, at } from './api.js'
 
 const $ = (id) => document.getElementById(id)
 
 export class Running {
-  /** told: failed(problem) */
+  /** told has the callback failed(problem). */
   constructor(told) {
     this.told = told
     this.cid = ''
@@ -36,7 +36,7 @@ export class Running {
       $('stop').disabled = this.stopping.has(first.id)
       $('stop').setAttribute('aria-label', `Stop ${first.words}`.slice(0, 120))
     }
-    // What is there stays: the cursor may be in it.
+    // Rows that are there stay: one may have the focus.
     const list = $('running-list')
     const old = new Map([...list.children].map((e) => [e.dataset.id, e]))
     for (const one of this.all) {
@@ -71,7 +71,7 @@ export class Running {
     } catch (problem) {
       this.stopping.delete(id)
       this.draw()
-      if (problem.status !== 404) this.told.failed(problem) // it has ended
+      if (problem.status !== 404) this.told.failed(problem) // 404: it has ended
     }
   }
 }

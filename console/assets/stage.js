@@ -1,17 +1,18 @@
-// The desktop's iframes. One is shown; a second one may load under it and take
-// its place when it has painted.
+// The desktop's iframes. One is shown; a second one may load underneath and replace it once
+// it has painted.
 
 import { api, at } from './api.js'
 import { Kept } from './kept.js'
 
 const patience = 20_000
 const pingEvery = 2000
-const missable = 4 // questions that a page may leave without an answer before it counts as hanging
+const missable = 4 // pings that a page may leave unanswered before it counts as hanging
 
 export class Stage {
   /**
-   * told: painted(mode), failed(words), ailing(kind, words): of the page that is
-   * shown, as far as this browser sees it: 'hung' | 'broken' | 'silent' | '' (well).
+   * told has the callbacks painted(mode), failed(words) and ailing(kind, words). The last
+   * is about the page that is shown, as this browser sees it: kind is 'hung', 'broken',
+   * 'silent' or '' (well).
    */
   constructor(element, told) {
     this.element = element
@@ -55,7 +56,7 @@ export class Stage {
     this.next = frame
     this.element.append(frame)
     if (!this.shown || this.shown.dataset.computer !== cid) {
-      // Nothing of this computer to look at meanwhile: show it as it comes.
+      // No page of this computer is shown, so the new one is shown while it loads.
       this.drop(this.shown)
       this.shown = null
     }
@@ -64,7 +65,7 @@ export class Stage {
     this.timer = setTimeout(() => this.giveUp(frame), patience)
   }
 
-  /** Posts the ticket into the frame: it then has its cookie and shows its page. */
+  /** Posts the ticket into the frame, which gets its cookie by that and shows its page. */
   enter(frame, { action, ticket }) {
     const form = document.createElement('form')
     form.method = 'post'
@@ -111,7 +112,7 @@ export class Stage {
     }
   }
 
-  /** Asks the page that is shown whether it still turns. Only what this page asked in time counts: a tab that rests asks late. */
+  /** Pings the page that is shown. Only pings that this page sent on time count: a tab in the background sends them late. */
   ask() {
     const { ping } = this
     const now = performance.now()
@@ -130,7 +131,7 @@ export class Stage {
     frame.contentWindow?.postMessage(message, frame.dataset.origin)
   }
 
-  /** Puts the cursor into the desktop's prompt bar. */
+  /** Focuses the desktop's prompt bar. */
   prompt() {
     if (!this.shown) return
     this.shown.focus()
@@ -147,13 +148,15 @@ export class Stage {
     this.shown.dataset.role = 'shown'
     this.drop(old)
     if (focus) this.shown.focus()
-    // What was typed into the old page goes on here, where the cursor was.
+    // The new page gets the text that was being typed into the old one, and the focus if it
+    // had it.
     this.say(this.shown, { type: 'choir.shown', focus, bar: this.kept.all(this.shown.dataset.computer).bar ?? null })
   }
 
   giveUp(frame) {
     if (frame !== this.next) return
-    // With nothing else to show, even a page that never said it has painted may be better.
+    // With nothing else to show, even a page that never reported that it has painted may be
+    // better.
     if (!this.shown) {
       this.swap()
       this.told.ailing('silent', '')
@@ -177,7 +180,7 @@ export class Stage {
   }
 }
 
-/** Which of a desktop's origins this browser uses; the next one from now on, if afresh. */
+/** Which of a desktop's origins this browser uses; a new one from now on, if afresh is set. */
 function generation(cid, afresh) {
   const key = `choir.generation.${cid}`
   let n = 0
@@ -185,7 +188,7 @@ function generation(cid, afresh) {
     n = Number(localStorage.getItem(key)) || 0
     if (afresh) localStorage.setItem(key, String(++n))
   } catch {
-    if (afresh) n = Math.floor(1 + Math.random() * 999_999) // no other tab knows of it
+    if (afresh) n = Math.floor(1 + Math.random() * 999_999) // a random number, as no other tab knows it
   }
   return Math.min(n, 1_000_000)
 }

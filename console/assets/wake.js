@@ -1,18 +1,18 @@
-// A computer that is not awake yet, or does not wake: what is the matter, what
-// is safe and what can be done.
+// A computer that is not awake yet, or does not wake: what the matter is, what is safe, and
+// what can be done.
 
 import { api, at } from './api.js'
 
 const $ = (id) => document.getElementById(id)
-const every = 1000 // ms between two looks
-const soon = 100 // while it wakes, which takes no longer than a few of these
+const every = 1000 // milliseconds between two requests
+const soon = 100 // the same while it wakes, which takes only a few of these
 const titles = { waking: 'Waking up…', asleep: 'Asleep', damaged: 'Something is damaged', failed: 'It does not wake' }
 
-let turn = 0 // the newest call; an older one gives up
-let asked = '' // what was done to wake it, whose outcome is not known yet
-let done = '' // what is to be said once it is awake
+let turn = 0 // the number of the newest call; older ones stop
+let asked = '' // what was done to wake it, while the outcome is unknown
+let done = '' // what to say once it is awake
 
-/** Waits until a computer is awake, and shows meanwhile why it is not. False when another one was asked for. */
+/** Waits until a computer is awake, and shows meanwhile why it is not. False when another computer was opened instead. */
 export async function awake(id, first, { setState, note }) {
   const mine = ++turn
   asked = done = $('wake-told').textContent = ''
@@ -27,8 +27,8 @@ export async function awake(id, first, { setState, note }) {
     if (computer) {
       setState(computer.state)
       show(computer)
-      // Whoever looks at a computer that only sleeps asks for it.
-      if (computer.state === 'asleep' && !computer.trouble) await api('POST', at(id, '/wake'), {}).catch(() => undefined) // the next look says how it is
+      // Opening a computer that only sleeps wakes it.
+      if (computer.state === 'asleep' && !computer.trouble) await api('POST', at(id, '/wake'), {}).catch(() => undefined) // the next request shows its state
     }
     await new Promise((r) => setTimeout(r, computer ? (computer.trouble ? every : soon) : 0))
     try {
@@ -54,7 +54,7 @@ function show({ id, name, state, trouble }) {
   $('wake-safe').textContent = trouble.safe
   $('wake-hint').textContent = trouble.hint ?? ''
   $('wake-next').textContent = next(trouble)
-  const more = (trouble.damage ?? []).filter((text) => !trouble.reason.includes(text)) // what the reason doesn't say already
+  const more = (trouble.damage ?? []).filter((text) => !trouble.reason.includes(text)) // without what the reason says already
   const list = more.map((text) => Object.assign(document.createElement('li'), { textContent: text }))
   $('wake-damage').replaceChildren(...list)
   const best = trouble.actions.includes('recover') ? 'recover' : 'retry'
@@ -66,7 +66,7 @@ function show({ id, name, state, trouble }) {
   $('wake-export').href = at(id, '/export')
 }
 
-/** A reason as a person reads it, beginning as it does: it may be a path. */
+/** A reason as a sentence. Its first letter stays as it is, for it may be a path. */
 const sentence = (text) => (/[.!?…]$/.test(text) ? text : `${text}.`)
 
 function next({ next, tries }) {
@@ -102,7 +102,7 @@ $('wake').addEventListener('click', async (e) => {
   }
 })
 
-/** Shows the checkpoints that there are to go back to. */
+/** Lists the checkpoints that can be restored. */
 async function back(id) {
   const list = await api('GET', at(id, '/checkpoints?limit=100'))
   if (list.length === 0) throw new Error('There is no checkpoint to go back to.')
@@ -114,14 +114,14 @@ async function back(id) {
   })
   $('back').dataset.id = id
   $('back-list').replaceChildren(...options)
-  $('back-list').selectedIndex = Math.min(1, options.length - 1) // the newest is most likely what is there
+  $('back-list').selectedIndex = Math.min(1, options.length - 1) // the newest is most likely what is there already
   $('back').showModal()
   look()
 }
 
-let looks = 0 // an answer to an older question counts no more
+let looks = 0 // the number of the newest request: answers to older ones are ignored
 
-/** Says what going back to the chosen checkpoint would change. */
+/** Says what restoring the chosen checkpoint would change. */
 async function look() {
   const mine = ++looks
   $('back-yes').disabled = true

@@ -8,7 +8,7 @@ export const launch = () =>
     args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--host-resolver-rules=MAP *.localhost 127.0.0.1'],
   })
 
-/** Connects a page to a made-up computer; what goes wrong in the page is collected in the returned list. */
+/** Connects a page to a simulated computer; errors in the page are collected in the returned list. */
 export async function connect(page, world) {
   const faults = []
   page.on('pageerror', (e) => faults.push(`error: ${e.message}`))

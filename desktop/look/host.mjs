@@ -1,5 +1,5 @@
-// Serves a page the way the control plane does: nonce filled in, policy sent.
-// From a build (a folder), or from a dev server behind it.
+// Serves a page the way the control plane does: with the nonce filled in and the policy
+// sent, from a build (a folder) or from a dev server.
 
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'

@@ -1,5 +1,5 @@
-// Rewrites the shell while it runs, behind a proxy and under the policy, and
-// looks whether the page followed without a reload.
+// Rewrites the shell's source while it runs, behind a proxy and under the policy, and
+// checks that the page followed without a reload.
 //   node look/live.mjs
 
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'

@@ -1,4 +1,5 @@
-// Pictures of the built desktop at the sizes and in the themes it must look good in.
+// Takes pictures of the built desktop at the sizes and in the themes in which it must look
+// good.
 //   npm run build && node look/shots.mjs OUT
 
 import { mkdir } from 'node:fs/promises'

@@ -1,4 +1,4 @@
-// A made-up computer with enough history to look at.
+// A simulated computer with enough history to look at.
 
 import { randomUUID } from 'node:crypto'
 
@@ -97,7 +97,7 @@ export class World {
     this.checkpoint('person', 'after', 'npm run lint', 'unknown', 1)
   }
 
-  /** A change to a run's document that waits for the user. */
+  /** Adds a proposal to a run's document that waits for the user. */
   propose(run, overlaps) {
     const document = this.log.find((e) => e.run === run && e.type === 'run.started').data.document
     const p = { id: id(), document, base: 3, author: 'associate', role: 'associate', run: this.failed, time: new Date(this.now).toISOString(), status: 'open', on: 4, overlaps, diff: proposedDiff }

@@ -12,14 +12,15 @@ import { paint } from './theme/theme'
 paint(useTheme.getState().theme, document.documentElement)
 link.start()
 
-// A card in the desktop's place is no desktop: whoever frames the page is to know.
+// Marks the document when the desktop could not be rendered, so that the console's page,
+// which frames this one, can offer a rewind.
 function broken(error: unknown) {
   delete document.documentElement.dataset.choirReady
   reportError(error)
 }
 
-// Rendered once: after that React refreshes the components by itself, and to
-// render replaced ones from here would throw their state away.
+// The root is rendered once. After that React refreshes the components by itself; rendering
+// replaced ones from here would discard their state.
 keptThing<Root>('root', () => {
   const root = createRoot(document.getElementById('root')!)
   root.render(
@@ -30,5 +31,5 @@ keptThing<Root>('root', () => {
   return root
 })
 
-// Replacing this module keeps the root, the stores and the connection.
+// When this module is replaced, the root, the stores and the connection stay.
 import.meta.hot?.accept()

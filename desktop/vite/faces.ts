@@ -5,33 +5,33 @@ import { dirname, join, relative } from 'node:path'
 import type subsetFont from 'subset-font'
 import type { Plugin } from 'vite'
 
-/** What the shell's styles ask of the faces: the features that browsers apply by themselves, and these by name. */
+/** The OpenType features that the shell's styles use: those that browsers apply by themselves, and these by name. */
 export const features = {
   byThemselves: ['ccmp', 'locl', 'calt', 'clig', 'kern', 'liga', 'mark', 'mkmk', 'rclt', 'rlig', 'rvrn'],
   byName: ['tnum', 'cv11', 'ss03'],
 }
 
-/** The weights that the shell's styles ask for; 700 is what a browser gives `<strong>`. */
+/** The range of weights that the shell's styles use; 700 is what a browser gives `<strong>`. */
 export const weights = { least: 400, most: 700 }
 
-/** What English, and the shell itself, is written in: the part of a face that every visit needs. */
+/** The characters that English, and the shell itself, is written with: the part of a face that every visit needs. */
 const first = [[0x00, 0x7f], [0xa0], [0xa9], [0xab], [0xb0], [0xb7], [0xbb], [0xd7], [0x2013, 0x2014], [0x2018, 0x2019], [0x201c, 0x201d], [0x2022], [0x2026], [0x2191], [0x2193], [0x2212]] as const
 
 interface Part {
   characters: 'first' | 'rest' | 'all'
   wght: number | { min: number; max: number }
-  /** The weights that it is declared for. Faces of a family with different ones don't stand in for each other. */
+  /** The weights that it is declared for. A browser does not substitute faces of one family whose weights differ. */
   declared: string
 }
 
 interface Face {
-  /** The package's sheet. */
+  /** The file name of the package's style sheet. */
   sheet: RegExp
-  /** How the face of the Latin scripts is called in it. */
+  /** How the Latin face is named in the sheet. */
   latin: RegExp
   keep: string[]
   parts: Part[]
-  /** The weights that the faces of other scripts are declared for, once each. */
+  /** The weights that the faces of other scripts are declared for, each once. */
   others: string[]
 }
 
@@ -49,8 +49,8 @@ const faces: Face[] = [
     others: ['100 900'],
   },
   {
-    // Its ligatures are three times its letters, for each end of an axis: what is
-    // monospaced at the weight of a text needs no axis.
+    // Its ligatures are three times as large as its letters, for each end of a variable
+    // axis. Monospaced text has one weight, so it needs no axis.
     sheet: /\/@fontsource-variable\/jetbrains-mono\/index\.css$/,
     latin: /jetbrains-mono-latin-wght-normal\.woff2/,
     keep: features.byThemselves,
@@ -64,11 +64,11 @@ const faces: Face[] = [
 ]
 
 /**
- * Cuts the faces of a build to what the shell shows of them: the weights and
- * features it asks for, and what English is written in apart from the rest of
- * the Latin scripts, which a browser loads when a page has some of it. The faces
- * of other scripts stay as they are. (The dev server serves the packages' own:
- * what people make of the desktop may ask for more.)
+ * Cuts the faces of a build down to what the shell shows of them: the weights and features
+ * that it uses, and the characters of English apart from the rest of the Latin scripts,
+ * which a browser loads when a page has some of them. The faces of other scripts stay as
+ * they are. The dev server serves the packages' own faces, for what people make of the
+ * desktop may use more.
  */
 export function faced(): Plugin {
   let dir = ''
@@ -107,21 +107,23 @@ async function cutSheet(css: string, from: string, face: Face, dir: string): Pro
       )
     }),
   )
-  // A new kind of sheet is to be noticed: its faces would come whole, or not at all.
+  // Fails when the package's sheet has changed, for its faces would then be included whole,
+  // or not at all.
   if (out.flat().length !== (blocks.length - 1) * face.others.length + face.parts.length) throw new Error(`no face matches ${face.latin}`)
   return out.flat().join('\n')
 }
 
-/** Writes a file at once: another build on this machine may be reading it, or writing the same. */
+/** Writes a file atomically: another build on this machine may be reading it, or writing the same. */
 export async function place(file: string, content: Uint8Array): Promise<void> {
   const tmp = `${file}.${randomUUID()}`
   await writeFile(tmp, content)
   await rename(tmp, file)
 }
 
-/** Makes a face of some characters, weights and features. */
+/** Makes a face with some of the characters, weights and features. */
 async function cut(face: Buffer, characters: number[], wght: Part['wght'], keepFeatures: string[]): Promise<Buffer> {
-  // Only a build needs it: at the top it would be loaded with every dev server.
+  // Only a build needs this module; imported at the top, it would be loaded with every dev
+  // server.
   const subset = createRequire(import.meta.url)('subset-font') as typeof subsetFont
   return subset(face, String.fromCodePoint(...characters), { targetFormat: 'woff2', variationAxes: { wght }, keepFeatures })
 }
@@ -133,7 +135,7 @@ function declare(block: string, declared: string, file?: string, range?: string)
   return b
 }
 
-/** The characters of a `unicode-range` that are, or are not, among the first. */
+/** The characters of a `unicode-range` that are, or are not, in `first`. */
 export function charactersOf(range: string, which: Part['characters']): number[] {
   const wanted = new Set(first.flatMap(([from, to = from]) => span(from, to)))
   const all = range.split(',').flatMap((r) => {

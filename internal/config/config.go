@@ -40,10 +40,10 @@ type Runtime struct {
 	DiskMB    int    `koanf:"disk_mb"`    // what one box may write
 	DiskFiles int    `koanf:"disk_files"` // how many files one box may make
 	WakeTries int    `koanf:"wake_tries"` // how often a computer that does not wake is tried again by itself
-	SleepS    int    `koanf:"sleep_s"`    // a computer of which nothing is asked for so long, and that does nothing, is put to sleep; 0: never
-	SilenceS  int    `koanf:"silence_s"`  // a box that gives no sign of life for so long stands still, and is replaced
-	// Path are directories that boxes have in PATH before the machine's, and
-	// ReadOnly further ones that they see; both at the same place, read-only.
+	SleepS    int    `koanf:"sleep_s"`    // a computer that does nothing, and of which nothing was requested for so long, is put to sleep; 0: never
+	SilenceS  int    `koanf:"silence_s"`  // a box that gives no sign of life for so long counts as hanging, and is replaced
+	// Path are directories that boxes have in PATH before the machine's own, and ReadOnly
+	// further directories that boxes see; both are shown read-only at the same path.
 	Path     []string `koanf:"path"`
 	ReadOnly []string `koanf:"read_only"`
 }
@@ -57,15 +57,15 @@ type Storage struct {
 	LargeFilesMB int    `koanf:"large_files_mb"` // what chunks of large files may take, per computer
 	AddMB        int    `koanf:"add_mb"`         // largest folder or repository that is brought in at once
 	Files        int    `koanf:"files"`          // most files and empty folders in a checkpoint
-	// DependenciesMB is what is kept of what lock files name and checks need: for all
-	// computers together, and as much again per computer of what is only its own.
+	// DependenciesMB bounds the packages named by lock files that are kept for checks: once
+	// for all computers together, and once again for each computer's own.
 	DependenciesMB int `koanf:"dependencies_mb"`
 }
 
 // Git is the checkpoint policy.
 type Git struct {
 	RemoteTemplate      string `koanf:"remote_template"`       // where deploys push; {user} is replaced
-	AutoCommitInterval  int    `koanf:"auto_commit_interval"`  // seconds of dirtiness
+	AutoCommitInterval  int    `koanf:"auto_commit_interval"`  // seconds since the first change without a checkpoint
 	AutoCommitThreshold int    `koanf:"auto_commit_threshold"` // tasks
 }
 
@@ -85,9 +85,8 @@ type Models struct {
 	Plans            string `koanf:"plans"`     // directory of further rehearsal plans
 }
 
-// Budget bounds what models may cost: one run, a day, a computer, the owner. The
-// smallest that applies counts, a prompt's own among them; 0 is none where it
-// is allowed.
+// Budget bounds what models may cost: per run, day, computer and owner. The smallest that
+// applies counts, a prompt's own among them; 0 means no limit where it is allowed.
 type Budget struct {
 	WallS     int     `koanf:"wall_s"`
 	Turns     int     `koanf:"turns"`
@@ -102,8 +101,8 @@ type Budget struct {
 	OwnerTokens     int     `koanf:"owner_tokens"` // of all computers, in all
 	OwnerCostUSD    float64 `koanf:"owner_cost_usd"`
 
-	// What clients may have stored in the log: a minute of one session, a minute
-	// of one computer, and a UTC day of one computer.
+	// The most that clients may store in the log: per session and minute, per computer and
+	// minute, per computer and UTC day.
 	SessionEvents  int `koanf:"session_events"`
 	SessionMB      int `koanf:"session_mb"`
 	ComputerEvents int `koanf:"computer_events"`
@@ -121,24 +120,24 @@ type Egress struct {
 
 // Approvals says how a person is asked.
 type Approvals struct {
-	WaitS int `koanf:"wait_s"` // how long an answer is waited for; then it is no
+	WaitS int `koanf:"wait_s"` // how long an answer is waited for; then it is denied
 }
 
-// minWaitS and maxWaitS bound Approvals.WaitS: a person has to get to the
-// console, and a task that waits holds its boxes.
+// minWaitS and maxWaitS bound Approvals.WaitS: a person needs time to get to the console,
+// and a task that waits keeps its boxes.
 const minWaitS, maxWaitS = 10, 24 * 60 * 60
 
 // maxWakeTries bounds Runtime.WakeTries.
 const maxWakeTries = 100
 
-// maxSleepS bounds Runtime.SleepS: what sleeps after a longer time may as well never.
+// maxSleepS bounds Runtime.SleepS: longer than that may as well be never.
 const maxSleepS = 30 * 24 * 60 * 60
 
-// maxFiles bounds Storage.Files: the keeper knows each of them by name.
+// maxFiles bounds Storage.Files: the keeper holds all their names in memory.
 const maxFiles = 2_000_000
 
-// minSilenceS and maxSilenceS bound Runtime.SilenceS: a busy box needs seconds,
-// and one that hangs is not waited for longer than its task.
+// minSilenceS and maxSilenceS bound Runtime.SilenceS: a busy box needs seconds, and a box
+// that hangs is waited for no longer than its task.
 const minSilenceS, maxSilenceS = 2, 600
 
 // Default returns the built-in configuration.
@@ -154,10 +153,10 @@ func Default() Config {
 	}
 }
 
-// SleepAfter is Runtime.SleepS as a duration.
+// SleepAfter is SleepS as a duration.
 func (r Runtime) SleepAfter() time.Duration { return time.Duration(r.SleepS) * time.Second }
 
-// AutoCommitEvery is Git.AutoCommitInterval as a duration.
+// AutoCommitEvery is AutoCommitInterval as a duration.
 func (g Git) AutoCommitEvery() time.Duration {
 	return time.Duration(g.AutoCommitInterval) * time.Second
 }
@@ -175,7 +174,7 @@ func (e Egress) PrivateAddrs() ([]netip.AddrPort, error) {
 	return out, nil
 }
 
-// unshowable says why boxes can't be shown a directory, or "".
+// unshowable returns why a directory can't be shown to boxes, or "".
 func (c Config) unshowable(dir string) string {
 	holds := func(outer, inner string) bool {
 		return outer == "/" || inner == outer || strings.HasPrefix(inner, strings.TrimSuffix(outer, "/")+"/")
@@ -199,7 +198,7 @@ type KeyError struct{ Key, Reason string }
 
 func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
 
-// validate checks every value that a later part would otherwise trip over.
+// validate checks every value that would otherwise fail later in another part.
 func (c Config) validate() error {
 	return cmp.Or(c.validateServer(), c.validateRuntime(), c.validateCounts(), c.validateBounds(), c.validateAmounts(), c.validateAddresses())
 }
@@ -240,7 +239,7 @@ func (c Config) validateRuntime() error {
 	return nil
 }
 
-// validateCounts holds what has to be more than nothing to that.
+// validateCounts refuses counts that are not positive.
 func (c Config) validateCounts() error {
 	for key, v := range map[string]int{
 		"runtime.memory_mb": c.Runtime.MemoryMB, "runtime.pids": c.Runtime.Pids, "runtime.cpu": c.Runtime.CPU,
@@ -281,14 +280,14 @@ func (c Config) validateBounds() error {
 	return nil
 }
 
-// validateAmounts holds sums of money and tokens to what can be compared.
+// validateAmounts refuses amounts of money and tokens that can't be compared.
 func (c Config) validateAmounts() error {
 	for key, v := range map[string]float64{
 		"budget.cost_usd": c.Budget.CostUSD, "budget.day_cost_usd": c.Budget.DayCostUSD, "budget.computer_cost_usd": c.Budget.ComputerCostUSD,
 		"budget.owner_cost_usd": c.Budget.OwnerCostUSD, "budget.day_tokens": float64(c.Budget.DayTokens),
 		"budget.computer_tokens": float64(c.Budget.ComputerTokens), "budget.owner_tokens": float64(c.Budget.OwnerTokens),
 	} {
-		if !(v >= 0 && v <= 1e12) { // NaN is neither
+		if !(v >= 0 && v <= 1e12) { // refuses NaN too
 			return bad(key, "is %v; it must be from 0 (no limit) to 1e12", v)
 		}
 	}

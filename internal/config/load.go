@@ -50,15 +50,15 @@ func Load(src Sources) (Config, error) {
 	return c, err
 }
 
-// Setting is the value of one key and where it is from: default, a file's path, a
-// variable's name or a flag.
+// Setting is the value of one key and its source: default, a file's path, a variable's name
+// or a flag.
 type Setting struct {
 	Key    string `json:"key"`
 	Value  any    `json:"value"`
 	Source string `json:"source"`
 }
 
-// Settings is Load, told key by key.
+// Settings reads the configuration as Load does, and returns it key by key.
 func Settings(src Sources) ([]Setting, error) {
 	c, from, err := load(src)
 	if err != nil {
@@ -71,7 +71,7 @@ func Settings(src Sources) ([]Setting, error) {
 	return out, nil
 }
 
-// value is what a key of Keys is set to.
+// value is the value of one of Keys.
 func (c Config) value(key string) any {
 	v := reflect.ValueOf(c)
 	for name := range strings.SplitSeq(key, ".") {
@@ -85,7 +85,7 @@ func (c Config) value(key string) any {
 	return v.Interface()
 }
 
-// load also says where each key that has no default value is from.
+// load also returns the source of each key whose value is not the default.
 func load(src Sources) (_ Config, from map[string]string, err error) {
 	const op = "config.Load"
 	keys := Keys()
@@ -143,8 +143,8 @@ func load(src Sources) (_ Config, from map[string]string, err error) {
 	return c, from, nil
 }
 
-// expand replaces the ~ that a path begins with: a shell does that only to words
-// of its own, and a folder called ~ in the working directory is never meant.
+// expand replaces a leading ~ in paths: a shell does that only in its own words, and a
+// folder called ~ in the working directory is never meant.
 func (c *Config) expand(environ []string) error {
 	paths := map[string]*string{
 		"server.data": &c.Server.Data, "models.catalogue": &c.Models.Catalogue, "models.plans": &c.Models.Plans, "egress.ca_file": &c.Egress.CAFile,
@@ -164,8 +164,7 @@ func (c *Config) expand(environ []string) error {
 	return nil
 }
 
-// Path is a path that a person wrote, with the ~ that it may begin with replaced
-// by the home directory.
+// Path replaces a leading ~ in a path that a person wrote by the home directory.
 func Path(environ []string, path string) (string, error) {
 	if !strings.HasPrefix(path, "~") {
 		return path, nil
@@ -181,8 +180,8 @@ func Path(environ []string, path string) (string, error) {
 	return filepath.Join(home, rest), nil
 }
 
-// home is the user's home directory. Without one nothing is kept in the working
-// directory instead.
+// home is the user's home directory. Without one this is an error, rather than using the
+// working directory.
 func home(environ []string) (string, error) {
 	if h := lookup(environ, "HOME"); filepath.IsAbs(h) {
 		return filepath.Clean(h), nil
@@ -303,7 +302,7 @@ func lookup(environ []string, name string) string {
 	return ""
 }
 
-// configHome is "" where there is none.
+// configHome is the user's configuration directory, "" where there is none.
 func configHome(environ []string) string {
 	if d := lookup(environ, "XDG_CONFIG_HOME"); filepath.IsAbs(d) {
 		return d

@@ -111,7 +111,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEveryDocumentedVariableIsKnown: a variable that a page tells of is taken.
+// TestEveryDocumentedVariableIsKnown: a variable that a page documents is accepted.
 func TestEveryDocumentedVariableIsKnown(t *testing.T) {
 	t.Parallel()
 	told := map[string]bool{}
@@ -128,15 +128,16 @@ func TestEveryDocumentedVariableIsKnown(t *testing.T) {
 		t.Fatalf("the pages tell of %v", told)
 	}
 	for name := range told {
-		// Its value may be wrong for it; that it is unknown is said in other words.
+		// The value may be wrong for the variable; that the variable is unknown would be
+		// said in other words.
 		if _, err := config.Load(config.Sources{Environ: []string{"HOME=/home/u", name + "=/dev/null"}}); err != nil && strings.Contains(err.Error(), "is not a known key") {
 			t.Errorf("a page tells of %s: %v", name, err)
 		}
 	}
 }
 
-// TestNoPathLandsInTheWorkingDirectory: without a home, and where a path begins
-// with one.
+// TestNoPathLandsInTheWorkingDirectory: neither without a home directory nor with a path
+// that begins with ~.
 func TestNoPathLandsInTheWorkingDirectory(t *testing.T) {
 	for _, environ := range [][]string{nil, {"HOME="}, {"HOME=home"}} {
 		if c, err := config.Load(config.Sources{Environ: environ}); !fault.Is(err, fault.Invalid) || fault.HintOf(err) == "" {
@@ -166,7 +167,7 @@ func TestNoPathLandsInTheWorkingDirectory(t *testing.T) {
 	}
 }
 
-// TestSettingsSayWhereTheyAreFrom: each key's value is told with its source.
+// TestSettingsSayWhereTheyAreFrom: each key's value has its source.
 func TestSettingsSayWhereTheyAreFrom(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.toml")

@@ -39,13 +39,14 @@ func (r Role) brings() contract.CapabilitySet {
 // Known says whether it is a member's role.
 func (r Role) Known() bool { return slices.Contains(ranks[1:], r) }
 
-// AtLeast says whether a role may what another may. What is no role may nothing,
-// and nobody has as much as a role that is none.
+// AtLeast says whether a role may do what another may. A value that is no role may do
+// nothing, and no role reaches one that is none.
 func (r Role) AtLeast(least Role) bool {
 	return r.Known() && least.Known() && slices.Index(ranks, r) >= slices.Index(ranks, least)
 }
 
-// May is what a role allows in its computer. What is no role allows nothing.
+// May is the set of capabilities that a role has in its computer; that of a value that is
+// no role is empty.
 func (r Role) May() (s contract.CapabilitySet) {
 	for _, below := range ranks[1:] {
 		if r.AtLeast(below) {
@@ -82,17 +83,17 @@ type Holder struct {
 	Powers  []Power
 }
 
-// errNone is said of a computer that there is not, and of one that is somebody
-// else's: nobody can tell the two apart.
+// errNone is the error both for a computer that does not exist and for one that belongs to
+// others: callers can't tell the two apart.
 var errNone = errors.New("there is no such computer")
 
-// NoComputer is the answer about both.
+// NoComputer is the refusal for both.
 func NoComputer() error {
 	return fault.New("", fault.NotFound, "choir computers lists yours, and choir computers create NAME makes one.", errNone)
 }
 
-// Inside returns an actor with no more than h allows in the computer that it is of, and
-// than scope allows: what the token or session was made for that they came with. It is
+// Inside returns the actor with the capabilities that it has in the computer: no more than
+// h allows, and no more than scope, which is what its token or session was made for. It is
 // fault.NotFound to whoever is no member.
 func (h Holder) Inside(who contract.Actor, scope contract.CapabilitySet) (contract.Actor, error) {
 	role := h.Role
@@ -105,15 +106,15 @@ func (h Holder) Inside(who contract.Actor, scope contract.CapabilitySet) (contra
 	return h.bound(who, role.May(), scope)
 }
 
-// Outside returns an actor with no more than h allows where no computer is asked, and
-// than scope allows: each account sees which computers are its own and whom it signed in as,
-// and has its tokens.
+// Outside returns the actor with the capabilities that it has where no computer is
+// concerned: no more than h allows, and no more than scope. Each account may list its own
+// computers, see whom it is signed in as, and manage its tokens.
 func (h Holder) Outside(who contract.Actor, scope contract.CapabilitySet) (contract.Actor, error) {
 	return h.bound(who, contract.SetOf(contract.CanRead, contract.CanSelf), scope)
 }
 
-// bound is the one place in which all that an actor may is put together: their kind's
-// row, which an actor never exceeds, what was granted, and what they came with.
+// bound is the one place in which all limits of an actor are intersected: those of its
+// kind, which it never exceeds, what was granted, and the scope of its token or session.
 func (h Holder) bound(who contract.Actor, granted, scope contract.CapabilitySet) (contract.Actor, error) {
 	if h.Account == "" {
 		return contract.Actor{}, fault.New("", fault.Denied, "Sign in.", errors.New("nobody is signed in"))
@@ -133,8 +134,8 @@ func (h Holder) bound(who contract.Actor, granted, scope contract.CapabilitySet)
 	return who.Within(granted & scope), nil
 }
 
-// Refuse is said to whoever has not got what something takes. It says who can give it:
-// whoever made the token that they came with, or whoever grants it.
+// Refuse is the refusal to whoever lacks a capability. It says who can give it: whoever
+// made the token, or whoever can grant it.
 func Refuse(c contract.Capability) error {
 	hint := "Ask who administers this machine for it"
 	for _, r := range ranks[1:] {

@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/grant"
 )
 
-// What each role allows is written down here once more: a word in the table lets
-// somebody in.
+// The capabilities of each role are written down here a second time, because one word more
+// in the table lets somebody in.
 func TestRoles(t *testing.T) {
 	for role, want := range map[grant.Role]string{
 		grant.None: "", "admin": "",
@@ -33,8 +33,8 @@ func words(s contract.CapabilitySet) string {
 	return strings.Join(out, " ")
 }
 
-// An actor may what their kind's row, what was granted and what they came with allow,
-// whatever each of them is: nothing beside the three, and nothing that one of them has not.
+// An actor may do exactly what its kind, what was granted and the scope of its token or
+// session all allow, whatever each of them is.
 func TestWhatIsGrantedIsTheIntersection(t *testing.T) {
 	roles := []grant.Role{grant.None, grant.Viewer, grant.Editor, grant.Owner, "admin"}
 	for range 2000 {
@@ -71,7 +71,7 @@ func TestWhatIsGrantedIsTheIntersection(t *testing.T) {
 	}
 	all := contract.Everything()
 	for _, who := range []contract.Actor{contract.Person(""), contract.Person("u-1")} {
-		nobody := grant.Holder{Role: grant.Owner, Powers: grant.Powers()} // of an account that there is not
+		nobody := grant.Holder{Role: grant.Owner, Powers: grant.Powers()} // no such account
 		if _, err := nobody.Inside(who, all); !fault.Is(err, fault.Denied) {
 			t.Errorf("nobody, in a computer: %v", err)
 		}
@@ -81,7 +81,7 @@ func TestWhatIsGrantedIsTheIntersection(t *testing.T) {
 	}
 }
 
-// Who is no member is told what is told of a computer that there is not.
+// Whoever is no member gets the same answer as for a computer that does not exist.
 func TestForeignIsNotThere(t *testing.T) {
 	_, err := grant.Holder{Account: "u-1", Powers: grant.Powers()}.Inside(contract.Person("u-1"), contract.Everything())
 	if err == nil || fault.Text(err) != fault.Text(grant.NoComputer()) || fault.HintOf(err) != fault.HintOf(grant.NoComputer()) || !fault.Is(err, fault.NotFound) {
@@ -89,8 +89,8 @@ func TestForeignIsNotThere(t *testing.T) {
 	}
 }
 
-// What is the machine's takes its own power, whatever is one's in a computer, and a
-// power is the capability of its name.
+// What belongs to the machine takes its own power, whatever role somebody has in a
+// computer, and a power is the capability of its name.
 func TestPowers(t *testing.T) {
 	for _, p := range grant.Powers() {
 		who, err := grant.Holder{Account: "u-1", Role: grant.Owner}.Inside(contract.Person("u-1"), contract.Everything())
@@ -103,7 +103,7 @@ func TestPowers(t *testing.T) {
 	}
 }
 
-// Who lacks something is told who can give it.
+// Whoever lacks something is told who can give it.
 func TestARefusalSaysWhoCanGiveIt(t *testing.T) {
 	for c, want := range map[contract.Capability]string{contract.CanRead: "viewer", contract.CanExec: "editor", contract.CanManage: "owner", contract.CanSecrets: "administers"} {
 		if err := grant.Refuse(c); !fault.Is(err, fault.Denied) || !strings.Contains(fault.HintOf(err), want) || !strings.Contains(fault.Text(err), string(c)) {
@@ -112,7 +112,7 @@ func TestARefusalSaysWhoCanGiveIt(t *testing.T) {
 	}
 }
 
-// TestNoComputerSaysHowToMakeOne: who removed the last one is told what to do.
+// TestNoComputerSaysHowToMakeOne: whoever removed the last computer is told what to do.
 func TestNoComputerSaysHowToMakeOne(t *testing.T) {
 	if hint := fault.HintOf(grant.NoComputer()); !strings.Contains(hint, "choir computers create") {
 		t.Errorf("the hint is %q", hint)

@@ -23,8 +23,8 @@ func private(path string, dir bool) error {
 	return privateInfo(path, info, dir, 0o077)
 }
 
-// privateInfo is private for what Stat returned; others are the mode bits that
-// a file must not have.
+// privateInfo does the same for what Stat returned; others are the mode bits that the file
+// must not have.
 func privateInfo(path string, info fs.FileInfo, dir bool, others fs.FileMode) error {
 	deny := func(format string, args ...any) error {
 		return fault.New("vault", fault.Denied, "Run `chmod go= "+path+"` as its owner, and look whether somebody read it.", fmt.Errorf(format, args...))
@@ -43,7 +43,7 @@ func privateInfo(path string, info fs.FileInfo, dir bool, others fs.FileMode) er
 	return nil
 }
 
-// readPrivate reads a file that passes private, following no link.
+// readPrivate reads a file that private accepts, following no link.
 func readPrivate(path string, limit int64) ([]byte, error) {
 	return readMasked(path, limit, 0o077)
 }
@@ -71,8 +71,8 @@ func readMasked(path string, limit int64, others fs.FileMode) ([]byte, error) {
 	return b, err
 }
 
-// replace writes a file beside the old one, syncs it, puts it in the old one's
-// place and syncs the directory: after a crash there is the old or the new one.
+// replace writes a file beside the old one, syncs it, renames it over the old one and syncs
+// the directory: after a crash there is either the old or the new one.
 func replace(dir, name string, content []byte) (err error) {
 	f, err := os.CreateTemp(dir, "."+name+".*") // mode 0600
 	if err != nil {
@@ -100,8 +100,8 @@ func replace(dir, name string, content []byte) (err error) {
 		return derr
 	}
 	defer d.Close()
-	// The new file is in place; that it may not survive a power loss is an
-	// error to the caller, but nothing to take back.
+	// The new file is in place. That it may not survive a power loss is an error for the
+	// caller, but nothing that could be taken back.
 	if serr := d.Sync(); serr != nil {
 		return serr
 	}

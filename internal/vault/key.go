@@ -64,7 +64,7 @@ func KeyFromSystem(getenv func(string) string) (Key, error) {
 	path, others := getenv(EnvKeyFile), fs.FileMode(0o077)
 	if dir := getenv("CREDENTIALS_DIRECTORY"); path == "" && dir != "" {
 		path = filepath.Join(dir, Credential)
-		others = 0o037 // systemd lets the service's user in by an ACL, which shows as the group's read bit
+		others = 0o037 // systemd gives the service's user access by an ACL, which shows as the group's read bit
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 			return Key{}, nil
 		}
@@ -88,7 +88,7 @@ func keyIn(dir string) (Key, error) {
 	return ParseKey(string(b))
 }
 
-// newKey draws a master key, and what its file is to hold.
+// newKey draws a master key, and returns the content of its file with it.
 func newKey() (Key, []byte, error) {
 	var k Key
 	if _, err := rand.Read(k.b[:]); err != nil {

@@ -57,11 +57,11 @@ type Vault struct {
 	sealed []byte // the file's content; values are in the clear only while they are used
 }
 
-// Open opens the vault in dir, making dir, a master key and an empty vault if
-// there is none. The key comes from outside if outside gives one (see
-// KeyFromSystem), else from dir. Errors are Denied when others could read or
-// change the files, and Invalid when key and file do not fit. on says whether what
-// it makes is on disk when it returns.
+// Open opens the vault in dir; if there is none it makes dir, a master key and an empty
+// vault. The key comes from outside if the environment gives one (see KeyFromSystem), and
+// otherwise from dir. Errors are Denied when others could read or change the files, and
+// Invalid when key and file do not fit. on says whether what it makes is on disk when it
+// returns.
 func Open(dir string, on newfile.Durability) (*Vault, error) {
 	key, err := KeyFromSystem(os.Getenv)
 	if err != nil {
@@ -90,7 +90,7 @@ func OpenWithKey(dir string, on newfile.Durability, key Key) (*Vault, error) {
 		key, err = keyIn(dir)
 		switch {
 		case errors.Is(err, os.ErrNotExist) && exists:
-			// A new key would lock what is there away for good.
+			// A new key would make the secrets that are there unreadable for good.
 			err = fault.New("vault.Open", fault.Missing, "Restore "+keyFile+" from a backup, or give the key in "+EnvKey+".", errors.New("there are secrets, but their master key is gone"))
 		case errors.Is(err, os.ErrNotExist):
 			var text []byte
@@ -127,9 +127,8 @@ func cipherOf(key Key) (cipher.AEAD, error) {
 	return chacha20poly1305.NewX(sub)
 }
 
-// Damaged names the file of a vault that keeps its secrets from being read, ""
-// when none does. It writes nothing. A file that is gone, or that others may
-// read, is Open's to refuse.
+// Damaged names the file of a vault that is damaged, "" if none is. It writes nothing. That
+// a file is missing, or that others may read it, is for Open to refuse.
 func Damaged(dir string) string {
 	sealed, err := readPrivate(filepath.Join(dir, secretsFile), maxFile)
 	if err != nil {
@@ -195,7 +194,7 @@ func (v *Vault) Get(_ context.Context, name string) (string, error) {
 	return value, nil
 }
 
-// Lookup is Get for callers to whom a missing secret is no error: "" then.
+// Lookup is Get for callers to whom a missing secret is no error: it then returns "".
 func (v *Vault) Lookup(ctx context.Context, name string) (string, error) {
 	value, err := v.Get(ctx, name)
 	if fault.Is(err, fault.NotFound) {
@@ -215,8 +214,8 @@ func (v *Vault) List(context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
-// Values returns every secret, for those who take them out of text. Nothing
-// else needs more than one.
+// Values returns every secret, for those who redact them from text. Nothing else needs more
+// than one.
 func (v *Vault) Values(context.Context) ([]string, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -259,7 +258,7 @@ func (v *Vault) change(op string, f func(map[string]string) error) error {
 	return fault.Wrap(op, v.store(all))
 }
 
-// open decrypts; the caller holds the lock.
+// open decrypts the secrets; the caller holds the lock.
 func (v *Vault) open() (map[string]string, error) {
 	b := v.sealed
 	if len(b) < len(magic)+v.aead.NonceSize() || string(b[:len(magic)]) != magic {

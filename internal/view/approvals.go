@@ -6,8 +6,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Approval is something beyond what the computer was granted, which waits for a
-// person. All of it is the host's own knowledge but Claim.
+// Approval is a request for something beyond what the computer was granted, which waits for
+// a person. Everything in it is the host's own knowledge, except Claim.
 type Approval struct {
 	ID       string                  `json:"id"`
 	Kind     contract.ApprovalKind   `json:"kind"`
@@ -18,10 +18,10 @@ type Approval struct {
 	Host     string                  `json:"host"`
 	Port     int                     `json:"port"`
 	Digest   string                  `json:"digest"`          // of the act; the answer names it
-	Claim    string                  `json:"claim,omitempty"` // what the agent says, unchecked
+	Claim    string                  `json:"claim,omitempty"` // what the agent says about it, unchecked
 	Asked    time.Time               `json:"asked"`
 	Deadline time.Time               `json:"deadline"`         // then it is denied
-	Answer   contract.ApprovalAnswer `json:"answer,omitempty"` // empty: it is open
+	Answer   contract.ApprovalAnswer `json:"answer,omitempty"` // empty while it is open
 	By       contract.ActorKind      `json:"by,omitempty"`     // who answered: user or system
 	Reason   string                  `json:"reason,omitempty"` // why the system denied it
 	Answered time.Time               `json:"answered,omitzero"`

@@ -6,7 +6,7 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// ComputerState is what the frame's dot shows.
+// ComputerState is the state of a computer that the console's frame shows.
 type ComputerState string
 
 // The states of a computer.
@@ -15,8 +15,8 @@ const (
 	StateWorking ComputerState = "working" // a run is under way
 	StateAsleep  ComputerState = "asleep"  // no box runs
 	StateBroken  ComputerState = "broken"  // its desktop is blank or throwing
-	StateWaking  ComputerState = "waking"  // it can be asked soon
-	StateDamaged ComputerState = "damaged" // what is stored is not what was stored; it was not opened
+	StateWaking  ComputerState = "waking"  // waking up
+	StateDamaged ComputerState = "damaged" // stored data are damaged, so it was not opened
 	StateFailed  ComputerState = "failed"  // it does not wake
 )
 
@@ -30,11 +30,11 @@ type Computer struct {
 	Created   time.Time     `json:"created,omitzero"` // not known of one that does not wake
 	Driver    string        `json:"driver"`
 	Isolation string        `json:"isolation"`
-	Notes     []string      `json:"notes,omitempty"` // what this host could not provide
+	Notes     []string      `json:"notes,omitempty"` // what isolation this host could not provide
 	Sequence  uint64        `json:"sequence"`        // last event of its log
 	Trouble   *Trouble      `json:"trouble,omitempty"`
-	Removed   time.Time     `json:"removed,omitzero"` // of one that was removed: when,
-	Gone      time.Time     `json:"gone,omitzero"`    // and until when it can be put back
+	Removed   time.Time     `json:"removed,omitzero"` // when it was removed
+	Gone      time.Time     `json:"gone,omitzero"`    // until when it can be put back, once removed
 }
 
 // Trouble is why a computer does not wake, what of it is safe and what can be
@@ -46,8 +46,7 @@ type Trouble struct {
 	Safe    string   `json:"safe"`
 	Damage  []string `json:"damage,omitempty"` // which file, and what is wrong with it
 	Actions []Repair `json:"actions"`
-	// Next is when it is tried again by itself, Tries how often it was or will
-	// have been.
+	// Next is the time of the next automatic try to wake it, and Tries its number.
 	Next  *time.Time `json:"next,omitempty"`
 	Tries int        `json:"tries,omitempty"`
 }
@@ -117,11 +116,11 @@ type Run struct {
 	Usage      contract.Usage              `json:"usage"`
 	Started    time.Time                   `json:"started"`
 	Ended      time.Time                   `json:"ended,omitzero"`
-	StoodMS    int64                       `json:"stood_ms,omitempty"`  // it stood still with the machine or with choir
+	StoodMS    int64                       `json:"stood_ms,omitempty"`  // for how long it stood still because the machine or choir did
 	Sequence   uint64                      `json:"sequence"`            // of its prompt; pages of runs go by it
 	Questions  []contract.Question         `json:"questions,omitempty"` // open ones
 	Approvals  []Approval                  `json:"approvals,omitempty"` // open ones
-	Tasks      []Task                      `json:"tasks,omitempty"`     // only where one run is asked for
+	Tasks      []Task                      `json:"tasks,omitempty"`     // only where a single run is requested
 }
 
 // Task is one task of a run.
@@ -133,7 +132,7 @@ type Task struct {
 	Attempt      int                         `json:"attempt"`
 	Verification contract.VerificationStatus `json:"verification,omitempty"`
 	Summary      string                      `json:"summary,omitempty"`
-	Result       *contract.AssociateResult   `json:"result,omitempty"` // only where one run is asked for
+	Result       *contract.AssociateResult   `json:"result,omitempty"` // only where a single run is requested
 }
 
 // Answer answers a run's question.
@@ -153,7 +152,7 @@ type Document struct {
 	Body     string    `json:"body"` // Markdown; empty in lists
 }
 
-// Window is a window of the desktop as the log left it.
+// Window is a window of the desktop at the end of the log.
 type Window struct {
 	Window string               `json:"window"`
 	App    string               `json:"app"`
@@ -314,21 +313,21 @@ const (
 // DesktopStatus says how a desktop is.
 type DesktopStatus struct {
 	Mode     DesktopMode `json:"mode"`
-	Since    time.Time   `json:"since,omitzero"`      // since when this dev server answers; a page of an earlier one gets no more hot updates
+	Since    time.Time   `json:"since,omitzero"`      // when the dev server that answers now was started; pages of an earlier one get no more hot updates
 	Build    string      `json:"build,omitempty"`     // commit of the kept build; empty: the base that came with the binary
-	LastGood string      `json:"last_good,omitempty"` // newest verified checkpoint, what Rewind goes back to; with another shell than this one if this is broken
-	Reason   string      `json:"reason,omitempty"`    // why it is broken, or why the live page can't be had
+	LastGood string      `json:"last_good,omitempty"` // newest verified checkpoint, which Rewind restores; with another shell than this one if this is broken
+	Reason   string      `json:"reason,omitempty"`    // why it is broken, or why there is no live page
 	Broken   bool        `json:"broken"`
-	Run      string      `json:"run,omitempty"`  // the run whose edit broke it, when one did and nobody has touched the shell since
-	Auto     bool        `json:"auto,omitempty"` // going back to last_good takes back nothing but that run's edits, and no check has passed them: nobody need be asked
+	Run      string      `json:"run,omitempty"`  // the run whose edit broke it, if one did and nobody has changed the shell since
+	Auto     bool        `json:"auto,omitempty"` // whether rewinding to last_good takes back only edits of that run that passed no check, so that nobody need be asked
 }
 
 // Heartbeat is what the injected script observed of one loaded page.
 type Heartbeat struct {
-	Page   string      `json:"-"`                // which one, drawn when it was served
+	Page   string      `json:"-"`                // an id that was drawn when the page was served
 	Mode   DesktopMode `json:"mode"`             // build or live
-	Stale  bool        `json:"stale,omitempty"`  // newer source could not be loaded into it: what it is says nothing about that
-	Broken bool        `json:"broken"`           // blank or throwing; else it has painted
+	Stale  bool        `json:"stale,omitempty"`  // the page could not load newer source, so its state says nothing about that source
+	Broken bool        `json:"broken"`           // blank or throwing; otherwise it has painted
 	Reason string      `json:"reason,omitempty"` // blank or error
-	Detail string      `json:"detail,omitempty"` // such as the error's text; from untrusted code
+	Detail string      `json:"detail,omitempty"` // such as the error's text; written by untrusted code
 }

@@ -8,7 +8,7 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// MaxText bounds the text of what is listed in one answer, in bytes.
+// MaxText bounds the text of all documents listed in one answer, in bytes.
 const MaxText = 4 << 20
 
 // Revise is a revision that somebody writes of a document.
@@ -38,10 +38,10 @@ type Revised struct {
 	Sequence uint64           `json:"sequence"`
 }
 
-// Proposal is a change to a document that was not made, because it touches what
-// somebody else wrote since its base; a user accepts or dismisses it. On,
-// Overlaps and Diff say what accepting would do while it is open, where one
-// proposal is asked for; so does Body.
+// Proposal is a change to a document that was not made, because it touches what somebody
+// else wrote since its base; a user accepts or dismisses it. On, Overlaps and Diff say what
+// accepting it would do while it is open. They and Body are only given where a single
+// proposal is requested.
 type Proposal struct {
 	ID        string             `json:"id"`
 	Document  string             `json:"document"`

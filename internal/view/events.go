@@ -9,7 +9,7 @@ import (
 // EventQuery selects events of the log. Zero fields select everything.
 type EventQuery struct {
 	After   uint64 // only what has a greater sequence
-	Limit   int    // of the page; 500 at most, which 0 also means
+	Limit   int    // of the page; 0 and more than 500 mean 500
 	Types   []string
 	Run     string
 	Task    string
@@ -30,7 +30,7 @@ func (q EventQuery) Selects(e contract.Event) bool {
 // EventPage is one page of a query's answer, ascending.
 type EventPage struct {
 	Events []contract.Event `json:"events"`
-	// Next is the After of the next page, which there is at once if More, and
+	// Next is the After of the next page, which exists already if More is set, and
 	// otherwise once something has happened.
 	Next uint64 `json:"next"`
 	More bool   `json:"more"`

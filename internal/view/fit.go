@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Fit cuts a list so that it stays within max bytes of JSON, less what may stand
-// around it, and says whether it did.
+// Fit cuts a list so that it stays within max bytes of JSON, less what the rest of the
+// answer needs, and says whether it did.
 func Fit[T any](list []T, max int) ([]T, bool, error) {
 	size := 0
 	for i := range list {
@@ -25,12 +25,11 @@ func Fit[T any](list []T, max int) ([]T, bool, error) {
 	return list, false, nil
 }
 
-// ByName writes a thing with its id under the name that events give it, which
-// IDName of the thing says: a checkpoint's is its commit. So it is called where
-// it is shown beside events.
+// ByName writes a value's id under the name that events give it, which its method IDName
+// returns: a checkpoint's is "commit". It is used where values are shown beside events.
 type ByName[T any] struct{ Of T }
 
-// MarshalJSON implements json.Marshaler. An id is the first field of a thing.
+// MarshalJSON implements json.Marshaler. The id is the first field of each such type.
 func (n ByName[T]) MarshalJSON() ([]byte, error) {
 	b, err := json.Marshal(n.Of)
 	named, ok := any(n.Of).(interface{ IDName() string })
@@ -53,8 +52,8 @@ func (Checkpointed) IDName() string { return "commit" }
 // IDName is what events call a document's id.
 func (Document) IDName() string { return "document" }
 
-// Where answers are short a checkpoint shows the first of what it left out, and
-// how much there is, and a restore the first of what it kept.
+// In short answers a checkpoint shows the first of what it left out and their number, and a
+// restore the first of what it kept.
 const (
 	shownSkipped = 20
 	shownIgnored = 10
@@ -62,7 +61,7 @@ const (
 	maxDiffText  = 512 << 10
 )
 
-// Fit returns the checkpoint as it is shown in short.
+// Fit returns the checkpoint's short form.
 func (k Checkpoint) Fit(int) (Checkpoint, error) { return k.short(), nil }
 
 func (k Checkpoint) short() Checkpoint {
@@ -70,7 +69,7 @@ func (k Checkpoint) short() Checkpoint {
 	return k
 }
 
-// Fit cuts a diff: its list of changes first.
+// Fit cuts a diff, its list of changes first.
 func (d Diff) Fit(max int) (Diff, error) {
 	changes, cut, err := Fit(d.Changes, max)
 	if err != nil {
@@ -106,9 +105,9 @@ func (p Proposal) Fit(max int) (Proposal, error) {
 	return p, err
 }
 
-// Fit cuts what was restored or would be; what stays is shown in its first. The
-// changes get what the rest leaves: a restore that was done has an answer,
-// whatever lies beside it.
+// Fit cuts what was restored or would be, and of what stays shows the first entries. The
+// changes get the space that the rest leaves, so that a restore that was done always has an
+// answer.
 func (r Restored) Fit(max int) (Restored, error) {
 	rest := r
 	rest.Changes, rest.Kept, rest.Unkept = nil, some(r.Kept[:min(len(r.Kept), shownKept)]), r.Unkept.whole()
@@ -126,19 +125,19 @@ func (r Restored) Fit(max int) (Restored, error) {
 	}
 }
 
-// Fit returns what was made of it.
+// Fit shortens the list of what the checkpoint left out.
 func (k Checkpointed) Fit(int) (Checkpointed, error) {
 	k.Unkept = k.Unkept.whole()
 	return k, nil
 }
 
-// whole has a list, if an empty one.
+// whole makes a nil list an empty one.
 func (u Unkept) whole() Unkept {
 	u.Paths = some(u.Paths)
 	return u
 }
 
-// Fit returns as much of the page as fits; whoever reads asks for the rest.
+// Fit returns as much of the page as fits; the reader requests the rest.
 func (p EventPage) Fit(max int) (EventPage, error) {
 	events, cut, err := Fit(p.Events, max)
 	if p.Events = events; cut {
@@ -147,7 +146,7 @@ func (p EventPage) Fit(max int) (EventPage, error) {
 	return p, err
 }
 
-// Fit shrinks the lists from their old end until the snapshot fits. No list is
+// Fit shortens the lists, dropping the oldest entries, until the snapshot fits. No list is
 // null.
 func (s Snapshot) Fit(max int) (Snapshot, error) {
 	s.Computer.Notes, s.Windows, s.Runs = some(s.Computer.Notes), some(s.Windows), some(s.Runs)

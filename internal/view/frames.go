@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// What is sent to start a command is one line of JSON (ExecRequest) and then, when
-// Stdin is set, the command's standard input. The answer is a sequence of
-// frames: one byte of kind, four bytes of length (big endian), the payload.
+// To start a command, one line of JSON (ExecRequest) is sent and then, when Stdin is set,
+// the command's standard input. The answer is a sequence of frames: one byte for the kind,
+// four bytes for the length (big endian), the payload.
 
 // FrameKind says what a frame carries.
 type FrameKind byte
@@ -21,7 +21,7 @@ const (
 	FrameStarted FrameKind = 's' // JSON Started
 	FrameStdout  FrameKind = 'o'
 	FrameStderr  FrameKind = 'e'
-	FrameAlive   FrameKind = 'k' // empty; shows that the other side is there
+	FrameAlive   FrameKind = 'k' // empty; shows that the other side is still there
 	FrameExited  FrameKind = 'x' // JSON Exit
 	FrameFailed  FrameKind = 'p' // JSON Refusal
 )
@@ -66,8 +66,8 @@ func WriteJSONFrame(w io.Writer, kind FrameKind, v any) error {
 	return WriteFrame(w, kind, b)
 }
 
-// ReadFrame reads one frame into buf, which it may grow, and returns its
-// payload. io.EOF only before a frame's first byte.
+// ReadFrame reads one frame into buf, which it may grow, and returns the payload. It
+// returns io.EOF only before a frame's first byte.
 func ReadFrame(r io.Reader, buf []byte) (FrameKind, []byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

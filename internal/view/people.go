@@ -43,7 +43,7 @@ type Membership struct {
 	Role     grant.Role   `json:"role" enum:"viewer,editor,owner"`
 }
 
-// Invitation lets one account into a computer. Its token stands in no list.
+// Invitation lets one account into a computer. Lists leave its token out.
 type Invitation struct {
 	ID      string     `json:"id"`
 	Role    grant.Role `json:"role" enum:"viewer,editor,owner"`
@@ -52,7 +52,7 @@ type Invitation struct {
 	Token   string     `json:"token,omitempty" doc:"in the answer to who made it only: whoever has it first is let in"`
 }
 
-// GitScope is what a token for git is good for: one repository, until it ends.
+// GitScope is what a token for git allows: one repository, until it expires.
 type GitScope struct {
 	Computer   contract.CID `json:"computer"`
 	Repository string       `json:"repository" doc:"where it lies; empty: the history of the computer's own files"`
@@ -73,7 +73,7 @@ type Token struct {
 	Name    string    `json:"name"`
 	Created time.Time `json:"created"`
 	Machine bool      `json:"machine,omitempty" doc:"the one that the machine's owner keeps in a file"`
-	// May is empty for a token that may what its account may.
+	// May is empty for a token that allows all that its account may do.
 	May     []contract.Capability `json:"may,omitempty" doc:"what it was made for; missing: all that its account may"`
 	Expires *time.Time            `json:"expires,omitempty" doc:"missing: it does not end by itself"`
 	Git     *GitScope             `json:"git,omitempty" doc:"of a token for git, which the API does not take"`

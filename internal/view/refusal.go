@@ -8,8 +8,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Refusal is what is said of an error to whoever asked: why, with the fault's
-// code, a hint for a person and the field that is wrong.
+// Refusal is what whoever asked is told of an error: why, with the fault's code, a hint for
+// a person and the field that is wrong.
 type Refusal struct {
 	Detail string `json:"detail,omitempty"`
 	Code   string `json:"code"`
@@ -20,9 +20,9 @@ type Refusal struct {
 // maxDetail bounds what an error says to a caller, in bytes.
 const maxDetail = 2000
 
-// Describe says to a caller what went wrong. What has no code is a fault of
-// ours, with code internal: its text may name internals, so it is left out, and
-// the caller of Describe logs it.
+// Describe returns what a caller is told of an error. An error without a code is a fault of
+// ours, with code internal: its text may name internals, so it is left out, and whoever
+// calls Describe logs it.
 func Describe(err error) Refusal {
 	code := fault.CodeOf(err)
 	field := contract.AsFieldError(err)

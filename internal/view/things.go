@@ -72,11 +72,11 @@ type Diff struct {
 	Truncated bool              `json:"truncated"`
 }
 
-// RestoreRequest goes back in time by a new commit. Exactly one of To, Run and
-// Undo is set: to a checkpoint, or an entry of the trash; without what a run
-// changed; or without the last thing that was done, whatever it was (an undo can
-// be undone the same way). Paths are files or folders; none means everything.
-// With one path and none of the three, what was there last comes back from the trash.
+// RestoreRequest goes back in time by a new commit. Exactly one of To, Run and Undo is set:
+// To goes to a checkpoint, or to an entry of the trash; Run to the state without what a run
+// changed; Undo to the state without the last thing that was done, whatever it was (an undo
+// can be undone the same way). Paths are files or folders; none means everything. With one
+// path and none of the three, what was there last comes back from the trash.
 type RestoreRequest struct {
 	To     string         `json:"to,omitempty" maxLength:"64"`
 	Run    string         `json:"run,omitempty" maxLength:"36"`
@@ -84,8 +84,8 @@ type RestoreRequest struct {
 	Paths  []string       `json:"paths,omitempty" maxItems:"200"`
 	DryRun bool           `json:"dry_run,omitempty"`
 	By     contract.Actor `json:"-"`
-	// Unasked is the console's, when nobody was there to be asked: only what
-	// DesktopStatus.Auto says may be done so, and only while it still says it.
+	// Unasked is set by the console when nobody was there to be asked. The restore is then
+	// done only if DesktopStatus.Auto still allows it.
 	Unasked bool `json:"-"`
 }
 
@@ -156,32 +156,32 @@ type File struct {
 	Modified time.Time `json:"modified"`
 	Target   string    `json:"target,omitempty"`  // of a symlink
 	Version  string    `json:"version,omitempty"` // names what a file holds, of one that was put; over HTTP its ETag
-	// State names the state in which a file was opened, whatever it holds.
+	// State identifies the state in which a file was opened, whatever it holds.
 	State string `json:"-"`
-	// Unkept says why no checkpoint holds it, "is a socket"; Beneath counts such
-	// paths in a folder.
+	// Unkept says why no checkpoint holds the entry, such as "is a socket"; Beneath counts
+	// such paths in a folder.
 	Unkept  string `json:"unkept,omitempty"`
 	Beneath int    `json:"unkept_beneath,omitempty"`
 }
 
-// The modes that a file has here.
+// The modes that a file can have.
 const (
 	ModeFile       = "0644"
 	ModeExecutable = "0755"
 )
 
-// Put says where a file goes. Mode is one of the two; empty: that of the file
-// that it replaces. If, unless it is empty, is the version that it may replace,
-// AnyVersion or NoVersion.
+// Put says where a file goes. Mode is one of the two modes, or empty for that of the file
+// that it replaces. If, unless it is empty, is the version that it may replace, AnyVersion
+// or NoVersion.
 type Put struct{ Path, Mode, If string }
 
-// What a put may replace: whatever there is, but something; or nothing.
+// Conditions of a put: it replaces something, whatever it is, or it replaces nothing.
 const (
 	AnyVersion = "any"
 	NoVersion  = "none"
 )
 
-// MoveRequest gives a file or folder another name, where nothing is yet.
+// MoveRequest renames a file or folder; nothing may have the new name yet.
 type MoveRequest struct {
 	From string `json:"from" minLength:"1" maxLength:"4096"`
 	To   string `json:"to" minLength:"1" maxLength:"4096"`
@@ -210,7 +210,7 @@ type AddRequest struct {
 	Name string `json:"name,omitempty" maxLength:"200" doc:"folder under workspace/; empty: from the URL"`
 }
 
-// Added is what came in.
+// Added is what an AddRequest brought in.
 type Added struct {
 	ID       string `json:"id"` // its path
 	Origin   string `json:"origin"`
@@ -219,7 +219,7 @@ type Added struct {
 	Files    int    `json:"files"`
 	Bytes    int64  `json:"bytes"`
 	Skipped  int    `json:"skipped"` // not brought in at all, such as sockets
-	Unkept   Unkept `json:"unkept"`  // those, and what came and is in no checkpoint
+	Unkept   Unkept `json:"unkept"`  // the skipped ones, and what was brought in and is in no checkpoint
 	Sequence uint64 `json:"sequence"`
 }
 
@@ -230,20 +230,19 @@ type ExecRequest struct {
 	Argv  []string `json:"argv" minItems:"1" doc:"as many and as long as the kernel takes"`
 	Cwd   string   `json:"cwd,omitempty" maxLength:"4096" doc:"relative to the workspace's root"`
 	Stdin bool     `json:"stdin,omitempty" doc:"whether the body goes on with the command's standard input"`
-	// Terminal gives the command one of its own: what it shows is stdout.
+	// Terminal, when set, gives the command a terminal, whose output comes as stdout.
 	Terminal *Terminal      `json:"terminal,omitempty"`
 	By       contract.Actor `json:"-"`
 }
 
-// Terminal is what a command's terminal is like, sizes in characters.
+// Terminal describes a command's terminal, sizes in characters.
 type Terminal struct {
 	Rows int    `json:"rows" minimum:"1" maximum:"10000"`
 	Cols int    `json:"cols" minimum:"1" maximum:"10000"`
 	Type string `json:"type,omitempty" maxLength:"64" doc:"the value of TERM"`
 }
 
-// CommandSignal is what is brought to a command that runs: a signal, its
-// terminal's new size, or both.
+// CommandSignal is sent to a command that runs: a signal, its terminal's new size, or both.
 type CommandSignal struct {
 	Signal string `json:"signal,omitempty" enum:"INT,TERM,QUIT,HUP,USR1,USR2,KILL,STOP,CONT,TSTP" doc:"to the command's process group"`
 	Rows   int    `json:"rows,omitempty" minimum:"0" maximum:"10000"`
@@ -266,7 +265,7 @@ type Exit struct {
 	Reason     string `json:"reason,omitempty"` // killed, timeout, disk, memory; why it did not start, with code 126 or 127
 	Sequence   uint64 `json:"sequence"`         // of command.finished
 	Unkept     Unkept `json:"unkept"`           // what it left behind that no checkpoint holds
-	// Unmade says that a checkpoint before or after it could not be made.
+	// Unmade says why a checkpoint before or after it could not be made.
 	Unmade string `json:"no_checkpoint,omitempty"`
 }
 
@@ -283,13 +282,13 @@ type Model struct {
 	Provider  string   `json:"provider"`
 	Aliases   []string `json:"aliases,omitempty"`
 	Default   bool     `json:"default"`
-	Available bool     `json:"available"` // a key or server for it is there
+	Available bool     `json:"available"` // whether there is a key or a server for it
 	Note      string   `json:"note,omitempty"`
 	PriceIn   float64  `json:"price_in,omitempty"`  // USD per million tokens
 	PriceOut  float64  `json:"price_out,omitempty"` // USD per million tokens
 }
 
-// ModelTest is the outcome of asking a model for a word.
+// ModelTest is the outcome of a minimal request to a model.
 type ModelTest struct {
 	ID         string         `json:"id"`
 	OK         bool           `json:"ok"`
@@ -299,8 +298,8 @@ type ModelTest struct {
 	Hint       string         `json:"hint,omitempty"`
 }
 
-// Rebuilt is the outcome of replaying a log into a new state file. With Check
-// the new file is compared and dropped; else it has replaced the old one.
+// Rebuilt is the outcome of replaying a log into a new state file. With Check the new file
+// is only compared and then dropped; otherwise it has replaced the old one.
 type Rebuilt struct {
 	Check       bool     `json:"check"`
 	Equal       bool     `json:"equal"` // the file in use held exactly what the log says
@@ -309,7 +308,7 @@ type Rebuilt struct {
 	DurationMS  int64    `json:"duration_ms"`
 }
 
-// Finding is one thing doctor looked at.
+// Finding is the result of one of doctor's checks.
 type Finding struct {
 	ID     string `json:"id"`     // such as bubblewrap
 	Status string `json:"status"` // ok, warn, fail
@@ -333,13 +332,13 @@ type Ticket struct {
 // GitCall is one request of git's, for a repository of a computer.
 type GitCall struct {
 	Repository string // as Computer.Repository returned it
-	Push       bool   // what is asked for is receive-pack, not upload-pack
-	Advertise  bool   // only what there is
+	Push       bool   // whether it is receive-pack, and not upload-pack
+	Advertise  bool   // whether it only asks for the list of refs
 	Protocol   int    // the version that the client speaks: 0, 1 or 2
 	By         contract.Actor
 }
 
-// Service is what git calls what is asked for.
+// Service is git's name of the requested service.
 func (c GitCall) Service() string {
 	if c.Push {
 		return "git-receive-pack"

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Validate checks an action's form and its data. Data must be of the type's
-// kind; nothing that a person may not say passes.
+// Validate checks an action's form and its data. Data must be of the type's kind, and the
+// type must be one that a person may submit.
 func (a Action) Validate() error {
 	info, ok := contract.Lookup(a.Type)
 	if !ok || !info.Action {
@@ -38,7 +38,7 @@ func (a Action) Validate() error {
 	return a.Data.Validate()
 }
 
-// About returns the action with the subject its event has.
+// About returns the action with the subject that its event gets.
 func (a Action) About() Action {
 	a.Subject = a.about()
 	return a
@@ -62,8 +62,8 @@ func (a Action) about() string {
 	return "window/" + window
 }
 
-// NewlyDrawn checks an id that the sender drew: a UUIDv7. Version 8 is for ids
-// that derive from an event; one from outside could occupy an event to come.
+// NewlyDrawn checks an id that the sender drew: a UUIDv7. Version 8 is for ids derived from
+// an event; one from outside could occupy the id of an event to come.
 func NewlyDrawn(field, id string) error {
 	if err := contract.ValidID(field, id); err != nil {
 		return err
@@ -109,7 +109,7 @@ func noTerminalType(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-+._", r))
 }
 
-// Validate checks what is brought to a command.
+// Validate checks a signal to a command.
 func (s CommandSignal) Validate() error {
 	if (s.Rows == 0) != (s.Cols == 0) || s.Rows < 0 || s.Cols < 0 || s.Rows > maxTerminal || s.Cols > maxTerminal {
 		return &contract.FieldError{Field: "rows", Reason: "and cols are given together, from 1 to 10000"}
@@ -120,7 +120,7 @@ func (s CommandSignal) Validate() error {
 	return nil
 }
 
-// Validate checks the form of a request to compare.
+// Validate checks the form of a request for a diff.
 func (r DiffRequest) Validate() error {
 	if r.Path != "" {
 		if err := contract.ValidPath("path", r.Path); err != nil {
@@ -133,7 +133,7 @@ func (r DiffRequest) Validate() error {
 	return validRevision("to", r.To, true)
 }
 
-// Validate checks the form of a request to go back.
+// Validate checks the form of a request to restore.
 func (r RestoreRequest) Validate() error {
 	set := 0
 	for _, ok := range []bool{r.To != "", r.Run != "", r.Undo} {
@@ -166,7 +166,7 @@ func (r RestoreRequest) Validate() error {
 	return validRevision("to", r.To, true)
 }
 
-// trashEntry is what entries of the trash are called.
+// trashEntry is the pattern of the names of entries in the trash.
 var trashEntry = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{8}T[0-9]{6}-[0-9]{9}-[0-9a-f]{16}$`) })
 
 // ValidRevision checks that s is a commit id or the beginning of one.

@@ -17,7 +17,8 @@ interface AppsState {
 
 export const useApps = keptStore<AppsState>('apps', () => ({ apps: {} }))
 
-// An error of a link goes to nobody but the link, on its way down.
+// Style sheets whose link failed to load. An error event of a link doesn't bubble, so it is
+// caught while it is on its way down.
 const failedSheets = keptThing('failedSheets', () => {
   const failed = new Set<string>()
   addEventListener('error', (e) => e.target instanceof HTMLLinkElement && failed.add(e.target.href), { capture: true })
@@ -40,7 +41,8 @@ function componentOf(id: string, entry: Manifest['entry']): ComponentType<AppPro
       await missingSheets()
       return await entry()
     } catch (e) {
-      // What could not be loaded may be loaded when its source is mended, or the connection is back.
+      // What could not be loaded can be tried again when its source is repaired, or the
+      // connection is back.
       components.delete(key)
       throw e
     }
@@ -50,9 +52,9 @@ function componentOf(id: string, entry: Manifest['entry']): ComponentType<AppPro
 }
 
 /**
- * Asks again for the sheets that could not be loaded. Vite's loader of a build
- * takes a sheet that it once asked for as there: a second try would show the
- * app without its styles.
+ * Requests the style sheets again that could not be loaded. The loader in Vite's builds
+ * counts a sheet as loaded once it has requested it: a second try would show the app
+ * without its styles.
  */
 async function missingSheets(): Promise<void> {
   const failed = [...document.querySelectorAll<HTMLLinkElement>('link[rel=stylesheet]')].filter((l) => failedSheets.has(l.href))
@@ -72,12 +74,12 @@ async function missingSheets(): Promise<void> {
   )
 }
 
-/** Begins to load the code of an app that is about to be opened. What fails is told by the window that it opens in. */
+/** Starts loading the code of an app that is about to be opened. A failure is shown by the window that it opens in. */
 export function preload(app: App): void {
   app.entry().catch(() => {})
 }
 
-/** Gives an app whose component could not be loaded another try. */
+/** Lets an app whose component could not be loaded try again. */
 export function renew(id: string): void {
   const app = useApps.getState().apps[id]
   if (app) useApps.setState((s) => ({ apps: { ...s.apps, [id]: { ...app, component: componentOf(id, app.entry) } } }))
@@ -111,7 +113,7 @@ export async function loadApps(loaders: Loaders): Promise<void> {
   useApps.setState({ apps: Object.fromEntries(apps.map((a) => [a.id, a])) })
 }
 
-/** Apps with an icon, in their order. */
+/** The apps that have an icon, in their order. */
 export function visible(apps: Record<string, App>): App[] {
   return Object.values(apps)
     .filter((a) => !a.hidden)

@@ -15,7 +15,10 @@ export function dataOf<T extends EventType>(e: Event, type: T): EventData[T] | u
   return e.type === type && e.data !== undefined && e.data !== null ? (e.data as EventData[T]) : undefined
 }
 
-/** Whose hand made a checkpoint, whose event is by an actor of a kind: what lists from the host say too, by the same cases (contract/testdata/checkpoint-authors.json). */
+/**
+ * Who made a checkpoint whose event is by an actor of the given kind. Lists from the host
+ * decide it by the same cases (contract/testdata/checkpoint-authors.json).
+ */
 export function checkpointAuthor(kind: CheckpointKind, task: string | undefined, by: ActorKind): ActorKind {
   if (by === 'person' || by === 'app' || by === 'program') return by
   if (task) return 'associate'
@@ -24,7 +27,7 @@ export function checkpointAuthor(kind: CheckpointKind, task: string | undefined,
 
 export const actorKinds: ActorKind[] = ['person', 'app', 'program', 'director', 'associate', 'worker', 'system']
 
-/** What kind of actor an event is by. What a user did in logs from before there were actors is a person's. */
+/** The kind of actor that an event is by. Events of users in logs from before actors existed count as a person's. */
 export function kindOf(e: Event): ActorKind {
   const kind = e.source.slice(e.source.lastIndexOf('/') + 1)
   return kind === 'user' ? 'person' : (actorKinds.find((k) => k === kind) ?? 'system')

@@ -3,7 +3,7 @@ import { command, Parser, publication, subscription, type Message } from './nats
 import { decodeAnswer, HostError, type Session } from './protocol'
 import { sign } from './sign'
 
-/** One connection to the computer's bus. It ends once and is then replaced, never revived. */
+/** One connection to the computer's bus. It ends once; after that it is replaced and never reopened. */
 export interface Bus {
   /** Asks and returns the decoded answer; throws a HostError. */
   request(subject: string, body: unknown, timeoutMs?: number): Promise<unknown>
@@ -16,7 +16,7 @@ export interface Bus {
 
 export type Connect = (session: Session) => Promise<Bus>
 
-/** The page's own origin, with the WebSocket scheme that belongs to it. */
+/** The WebSocket URL of a path on the page's own origin. */
 export function socketURL(path: string, at: { protocol: string; host: string } = location): string {
   return `${at.protocol === 'https:' ? 'wss:' : 'ws:'}//${at.host}${path}`
 }
@@ -39,7 +39,7 @@ export const connectNats: Connect = async (session) => {
   return wire
 }
 
-/** A WebSocket that NATS is spoken over, from its opening to its end. */
+/** A WebSocket that speaks NATS, from its opening to its end. */
 class Wire implements Bus {
   readonly opened: Promise<void>
   readonly closed: Promise<string>
@@ -48,15 +48,15 @@ class Wire implements Bus {
   private readonly takers = new Map<number, (subject: string, bytes: Uint8Array) => void>()
   private readonly inbox: string
   private asked = 0
-  private unanswered = 0 // pings
-  private met = false // the server's first INFO
+  private unanswered = 0 // pings without an answer
+  private met = false // whether the server's first INFO has arrived
   private pinging = 0
   private over = false
   private begun!: () => void
   private ended!: (reason: string) => void
 
   constructor(private readonly session: Session) {
-    // Of this connection alone: other pages of the session have the same prefix.
+    // The inbox is this connection's alone: other pages of the session share the prefix.
     this.inbox = `${session.nats.inbox}.${newID()}`
     this.closed = new Promise((r) => (this.ended = r))
     const late = setTimeout(() => this.end('The computer did not answer in time.'), opening)
@@ -149,7 +149,7 @@ class Wire implements Bus {
     this.send(command('PING'))
   }
 
-  /** One publication that is not permitted leaves the connection as it is; anything else ends it. */
+  /** A publication that is not permitted leaves the connection open; any other refusal ends it. */
   private refused(words: string): void {
     const subject = /^'Permissions Violation for Publish to "([^"]*)"/i.exec(words)?.[1]
     if (subject === undefined) return this.end(`The computer's bus refused this: ${words}`)
@@ -166,7 +166,7 @@ class Wire implements Bus {
   }
 }
 
-/** Asks for the session; 401 and 403 end it, everything else may pass. */
+/** Requests the session. 401 and 403 end it; any other failure may be temporary. */
 export async function fetchSession(signal: AbortSignal): Promise<Session> {
   let response: Response
   try {

@@ -1,5 +1,5 @@
-// The console's page, which frames this one: it keeps what must outlive the
-// page, on whatever origin the next one is, and hands the cursor on.
+// The console's page frames this one. It keeps what must outlive this page, whatever origin
+// the next page has, and passes the text cursor's position on.
 
 import { keptThing } from '../stores/kept'
 
@@ -7,7 +7,7 @@ const origin = `${location.protocol}//${location.host.replace(/^[^.]+\.desk\./, 
 const framed = window.parent !== window
 
 export type KeptName = 'outbox' | 'prompts' | 'bar'
-/** What is kept: of the outbox each item. */
+/** What the console keeps; of the outbox each item by itself. */
 export type Kept = Partial<Record<Exclude<KeptName, 'outbox'>, string>> & { outbox?: string[] }
 
 interface Said {
@@ -28,18 +28,18 @@ const takers = keptThing('console', () => {
   return set
 })
 
-/** Calls back with what the console says, until the returned function is called. */
+/** Calls back with each message from the console, until the returned function is called. */
 export function onConsole(take: (said: Said) => void): () => void {
   takers.add(take)
   return () => takers.delete(take)
 }
 
-/** Gives the console something to keep, or (null) to forget: of the outbox one item. */
+/** Gives the console a value to keep; null makes it forget the value. Of the outbox, one item. */
 export function keepThere(name: KeptName, value: string | null, item?: string): void {
   if (framed) window.parent.postMessage({ type: 'choir.keep', name, value, item }, origin)
 }
 
-/** What the console has kept; nothing when no console answers. */
+/** What the console has kept; nothing when no console answers in time. */
 export function recall(patience = 1500): Promise<Kept> {
   if (!framed) return Promise.resolve({})
   return new Promise((resolve) => {

@@ -1,7 +1,8 @@
 import { hashes, sign } from '@noble/ed25519'
 import { sha512 } from '@noble/hashes/sha2.js'
 
-// In the browser's place: loaded where that can't sign.
+// Signs instead of the browser. This module is loaded only where the browser can't sign
+// with Ed25519.
 hashes.sha512 = sha512
 
 export { sign }

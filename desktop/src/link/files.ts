@@ -1,9 +1,9 @@
 import { HostError } from './protocol'
 
-/** The most that one file may be, as the host takes it from a page. */
+/** The largest file that the host accepts from a page, in bytes. */
 export const maxFile = 64 << 20
 
-/** Puts a file into the workspace's inbox/; answers with its path, which differs from the name if that was taken. */
+/** Puts a file into the workspace's inbox/ and returns its path, which differs from the name if that was taken. */
 export async function putFile(name: string, content: Blob): Promise<string> {
   if (content.size > maxFile) throw new HostError('exhausted', `${name} is larger than the ${maxFile >> 20} MB that a page may bring in.`, 'Use choir add or choir files put.')
   let response: Response

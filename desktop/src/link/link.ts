@@ -33,9 +33,9 @@ const tooFar = 2000
 const defaultBackoff = (n: number) => Math.min(8000, 250 * 2 ** n) * (0.8 + 0.4 * Math.random())
 
 /**
- * The page's one line to its computer: asks for a session, connects, keeps the
- * events in order and the writes in a queue, and starts over when the line
- * breaks, without losing what is on the screen.
+ * The page's connection to its computer. It requests a session, connects, applies the
+ * events in order and queues the writes; when the connection breaks it starts over without
+ * losing what is on the screen.
  */
 export class Link {
   /** Replaced when the page's code is replaced; the connection stays. */
@@ -75,7 +75,7 @@ export class Link {
     await this.loop
   }
 
-  /** Tries now instead of waiting for the next attempt. */
+  /** Tries to connect now instead of waiting for the next attempt. */
   hurry(): void {
     this.wake()
   }
@@ -89,7 +89,7 @@ export class Link {
     })
   }
 
-  /** Sends again what stood aside, or throws away what waits. */
+  /** Sends an action again that was set aside, or discards one that waits. */
   again(id: string): void {
     this.outbox?.again(id)
   }
@@ -98,19 +98,19 @@ export class Link {
     this.outbox?.discard(id)
   }
 
-  /** Has a run's words sent to this page as they come: nobody gets them unasked. */
+  /** Has a run's model output sent to this page as it arrives; the host sends it only to pages that requested it. */
   follow(run: string): void {
-    this.followed.delete(run) // the newest are kept
+    this.followed.delete(run) // moves it to the end: only the newest are kept
     this.followed.add(run)
     for (const old of [...this.followed].slice(0, -maxFollowed)) this.followed.delete(old)
     if (this.bus && this.current) void this.askFor(this.bus, this.current, run)
   }
 
   private askFor(bus: Bus, session: Session, run: string): Promise<unknown> {
-    return bus.request(`svc.${session.cid}.run.follow`, { run }).catch(() => {}) // what was said is in the log once it is whole
+    return bus.request(`svc.${session.cid}.run.follow`, { run }).catch(() => {}) // the output is in the log once it is complete
   }
 
-  /** Asks a service; throws a HostError, at once when offline. */
+  /** Asks a service; throws a HostError, at once while offline. */
   async ask<S extends Service>(service: S, request: Services[S][0], timeoutMs?: number): Promise<Services[S][1]> {
     if (!this.bus || !this.current) throw new HostError('unavailable', 'The computer is not connected.', 'Wait for the connection to come back.')
     return (await this.bus.request(`svc.${this.current.cid}.${service}`, request, timeoutMs)) as Services[S][1]
@@ -142,7 +142,7 @@ export class Link {
         this.outbox?.connect(null)
         const bus = this.bus
         this.bus = null
-        await bus?.close().catch(() => {}) // it is being thrown away
+        await bus?.close().catch(() => {}) // it is being replaced
       }
       if (this.abort.signal.aborted) return
       this.listener.state('offline', reason)
@@ -150,7 +150,7 @@ export class Link {
     }
   }
 
-  /** Lives on one connection until it ends; returns why it did. */
+  /** Serves one connection until it ends; returns why it ended. */
   private async live(bus: Bus, session: Session, settled: () => void): Promise<string> {
     const prefix = `live.${session.cid}.`
     bus.subscribe(`${prefix}>`, (subject, bytes) => this.receive(subject.slice(prefix.length), bytes))
@@ -161,13 +161,13 @@ export class Link {
       settled()
       this.outbox?.connect((a) => bus.request(`user.${session.cid}.action`, a) as Promise<Acknowledged>)
     })
-    // A connection that can't catch up is as good as none.
+    // A connection over which the missing events can't be read is treated as lost.
     return Promise.race([bus.closed, work.then(() => bus.closed)])
   }
 
   private async adopt(session: Session): Promise<void> {
     if (this.current && this.current.cid !== session.cid) {
-      location.reload() // another computer's state must not mix with this one's
+      location.reload() // the state of another computer must not mix with this one's
       return
     }
     this.current = session
@@ -185,7 +185,7 @@ export class Link {
     }
   }
 
-  /** What is this page's alone. */
+  /** Handles messages on the subjects of this session alone. */
   private stream(rest: string, bytes: Uint8Array): void {
     const { text } = (parsed(bytes) ?? {}) as { text?: unknown }
     if (rest.startsWith('tokens.') && typeof text === 'string') this.listener.tokens(rest.slice('tokens.'.length), text)
@@ -193,7 +193,7 @@ export class Link {
 
   private receive(rest: string, bytes: Uint8Array): void {
     const body = parsed(bytes)
-    if (body === undefined) return // a lost event shows as a gap
+    if (body === undefined) return // a lost event shows as a gap in the sequence
     if (rest === 'tick') {
       const { sequence } = body as { sequence?: number }
       if (typeof sequence === 'number' && !this.sequencer.note(sequence)) this.mend()
@@ -202,7 +202,7 @@ export class Link {
     }
   }
 
-  /** Fills a gap in the background; a failure ends the connection, and the next one starts with a catch-up. */
+  /** Fills a gap in the background. A failure ends the connection, and the next one starts with catching up. */
   private mend(): void {
     const { bus, current } = this
     if (!bus || !current || this.catching) return
@@ -247,7 +247,7 @@ export class Link {
   }
 }
 
-/** What a message says, undefined when it is not ours: everything on these subjects is JSON. */
+/** Decodes a message; undefined when it is not JSON, and so not one of ours. */
 function parsed(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder().decode(bytes))

@@ -10,7 +10,7 @@ export interface Message {
   status?: number
 }
 
-/** What the reader meets. */
+/** What the parser calls. */
 export interface Reader {
   message(m: Message): void
   /** INFO, PING, PONG, +OK or -ERR, with what follows the word. */
@@ -21,10 +21,10 @@ const maxLine = 16 << 10
 const maxBody = 2 << 20 // twice what the server takes
 const decoder = new TextDecoder()
 
-/** Reads the server's half of the protocol out of bytes that come in any pieces; throws at what it can't be. */
+/** Parses what the server sends, in pieces of any size; throws at anything that is not the protocol. */
 export class Parser {
   private held = new Uint8Array(0)
-  /** What the line before said is coming, or null between messages. */
+  /** What the line before announced, or null between messages. */
   private coming: { sid: number; subject: string; head: number; size: number } | null = null
 
   constructor(private readonly reader: Reader) {}
@@ -40,7 +40,7 @@ export class Parser {
     this.held = bytes.slice(at)
   }
 
-  /** Reads one line; returns where the next thing begins, or -1 when it is not all there. */
+  /** Reads one line; returns where the next one begins, or -1 when it is not complete yet. */
   private line(bytes: Uint8Array, at: number): number {
     const end = bytes.indexOf(10, at)
     if ((end < 0 ? bytes.length : end) - at > maxLine) throw new Error('a line is too long')
@@ -85,13 +85,13 @@ function joined(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
 
 const encoder = new TextEncoder()
 
-/** PUB as it is sent. */
+/** A PUB command, encoded. */
 export function publication(subject: string, reply: string, body: string): Uint8Array<ArrayBuffer> {
   const payload = encoder.encode(body)
   return joined(joined(encoder.encode(`PUB ${word(subject)} ${word(reply)} ${payload.length}\r\n`), payload), encoder.encode('\r\n'))
 }
 
-/** SUB as it is sent. */
+/** A SUB command, encoded. */
 export function subscription(subject: string, sid: number): Uint8Array<ArrayBuffer> {
   return encoder.encode(`SUB ${word(subject)} ${sid}\r\n`)
 }
@@ -100,7 +100,7 @@ export function command(text: string): Uint8Array<ArrayBuffer> {
   return encoder.encode(`${text}\r\n`)
 }
 
-/** A subject with a space or a line end in it would be another command. */
+/** Refuses a subject with a space or a line end in it, which would be another command. */
 function word(subject: string): string {
   if (!/^[!-~]+$/.test(subject)) throw new Error(`no subject: ${JSON.stringify(subject)}`)
   return subject

@@ -15,36 +15,33 @@ export type Acknowledged = Services['action'][1]
 /** An action on its way, as it is kept and shown. */
 export interface Queued {
   action: Action
-  /** How often it was sent without an answer. */
+  /** How often it was sent without getting an answer. */
   tries: number
-  /** Why it is not sent any more unless somebody says so; empty while it is. */
+  /** Why it is not sent any more until somebody sends it again; empty while it is sent. */
   stuck: string
 }
 
-/**
- * Where actions are kept, each by itself: the tabs of one browser share a shelf,
- * and none may write over what another one put there.
- */
+/** Where actions are kept, each by itself: the tabs of one browser share it, and none may overwrite what another one put there. */
 export interface Shelf {
   load(): Queued[]
   put(item: Queued): void
   drop(id: string, discarded: boolean): void
-  /** Calls back with what another tab took off the shelf: sent, or thrown away. */
+  /** Calls back when another tab removed an action: it was sent, or discarded. */
   watch?(gone: (id: string, discarded: boolean) => void): void
 }
 
-/** The most that one action may be on the wire: less than the host takes. */
+/** The largest action on the wire, in bytes: less than the host's limit. */
 export const maxAction = 200_000
 /** The most that a prompt may hold, as the contract says. */
 export const maxPrompt = 32_768
-/** How often an action is sent while the line is up before it stands aside for the others. */
+/** How often an action is sent over a working connection before it is set aside so that the others can go. */
 const maxTries = 6
-/** How many actions may wait: what a person does in hours without a line. */
+/** How many actions may wait: about what a person does in some hours offline. */
 const maxQueued = 500
-/** The most that all of them may be together: what browsers keep for certain. */
+/** The largest size of all of them together: what browsers store reliably. */
 const maxKept = 380_000
 
-/** Reads what a shelf kept, one action or a list of them; what it does not understand is left out. */
+/** Reads a stored value, one action or a list of them; what it does not understand is left out. */
 export function readQueue(text: string | null | undefined): Queued[] {
   if (!text) return []
   try {
@@ -60,13 +57,13 @@ export function readQueue(text: string | null | undefined): Queued[] {
   }
 }
 
-/** Stands for an action that was thrown away, for the moment in which other tabs are told. */
+/** A marker stored for a moment in place of a discarded action, so that other tabs learn of it. */
 const thrownAway = 'discarded'
 
 /**
- * Keeps actions where the page's own origin does and with the console, which has
- * them for a page on another origin. Each has a key of its own. A full or
- * forbidden store only costs their survival of a reload.
+ * Keeps actions in the storage of the page's own origin and with the console, which hands
+ * them to a page on another origin. Each has a key of its own. If the storage is full or
+ * forbidden, only a reload loses them.
  */
 export function browserShelf(key: string, recalled: string[] | undefined, there: (id: string, value: string | null) => void): Shelf {
   const prefix = `${key}.`
@@ -75,7 +72,7 @@ export function browserShelf(key: string, recalled: string[] | undefined, there:
       if (value === null) localStorage.removeItem(prefix + id)
       else localStorage.setItem(prefix + id, value)
     } catch {
-      // Memory still holds it.
+      // The action is still held in memory.
     }
   }
   const shelf: Shelf = {
@@ -83,15 +80,15 @@ export function browserShelf(key: string, recalled: string[] | undefined, there:
       const found = new Map<string, Queued>()
       const add = (text: string | null | undefined) => readQueue(text).forEach((q) => found.set(q.action.id, q))
       recalled?.forEach(add)
-      let older: string | null = null // all in one, as pages once kept them
+      let older: string | null = null // all actions under one key, as older pages stored them
       try {
         older = localStorage.getItem(key)
         add(older)
         for (const k of Object.keys(localStorage)) if (k.startsWith(prefix)) add(localStorage.getItem(k))
       } catch {
-        // Nothing is kept here.
+        // Without storage nothing was kept.
       }
-      // Ids tell the time, whichever tab drew them.
+      // Ids are UUIDv7, so they sort by time whichever tab made them.
       const all = [...found.values()].sort((a, b) => (a.action.id < b.action.id ? -1 : 1))
       all.forEach((q) => shelf.put(q))
       if (older !== null) localStorage.removeItem(key)
@@ -118,7 +115,7 @@ export function browserShelf(key: string, recalled: string[] | undefined, there:
 }
 
 interface Waiting extends Queued {
-  /** The room that it takes: none, if it can never be sent (an older page left it), so that it keeps nothing else out. */
+  /** The space that it counts for: none if it can never be sent (an older page left it), so that it does not keep others out. */
   size: number
   /** Whether somebody in this tab waits for the answer. */
   own: boolean
@@ -127,10 +124,10 @@ interface Waiting extends Queued {
 }
 
 /**
- * Actions on their way to the log: checked before they are queued, sent in
- * order, one at a time, again with the same id after a passing failure, kept
- * until the log acknowledged them. One that can't be sent stands aside, so that
- * it blocks no other, until somebody sends it again or throws it away.
+ * Actions on their way to the log. They are checked before they are queued and sent in
+ * order, one at a time; after a temporary failure they are sent again with the same id, and
+ * they are kept until the log acknowledged them. One that can't be sent is set aside, so
+ * that it does not block the others, until somebody sends it again or discards it.
  */
 export class Outbox {
   private queue: Waiting[]
@@ -152,12 +149,12 @@ export class Outbox {
     return this.queue.length
   }
 
-  /** The ids of what the log has not acknowledged yet. */
+  /** The ids of the actions that the log has not acknowledged yet. */
   get ids(): string[] {
     return this.queue.map((w) => w.action.id)
   }
 
-  /** Queues an action; the promise settles when the log took it or refused it, or it was thrown away. */
+  /** Queues an action. The promise settles when the log accepted or refused it, or when it was discarded. */
   post<T extends ActionType>(type: T, data: Payloads[T], about: { run?: string; subject?: string; id?: string } = {}): Promise<Acknowledged> {
     const { id = newID(), ...rest } = about
     const action: Action = { type, id, data, ...rest }
@@ -174,7 +171,7 @@ export class Outbox {
     })
   }
 
-  /** Sends one again that stood aside. */
+  /** Sends an action again that was set aside. */
   again(id: string): void {
     const w = this.queue.find((x) => x.action.id === id)
     if (!w || faultOf(w.action)) return
@@ -185,7 +182,7 @@ export class Outbox {
     void this.pump()
   }
 
-  /** Throws one away. It may have reached the log if an answer to it was lost. */
+  /** Discards an action. It may be in the log all the same, if its answer was lost. */
   discard(id: string): void {
     const w = this.queue.find((x) => x.action.id === id)
     if (!w) return
@@ -196,8 +193,8 @@ export class Outbox {
   }
 
   /**
-   * Another tab was done with an action. What it sent this tab need not, unless
-   * somebody here waits for the answer: the log gives the same one again.
+   * Another tab has sent or discarded an action. This tab does not send it any more, unless
+   * somebody here waits for its answer: sent again, it gets the same answer from the log.
    */
   private gone(id: string, discarded: boolean): void {
     const w = this.queue.find((x) => x.action.id === id)
@@ -207,7 +204,7 @@ export class Outbox {
     if (discarded) w.reject(new HostError('cancelled', 'It was discarded in another tab.'))
   }
 
-  /** Goes online with a way to send; null goes offline. */
+  /** Goes online with a way to send, or offline with null. */
   connect(send: ((a: Action) => Promise<Acknowledged>) | null): void {
     this.send = send
     this.wake()
@@ -239,10 +236,10 @@ export class Outbox {
           head.resolve(answer)
         } catch (e) {
           const failure = e instanceof HostError ? e : new HostError('unavailable', String(e))
-          if (!this.queue.includes(head)) continue // thrown away meanwhile
+          if (!this.queue.includes(head)) continue // it was discarded in the meantime
           if (failure.passing) {
-            // A try that the line broke under counts: it may be what broke it. A
-            // computer that is not there yet says nothing about the action.
+            // A try during which the connection broke counts: the action may be what broke
+            // it. A computer that is not available yet says nothing about the action.
             if (failure.code !== 'unavailable' && ++head.tries >= maxTries) head.stuck = failure.message
             this.keep(head)
             // The link notices a lost connection by itself and connects again.
@@ -250,7 +247,7 @@ export class Outbox {
             continue
           }
           if (failure.code === 'disk_full' && isWritten(head.action)) {
-            // It is somebody's words, and there will be space again.
+            // It holds what somebody wrote, and there may be space again later.
             head.stuck = [failure.message, failure.hint].filter(Boolean).join('. ')
             this.keep(head)
             continue
@@ -296,7 +293,7 @@ export class Outbox {
   }
 }
 
-/** Whether an action holds what a person wrote. */
+/** Whether an action holds text that a person wrote. */
 function isWritten(action: Action): boolean {
   const data = action.data as { text?: unknown; answer?: unknown } | undefined
   return typeof data?.text === 'string' || typeof data?.answer === 'string'
@@ -306,7 +303,7 @@ function sizeOf(action: Action): number {
   return new TextEncoder().encode(JSON.stringify(action)).length
 }
 
-/** Why an action can't be sent at all, whatever the line; null when it can. */
+/** Why an action can't be sent at all, whatever the connection; null when it can. */
 function faultOf(action: Action): HostError | null {
   const text = (action.data as { text?: unknown } | undefined)?.text
   if (typeof text === 'string' && new TextEncoder().encode(text).length > maxPrompt) {

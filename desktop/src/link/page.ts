@@ -15,14 +15,14 @@ import { keepThere, recall } from './console'
 import { Link, type Listener } from './link'
 import { browserShelf } from './outbox'
 
-/** Applies one event of the log to every store it concerns. Events come in order and once. */
+/** Applies one event of the log to every store it concerns. Events arrive in order and once. */
 export function apply(e: Event): void {
   for (const take of takers) {
     try {
       take(e)
     } catch (cause) {
-      // One store that can't read an event must not keep it from the others,
-      // nor stop the log.
+      // A store that can't read an event must neither keep it from the others nor stop the
+      // log.
       console.error(`event ${e.sequence} (${e.type}) was not understood`, cause)
     }
   }
@@ -49,7 +49,7 @@ function shellEvents(e: Event): void {
   if (renamed) useConnection.getState().rename(renamed.name)
 }
 
-/** What the link says, put into the stores. */
+/** Puts what the link reports into the stores. */
 export const listener: Listener = {
   state: (state, detail) => useConnection.getState().moved(state, detail),
   session: (s) => useConnection.getState().met(s),
@@ -75,7 +75,7 @@ export const listener: Listener = {
 /** What the console kept of the page before this one. */
 export const kept = keptThing('recalled', () => recall())
 
-/** The page's link; one for its whole life, whatever code is replaced. */
+/** The page's link; there is one for the page's whole life, whatever code is replaced. */
 export const link = keptThing(
   'link',
   () =>
@@ -83,7 +83,8 @@ export const link = keptThing(
       {
         connect: connectNats,
         session: fetchSession,
-        // What an earlier page had in its queue may be with the console only: its origin was another one.
+        // An earlier page may have left its queue with the console only, if its origin was
+        // another one.
         shelf: async (cid) => browserShelf(`choir.outbox.${cid}`, (await kept).outbox, (id, value) => keepThere('outbox', value, id)),
       },
       listener,
@@ -93,7 +94,7 @@ link.listener = listener
 
 useWindows.setState({
   post: (type, data, id) => {
-    // The outbox keeps it; a refusal is told to the listener.
+    // The outbox keeps it; a refusal is reported to the listener.
     link.act(type, data, { id, subject: `window/${data.window}` }).then(
       () => useWindows.getState().forget(id),
       () => {},

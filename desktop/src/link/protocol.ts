@@ -1,19 +1,19 @@
 import type { Checkpoint as Shown, RunHead, Window } from './services'
 
-// The messages of docs/desktop.md that aren't events, under the names the shell
-// uses; services.ts is generated.
+// The messages of docs/desktop.md that aren't events, under the names that the shell uses.
+// services.ts is generated.
 
 export type {
   Diff, DocumentHead as DocumentSummary, File as FileEntry, Kept, OutputChunk, Proposal, Provider, Restored, Service, Services, Session, Snapshot, Undone, Unkept,
 } from './services'
 
-/** A window as events and lists tell of it. */
+/** A window as events and lists describe it. */
 export type WindowRecord = Omit<Window, 'props'> & Partial<Pick<Window, 'props'>>
 
-/** A checkpoint as events and lists tell of it. */
+/** A checkpoint as events and lists describe it. */
 export type Checkpoint = Omit<Shown, 'tree' | 'seq'>
 
-/** A run as a list tells of it, or as far as events have told. */
+/** A run as a list describes it, or as much of it as events have said. */
 export type RunSummary = Pick<RunHead, 'run' | 'prompt' | 'status' | 'started'> & Partial<RunHead>
 
 /** An error the host answered with, or that a request ended in. */
@@ -34,7 +34,7 @@ export class HostError extends Error {
   }
 }
 
-/** Decodes one answer; throws the HostError in it, or one saying that it is not JSON. */
+/** Decodes one answer; throws the HostError that it holds, or one that says that it is not JSON. */
 export function decodeAnswer(bytes: Uint8Array): unknown {
   let value: unknown
   try {

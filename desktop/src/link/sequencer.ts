@@ -1,8 +1,8 @@
 import type { Event } from '../contract/types'
 
 /**
- * Puts the events of one log in order. Sequences are dense (1, 2, 3, …), so
- * what arrives beyond the next one is held until `missing` was answered.
+ * Puts the events of one log in order. Sequences are dense (1, 2, 3, …), so events beyond
+ * the next one are held until the missing ones have been fetched.
  */
 export class Sequencer {
   private held = new Map<number, Event>()
@@ -23,13 +23,13 @@ export class Sequencer {
     return !this.behind
   }
 
-  /** Takes the last sequence the host says it has; false when the log goes on beyond what was applied. */
+  /** Takes the last sequence that the host says it has; false when the log continues beyond what was applied. */
   note(sequence: number): boolean {
     this.highest = Math.max(this.highest, sequence)
     return !this.behind
   }
 
-  /** Starts over behind a snapshot; events at or below it are forgotten. */
+  /** Starts over after a snapshot; events at or below its sequence are dropped. */
   reset(sequence: number): void {
     this.last = sequence
     this.drain()

@@ -5,7 +5,7 @@ import type { ActorKind, Change, CheckpointKind, Event, Frame, Resolution, RunSt
 /** EventPage is one page of a query's answer, ascending. */
 export interface EventPage {
   events: Event[]
-  /** Next is the After of the next page, which there is at once if More, and otherwise once something has happened. */
+  /** Next is the After of the next page, which exists already if More is set, and otherwise once something has happened. */
   next: number
   more: boolean
   /** sequence of the log's newest event */
@@ -63,7 +63,7 @@ export interface Revised {
   sequence: number
 }
 
-/** Proposal is a change to a document that was not made, because it touches what somebody else wrote since its base; a user accepts or dismisses it. On, Overlaps and Diff say what accepting would do while it is open, where one proposal is asked for; so does Body. */
+/** Proposal is a change to a document that was not made, because it touches what somebody else wrote since its base; a user accepts or dismisses it. On, Overlaps and Diff say what accepting it would do while it is open. They and Body are only given where a single proposal is requested. */
 export interface Proposal {
   id: string
   document: string
@@ -121,7 +121,7 @@ export interface File {
   target?: string
   /** names what a file holds, of one that was put; over HTTP its ETag */
   version?: string
-  /** Unkept says why no checkpoint holds it, "is a socket"; Beneath counts such paths in a folder. */
+  /** Unkept says why no checkpoint holds the entry, such as "is a socket"; Beneath counts such paths in a folder. */
   unkept?: string
   unkept_beneath?: number
 }
@@ -222,7 +222,7 @@ export interface ComputerHead {
   notes: string[]
 }
 
-/** Window is a window of the desktop as the log left it. */
+/** Window is a window of the desktop at the end of the log. */
 export interface Window {
   window: string
   app: string

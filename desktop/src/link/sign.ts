@@ -1,19 +1,19 @@
-// A user's key of the bus: Ed25519, its seed in the text form that NATS gives keys.
+// A user's key for the bus: Ed25519, its seed in the text form that NATS gives keys.
 
 const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
 const seedPrefix = 18 << 3 // S
 const userPrefix = 20 << 3 // U
 const seedBytes = 32
-// What stands before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410).
+// The bytes before the 32 bytes of an Ed25519 private key in PKCS #8 (RFC 8410).
 const pkcs8 = [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20]
 
-/** Signs the server's nonce with the key whose seed is given, in the form the server takes. */
+/** Signs the server's nonce with the key of the given seed, in the encoding that the server accepts. */
 export async function sign(seed: string, nonce: string): Promise<string> {
   const signature = await ed25519(keyOf(seed), new TextEncoder().encode(nonce))
   return btoa(String.fromCharCode(...signature))
 }
 
-/** Signs with what the browser has, and where it has no Ed25519, or the page is on no secure origin, with a library. */
+/** Signs with the browser's Ed25519; with a library where the browser has none or the page's origin is not secure. */
 async function ed25519(key: Uint8Array, message: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
   const subtle = globalThis.crypto?.subtle as SubtleCrypto | undefined
   if (subtle) {
@@ -28,7 +28,7 @@ async function ed25519(key: Uint8Array, message: Uint8Array<ArrayBuffer>): Promi
   return library.sign(message, key)
 }
 
-/** Reads the key out of a user's seed: base32 of two bytes that say what it is, the key, and a checksum. */
+/** Decodes a user's seed: base32 of two bytes that say what it is, the key, and a checksum. */
 export function keyOf(seed: string): Uint8Array {
   const raw = base32(seed)
   const body = raw.subarray(0, -2)

@@ -8,8 +8,8 @@ const words: Record<MarkKind, string> = {
 }
 
 /**
- * ✓ verified, ✕ failed, ? unknown: three shapes and three colours, so that none
- * is mistaken for another. An empty label is for where words beside it say it.
+ * ✓ verified, ✕ failed, ? unknown: three shapes and three colours, so that none is mistaken
+ * for another. The label is empty where text beside the mark says the same.
  */
 export function Mark({ kind, label }: { kind: MarkKind; label?: string }) {
   const size = 12

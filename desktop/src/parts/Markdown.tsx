@@ -4,7 +4,7 @@ import gfm from 'remark-gfm'
 import { useToasts } from '../stores/toasts'
 import css from './parts.module.css'
 
-/** Markdown as text a person reads: no HTML, no images, links that are copied. */
+/** Markdown for reading: no HTML, no images, and a link copies its address when it is clicked. */
 export function Markdown({ text }: { text: string }) {
   return (
     <div className={css.markdown}>
@@ -28,7 +28,7 @@ export function Markdown({ text }: { text: string }) {
   )
 }
 
-/** The desktop's frame opens no other page; a link is handed to the user instead. */
+/** The desktop's frame can't open other pages, so a link's address is copied for the user. */
 function copy(e: MouseEvent, href: string | undefined): void {
   e.preventDefault()
   if (!href) return

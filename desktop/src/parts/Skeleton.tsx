@@ -1,6 +1,6 @@
 import css from './parts.module.css'
 
-/** What stands in for content that takes longer than a blink. */
+/** A placeholder for content that takes noticeably long to load. */
 export function Skeleton() {
   return (
     <div className={css.skeleton} aria-busy="true" aria-label="Loading" role="status">

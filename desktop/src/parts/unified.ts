@@ -22,7 +22,7 @@ export function readDiff(text: string, most = 4000): DiffFile[] {
   let oldLine = 0
   let newLine = 0
   let kept = 0
-  // What a hunk still has to give; only there do + and - mean lines.
+  // How many lines the hunk still has; only inside a hunk do + and - mean lines.
   let oldLeft = 0
   let newLeft = 0
   let hunks = 0 // of the current file
@@ -66,7 +66,8 @@ export function readDiff(text: string, most = 4000): DiffFile[] {
     else if (line.startsWith('+++ ')) {
       const to = name(line)
       const path = to === '/dev/null' ? from : to
-      // After a git header this only repeats the name; without one it starts a file.
+      // After a git header this only repeats the name; without a git header it starts a
+      // file.
       if (!file || hunks > 0) begin(path)
       else (file as DiffFile).path = path
     } else if (hunk) {

@@ -4,7 +4,7 @@ import { useWindows } from '../stores/windows'
 import css from './AllWindows.module.css'
 import { useAway } from './popover'
 
-/** Every open window by name, for when there are more than the bar has room for. */
+/** Every open window by name, for when the bar has no room for all of them. */
 export function AllWindows({ labels, active, more }: { labels: Record<string, string>; active: string | undefined; more: number }) {
   const [open, setOpen] = useState(false)
   const list = useRef<HTMLElement>(null)

@@ -25,12 +25,12 @@ export function Bar() {
   const active = front(windows)?.window
   const { raise, place } = useWindows.getState()
   const { area, phone } = useScreen()
-  // Too many for words: the icon stays, and the name of the one in front.
+  // With many windows only the icons are shown, and the name of the front one.
   const tight = Object.keys(windows).length > (phone ? 2 : area.w < 1300 ? 2 : 3)
   const labels = labelled(windows)
   const all = Object.values(windows).sort((a, b) => (a.window < b.window ? -1 : 1))
   const most = phone ? 3 : area.w < 1300 ? 5 : 7
-  // The one in front is always among those that are shown.
+  // The front window is always among those that are shown.
   const shown = all.length <= most ? all : all.filter((w, i) => i < most - 1 || w.window === active).slice(0, most)
   const other = scheme === 'dark' ? day : night
   return (

@@ -105,7 +105,7 @@ export function Desktop() {
   )
 }
 
-/** Says that the line is down, what still works, and how much waits. */
+/** Says that the connection is lost, what still works, and how much waits. */
 function Band() {
   const { state, detail, waiting, loaded } = useConnection()
   const down = state === 'offline' || state === 'ended' || (state === 'connecting' && !loaded)
@@ -128,7 +128,7 @@ function Band() {
   )
 }
 
-/** A computer that has done nothing yet greets whoever opens it, once. */
+/** Opens Welcome, once, on a computer that has done nothing yet. */
 function useWelcome(): void {
   const fresh = useConnection((s) => s.loaded && !s.readOnly && s.fresh)
   const known = useApps((s) => 'welcome' in s.apps)
@@ -139,7 +139,7 @@ function useWelcome(): void {
   }, [fresh, known])
 }
 
-/** Marks the document once the desktop was really painted: whoever frames the page looks for it. */
+/** Marks the document once the desktop has been painted: the console's page, which frames it, waits for that. */
 function usePaintedMarker(): void {
   useEffect(() => {
     const ready = () => (document.documentElement.dataset.choirReady = 'true')

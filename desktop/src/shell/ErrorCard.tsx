@@ -5,16 +5,16 @@ import { onHot } from './hot'
 import css from './ErrorCard.module.css'
 
 interface Props {
-  /** What failed, as the sentence's subject. */
+  /** What failed, as the subject of the card's sentence. */
   what: string
-  /** Told of each error. */
+  /** Called with each error. */
   failed?: (error: unknown) => void
-  /** What a new try needs before it is made. */
+  /** What has to be done before trying again. */
   again?: () => void
   children: ReactNode
 }
 
-/** Shows an error of what is inside it and leaves everything else standing. New code gets a new try. */
+/** Shows an error of its children and leaves everything else as it is. When the code is replaced the children are rendered again. */
 export class ErrorCard extends Component<Props, { error: Error | null; stack: string }> {
   override state = { error: null as Error | null, stack: '' }
   private stop = () => {}

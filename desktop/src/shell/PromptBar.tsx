@@ -17,14 +17,14 @@ import css from './PromptBar.module.css'
 const historyKey = 'choir.prompts'
 const history = keptThing('history', () => {
   const made = new History(readHistory())
-  // On a new origin the console has it.
+  // On a new origin the storage is empty, and the console has the history.
   void kept.then(({ prompts }) => {
     if (made.lines.length === 0 && prompts) for (const l of linesOf(prompts)) made.add(l)
   })
   return made
 })
 
-/** The one bar: what you want, a command, or a slash command. */
+/** The prompt bar: for an intention, a shell command (!) or a slash command. */
 export function PromptBar() {
   const { line, focus, set, fill, moved } = usePromptBar()
   const { provider, readOnly, state } = useConnection()
@@ -53,7 +53,8 @@ export function PromptBar() {
     setWalking(false)
   }
 
-  // A line from before: the arrows go on walking, whatever could complete it.
+  // A line of the history: the arrow keys go on through the history although the line could
+  // be completed.
   const walk = (text: string) => {
     set(text)
     setPicked(0)
@@ -81,7 +82,7 @@ export function PromptBar() {
       }
     } catch (e) {
       tell(e)
-      // What was typed comes back, unless something new was begun.
+      // What was typed comes back, unless the user began something new.
       if (usePromptBar.getState().line === '') fill(sent)
     } finally {
       setBusy(false)
@@ -229,12 +230,12 @@ function bytesOf(text: string): number {
 function remember(line: string): void {
   const lines = history.add(line)
   try {
-    // A line that long was a paste; the rest of the history is worth more.
+    // A line that long was pasted; the rest of the history is worth more.
     const text = JSON.stringify(lines.filter((l) => l.length < 4000).slice(-100))
     keepThere('prompts', text)
     localStorage.setItem(historyKey, text)
   } catch {
-    // History then lasts as long as the page.
+    // Without storage the history lasts as long as the page.
   }
 }
 

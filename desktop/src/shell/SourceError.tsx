@@ -8,13 +8,13 @@ interface SourceFault {
   where: string
 }
 
-/** Says that the desktop's source does not compile at the moment; what is on the screen is the last code that did. */
+/** Says that the desktop's source does not compile at the moment; the screen shows the last code that did. */
 export function SourceError() {
   const [fault, setFault] = useState<SourceFault | null>(null)
   useEffect(() => {
     const failed = onHot('vite:error', ({ err }) => {
       const file = (err.loc?.file ?? err.id ?? '').replace(/^.*\/src\//, 'src/')
-      // What the page shows is of older source: it says nothing about the new one.
+      // The page was built from older source, so its health says nothing about the new one.
       document.documentElement.dataset.choirStale = 'true'
       setFault({ message: err.message.split('\n')[0] ?? 'It does not compile.', where: err.loc ? `${file}:${err.loc.line}` : file })
     })

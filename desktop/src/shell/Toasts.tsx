@@ -8,7 +8,7 @@ import css from './Toasts.module.css'
 
 const stays = { plain: 5000, ok: 6000, accent: 6000, warn: 9000, danger: 15000 }
 
-/** What happened lately, quietly: at most eight lines that go by themselves. */
+/** What happened lately: at most eight lines that disappear by themselves. */
 export function Toasts() {
   const toasts = useToasts((s) => s.toasts)
   const [gone, setGone] = useState<ReadonlySet<number>>(new Set())

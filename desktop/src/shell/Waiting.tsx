@@ -7,7 +7,7 @@ import { count, oneLine } from '../text/format'
 import { useAway } from './popover'
 import css from './Waiting.module.css'
 
-/** What waits for the log: how much, what it is, why it does, and the ways to be rid of it. */
+/** The actions that wait for the log: how many, which, why, and buttons to send or discard them. */
 export function Waiting() {
   const queued = useConnection((s) => s.queued)
   const online = useConnection((s) => s.state === 'online')
@@ -18,7 +18,7 @@ export function Waiting() {
   const close = useCallback(() => setOpen(false), [])
   useAway(open, box, close)
 
-  // What is on its way for a moment is no news.
+  // Actions that wait only for a moment are not shown.
   if (queued.length === 0 || (online && stuck === 0)) return null
   return (
     <div className={css.waiting} ref={box}>

@@ -12,7 +12,7 @@ import css from './Window.module.css'
 
 interface Props {
   record: WindowRecord
-  /** Its title, told apart from other windows of that title. */
+  /** Its title, numbered where other windows have the same one. */
   label: string
   app: App | undefined
   area: Size
@@ -20,7 +20,7 @@ interface Props {
   phone: boolean
   /** Steps to the next (1) or the last (-1) window, on a phone. */
   swipe: (step: 1 | -1) => void
-  /** Shows where letting go would put the window. */
+  /** Shows where the window would be placed if it were released now. */
   hint: (frame: Frame | null) => void
 }
 
@@ -37,8 +37,8 @@ export const Window = memo(function Window({ record, label, app, area, active, p
   const [live, setLive] = useState<Frame | null>(null)
   const grip = useRef<Grip | null>(null)
   const zone = useRef<Zone | null>(null)
-  // Where it was put by somebody looking at this very area it stays, even half
-  // outside; where it came from another screen it is shown whole.
+  // A window that was placed by somebody looking at this very area stays where it is, even
+  // half outside; one placed on another screen is shown whole.
   const [placed, setPlaced] = useState<{ frame: Frame; area: Size | null }>({ frame: record.frame, area: null })
   if (!same(placed.frame, record.frame)) setPlaced({ frame: record.frame, area })
   const here = placed.area?.w === area.w && placed.area.h === area.h
@@ -61,7 +61,7 @@ export const Window = memo(function Window({ record, label, app, area, active, p
     if (!live && Math.hypot(dx, dy) < 4) return
     if (g.edge) return setLive(resize(g.from, g.edge, dx, dy, area, { w: app?.window.minW ?? 280, h: app?.window.minH ?? 180 }))
     if (record.state === 'maximised' && !live) {
-      // Pulled off the top: it takes its own size again, under the pointer.
+      // Dragged off the top edge, it gets its own size again, under the pointer.
       g.from = { ...normal, x: Math.round(e.clientX - normal.w * ((g.x - shown.x) / shown.w)), y: 0 }
       g.x = e.clientX
       g.y = e.clientY
@@ -163,7 +163,7 @@ function Content({ app, record, active }: { app: App | undefined; record: Window
     return () => clearTimeout(timer)
   }, [])
   if (!App) {
-    // Just after the page opened, apps may still be on their way.
+    // Just after the page was opened, apps may still be loading.
     if (!late) return <Skeleton />
     throw new Error(`There is no app called “${record.app}” in src/apps/.`)
   }

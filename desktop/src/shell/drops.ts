@@ -7,7 +7,10 @@ import { usePromptBar } from './promptStore'
 /** The most files that one drop brings in. */
 const most = 20
 
-/** What is dropped on the desktop goes into the workspace and its path into the prompt bar; a browser would leave the page for it. */
+/**
+ * Puts files that are dropped on the desktop into the workspace and their paths into the
+ * prompt bar; without this the browser would leave the page to show them.
+ */
 export function useDrops(): void {
   useEffect(() => {
     const over = (e: DragEvent) => {

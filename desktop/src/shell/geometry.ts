@@ -31,7 +31,7 @@ export function fit(f: Frame, area: Size, min: Size = minimum): Frame {
   }
 }
 
-/** Keeps a frame that was placed on another screen in sight, all of it that fits. */
+/** Shows a frame that was placed on another screen whole, as far as it fits. */
 export function inside(f: Frame, area: Size, min: Size = minimum): Frame {
   const { w, h } = fit(f, area, min)
   return { x: Math.round(clamp(f.x, 0, area.w - w)), y: Math.round(clamp(f.y, 0, area.h - h)), w, h }
@@ -61,7 +61,7 @@ export function resize(f: Frame, edge: Edge, dx: number, dy: number, area: Size,
   return { x: Math.round(x), y: Math.round(y), w: Math.round(w), h: Math.round(h) }
 }
 
-/** The zone that letting go at a point would snap to, or null. */
+/** The zone that a window released at this point would snap to, or null. */
 export function zoneAt(x: number, y: number, area: Size): Zone | null {
   const near = 14
   const corner = Math.min(140, area.h / 4)
@@ -96,7 +96,7 @@ const steps: Record<string, Partial<Record<Zone | 'none', Zone>>> = {
   ArrowDown: { none: 'bottom', left: 'bottom-left', right: 'bottom-right', 'top-left': 'left', 'top-right': 'right', top: 'bottom', full: 'bottom' },
 }
 
-/** The zone an arrow key leads to from where a frame is, or null when there is none further. */
+/** The zone that an arrow key moves a frame to, or null when there is none further. */
 export function zoneStep(f: Frame, key: string, area: Size): Zone | null {
   return steps[key]?.[zoneOf(f, area) ?? 'none'] ?? null
 }
@@ -107,13 +107,13 @@ export function zoneOf(f: Frame, area: Size): Zone | null {
   return zones.find((z) => same(zoneFrame(z, area), f)) ?? null
 }
 
-/** Where the next window of a size goes: stepped down from the last one, over again when it would leave the area. */
+/** Where the next window of a size is placed: a step below the last one, from the start again when it would leave the area. */
 export function cascade(taken: Frame[], size: Size, area: Size): Frame {
   const step = 32
   const w = Math.min(size.w, area.w - 2 * gap)
   const h = Math.min(size.h, area.h - 2 * gap)
   const room = { x: Math.max(gap, area.w - w - gap), y: Math.max(gap, area.h - h - gap) }
-  // Beside the icons where there is room.
+  // Windows start to the right of the icons where there is room.
   const start = { x: Math.min(room.x, Math.max(icons, Math.round((area.w - w) / 2) - 2 * step)), y: Math.max(gap, Math.round((area.h - h) / 2.6) - step) }
   for (let n = 0; n < 64; n++) {
     const x = start.x + n * step

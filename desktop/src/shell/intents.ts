@@ -17,7 +17,7 @@ import type { SlashCommand } from './prompt'
 import { usePromptBar } from './promptStore'
 import { useScreen } from './screen'
 
-// What the shell and its apps can do, in one place. Components call these and
+// What the shell and its apps can do, in one place. Components call these functions and
 // never the link.
 
 /** Asks a service; throws a HostError. */
@@ -25,12 +25,12 @@ export function ask<S extends Service>(service: S, request: Services[S][0], time
   return link.ask(service, request, timeoutMs)
 }
 
-/** Posts an action; settles when the log took it. A refusal is also told by a toast. */
+/** Posts an action; settles when the log has accepted it. A refusal is also shown as a toast. */
 export function act<T extends ActionType>(type: T, data: Payloads[T], about: { run?: string } = {}) {
   return link.act(type, data, about)
 }
 
-/** Tells the user what went wrong, in the host's words. */
+/** Shows the user an error, in the host's words. */
 export function tell(e: unknown): void {
   if (e instanceof HostError) useToasts.getState().say('danger', e.message, e.hint)
   else useToasts.getState().say('danger', 'Something went wrong.', e instanceof Error ? e.message : String(e))
@@ -56,14 +56,14 @@ export function appFor(kind: string): App | undefined {
   return Object.values(useApps.getState().apps).find((a) => a.opens?.includes(kind))
 }
 
-/** Opens a thing with the app that knows its kind. */
+/** Opens a thing with the app for its kind. */
 export function openThing(kind: string, id: string, title: string): void {
   const app = appFor(kind)
   if (app) openApp(app.id, { [kind]: id }, oneLine(title, 80))
   else useToasts.getState().say('warn', `No app opens a ${kind}.`)
 }
 
-/** Sends a prompt; opens the run's document as soon as the log has it. */
+/** Sends a prompt; opens the run's window as soon as the prompt is in the log. */
 export async function submitPrompt(text: string): Promise<void> {
   const { run } = await link.act('prompt.submitted', { text })
   if (!run) return
@@ -71,7 +71,7 @@ export async function submitPrompt(text: string): Promise<void> {
   openThing('run', run, text)
 }
 
-/** Has a run's words shown as they come. */
+/** Has a run's model output shown as it arrives. */
 export const follow = (run: string): void => link.follow(run)
 
 /** Runs the user's own command and opens a window on its output. */
@@ -83,10 +83,11 @@ export async function runCommand(line: string): Promise<void> {
   openThing('command', answer.command, line)
 }
 
-// A reader of the file sees the old theme or the new one, never half of one.
+// The new file replaces the old one in one rename, so that a reader sees either theme
+// whole.
 const writeTheme = 'mkdir -p artifacts/system && printf %s "$1" > artifacts/system/.theme.json.new && mv artifacts/system/.theme.json.new artifacts/system/theme.json'
 
-/** Shows a theme at once and writes its file, as the user's own command; the old one comes back when that fails. */
+/** Shows a theme at once and writes its file with a command of the user's; if that fails, the old theme is shown again. */
 export async function setTheme(theme: Theme): Promise<void> {
   const { theme: before, apply } = useTheme.getState()
   if (!apply(theme)) return
@@ -100,7 +101,7 @@ export async function setTheme(theme: Theme): Promise<void> {
   }
 }
 
-/** Waits for a command to end well, at most half a minute. */
+/** Waits until a command has ended, at most half a minute, and throws if it failed. */
 async function ended(command: string): Promise<void> {
   for (const until = Date.now() + 30_000; Date.now() < until; await new Promise((r) => setTimeout(r, 250))) {
     const { running, exit_code, chunks } = await ask('exec.output', { command, after: -1 })
@@ -173,7 +174,7 @@ export const shellCommands: ShellCommand[] = [
   { name: 'help', args: '', hint: 'Keys and commands', run: () => void openApp('help') },
 ]
 
-/** Whether writing makes sense now; a reason when it does not. */
+/** Why nothing can be written now; null when it can. */
 export function whyReadOnly(): string | null {
   const { readOnly, state } = useConnection.getState()
   if (readOnly) return 'This session may only read.'

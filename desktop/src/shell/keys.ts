@@ -4,7 +4,7 @@ import { zoneFrame, zoneStep } from './geometry'
 import { usePromptBar } from './promptStore'
 import { useScreen } from './screen'
 
-/** Every key of the shell, as the help shows it. */
+/** Every keyboard shortcut of the shell, as the help shows it. */
 export const keys: { keys: string[]; what: string }[] = [
   { keys: ['Ctrl', 'K'], what: 'Prompt bar, from anywhere (also ? outside text)' },
   { keys: ['Enter'], what: 'Send; Shift+Enter starts a new line' },
@@ -16,7 +16,7 @@ export const keys: { keys: string[]; what: string }[] = [
   { keys: ['← → ↑ ↓'], what: 'On a title bar: move; with Shift resize' },
 ]
 
-/** The shell's keys; arrows belong to a text field while one has the cursor. */
+/** Handles the shell's keyboard shortcuts; arrow keys belong to a text field while it has the focus. */
 export function useKeys(): void {
   useEffect(() => {
     const press = (e: KeyboardEvent) => {
@@ -30,7 +30,7 @@ export function useKeys(): void {
       const { windows, place, raise, close } = useWindows.getState()
       const w = front(windows)
       const { area, phone } = useScreen.getState()
-      // By code: with Alt held a layout may give another character.
+      // Compared by key code: with Alt held a keyboard layout may give another character.
       if (e.code === 'KeyN') {
         const first = stacked(windows).find((x) => x.state !== 'minimised')
         if (first) raise(first.window)

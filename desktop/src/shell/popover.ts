@@ -1,6 +1,6 @@
 import { useEffect, type RefObject } from 'react'
 
-/** Closes something that is open when the pointer goes down elsewhere, or on Escape. */
+/** Closes an open popover when the pointer goes down outside it, or on Escape. */
 export function useAway(open: boolean, box: RefObject<HTMLElement | null>, close: () => void): void {
   useEffect(() => {
     if (!open) return

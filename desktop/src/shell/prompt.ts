@@ -52,7 +52,7 @@ export function complete(line: string, commands: SlashCommand[], most = 8): Comp
     .slice(0, most)
 }
 
-/** What was sent before, newest last, without repeats in a row; ↑ walks back and ↓ forth. */
+/** Lines that were sent before, newest last, without consecutive repeats; ↑ goes back and ↓ forth. */
 export class History {
   private at: number
   private draft = ''
@@ -80,7 +80,7 @@ export class History {
     return this.lines[this.at] ?? null
   }
 
-  /** The line after the current one; past the newest, what was being typed; null when not walking. */
+  /** The line after the current one; after the newest, what was being typed; null when not in the history. */
   forth(): string | null {
     if (this.at >= this.lines.length) return null
     this.at++

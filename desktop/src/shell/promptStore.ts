@@ -3,29 +3,29 @@ import { keptStore, keptThing } from '../stores/kept'
 
 interface PromptBarState {
   line: string
-  /** Where the cursor goes with the next request to put it into the bar; null: to the end. */
+  /** Where the cursor is put at the next request to focus the bar; null means at the end. */
   caret: [number, number] | null
-  /** Counts requests to put the cursor into the bar. */
+  /** Counts the requests to focus the bar. */
   focus: number
-  /** The checkpoint that a command pointed at, for Time Travel to select. */
+  /** The checkpoint that a slash command pointed at, for Time Travel to select. */
   pointed: { commit: string } | null
   set(line: string): void
   /** Fills the bar and puts the cursor at its end. */
   fill(line: string): void
   ask(): void
-  /** Remembers where the cursor is, for the page that takes this one's place. */
+  /** Remembers the cursor's position, for the page that replaces this one. */
   moved(caret: [number, number]): void
   point(commit: string): void
 }
 
-// What is being typed outlives the page: the frame may put a fresh one in its place.
+// What is being typed outlives the page, for the frame may replace it with a new one.
 const draftKey = 'choir.draft'
 
 function draft(): string {
   try {
     return sessionStorage.getItem(draftKey) ?? ''
   } catch {
-    return '' // then it lasts as long as the page
+    return '' // without storage the draft lasts as long as the page
   }
 }
 
@@ -34,7 +34,7 @@ function keep(line: string): { line: string } {
     if (line) sessionStorage.setItem(draftKey, line)
     else sessionStorage.removeItem(draftKey)
   } catch {
-    // As above.
+    // Without storage the draft lasts as long as the page.
   }
   return { line }
 }
@@ -64,8 +64,8 @@ export const usePromptBar = keptStore<PromptBarState>('prompt', (set, get) => ({
   point: (commit) => set({ pointed: { commit } }),
 }))
 
-// The console says when this page is the one that is shown, what was being typed
-// into the one before it, and whether the cursor was there.
+// The console says when this page becomes the one that is shown, what was being typed into
+// the page before it, and whether the cursor was in its prompt bar.
 keptThing('prompt handed on', () =>
   onConsole((said) => {
     if (said.type === 'choir.prompt') usePromptBar.getState().ask()

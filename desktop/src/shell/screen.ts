@@ -2,9 +2,9 @@ import { keptStore } from '../stores/kept'
 import type { Size } from './geometry'
 
 interface ScreenState {
-  /** Where windows may be: the page without the bottom bar. */
+  /** The area for windows: the page without the bottom bar. */
   area: Size
-  /** One window at a time. */
+  /** Whether windows are shown one at a time. */
   phone: boolean
   measure(area: Size, pageWidth: number): void
 }

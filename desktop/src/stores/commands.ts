@@ -3,9 +3,9 @@ import { dataOf } from '../contract/types'
 import type { OutputChunk, Unkept } from '../link/protocol'
 import { keptStore } from './kept'
 
-/** A stretch of output of one stream. */
+/** Consecutive output of one stream. */
 export interface Stretch {
-  /** Of its first chunk: stays the same while the stretch grows. */
+  /** The number of its first chunk, which stays the same while the stretch grows. */
   n: number
   stream: OutputChunk['stream']
   text: string
@@ -20,11 +20,11 @@ export interface CommandView {
   exit?: number
   ms?: number
   reason?: string
-  /** The chunk that comes next: what was shown before it need not be sent again. */
+  /** The number of the next chunk: chunks before it were shown and need not be sent again. */
   next: number
-  /** Whether the beginning is not there any more. */
+  /** Whether the beginning of the output is gone. */
   truncated: boolean
-  /** What it left behind that no checkpoint holds. */
+  /** What the command left behind that no checkpoint holds. */
   unkept?: Unkept
 }
 
@@ -32,11 +32,11 @@ interface CommandsState {
   commands: Record<string, CommandView>
   begin(command: string, line: string): void
   take(e: Event): void
-  /** Takes output; `running` false ends a command whose end was not seen. */
+  /** Adds output; when `running` is false, the command has ended although its end was not seen. */
   fill(command: string, chunks: OutputChunk[], running: boolean, exit: number | undefined, truncated: boolean, unkept?: Unkept): void
 }
 
-/** What a window of output holds: a page must lay out all of it. */
+/** The most output that a window keeps: the page has to lay out all of it. */
 export const mostCharacters = 200_000
 export const mostLines = 3000
 

@@ -6,7 +6,7 @@ import { keptStore } from './kept'
 interface ConnectionState {
   state: LinkState
   detail: string
-  /** What waits for the log, and how many that is. */
+  /** The actions that wait for the log, and their number. */
   queued: Queued[]
   waiting: number
   name: string

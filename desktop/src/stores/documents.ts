@@ -5,7 +5,7 @@ import { keptStore } from './kept'
 
 export interface DocumentView extends DocumentSummary {
   author: string
-  /** Markdown; null until it was asked for. */
+  /** Markdown; null until it has been requested. */
   body: string | null
 }
 
@@ -30,7 +30,8 @@ export const useDocuments = keptStore<DocumentsState>('documents', (set) => ({
   take(e) {
     if (e.type !== 'document.revised') return
     const d = dataOf(e, 'document.revised')
-    // Without inline data (a large body) only the subject says which; the app asks for it.
+    // An event with a large body has no inline data: its subject names the document, and
+    // the app requests it.
     const id = d?.document ?? e.subject?.replace(/^document\//, '')
     if (!id) return
     set((s) => {

@@ -1,11 +1,11 @@
 import type { Event } from '../contract/types'
 import { keptStore } from './kept'
 
-/** How many events the page keeps; older ones are asked for. */
+/** How many events the page keeps; older ones are requested from the host. */
 export const kept = 2000
 
 interface EventsState {
-  /** Ascending by sequence, without holes. */
+  /** Ascending by sequence, without gaps. */
   events: Event[]
   add(e: Event): void
   /** Puts a page of older events before the oldest kept one. */

@@ -8,8 +8,8 @@ interface Keep {
 const keep: Keep = ((globalThis as { __choir?: Keep }).__choir ??= { stores: {}, things: {} })
 
 /**
- * A store whose data survive the replacement of its own module: the new code
- * brings the functions, the old instance the values of fields both know.
+ * A store whose data survive the replacement of its own module: the functions come from the
+ * new code, and the fields that both have keep the old instance's values.
  */
 export function keptStore<T extends object>(name: string, creator: StateCreator<T>): UseBoundStore<StoreApi<T>> {
   const store = create<T>(creator)
@@ -25,7 +25,7 @@ export function keptStore<T extends object>(name: string, creator: StateCreator<
   return store
 }
 
-/** One instance of a thing for the life of the page, however often its module is replaced. */
+/** One instance of something for the life of the page, however often its module is replaced. */
 export function keptThing<T>(name: string, make: () => T): T {
   keep.things[name] ??= make()
   return keep.things[name] as T

@@ -4,14 +4,14 @@ import type { Proposal } from '../link/protocol'
 import { keptStore } from './kept'
 
 interface ProposalsState {
-  /** By document: its open proposals, newest first, as last asked for. */
+  /** By document: its open proposals, newest first, as last requested. */
   open: Record<string, Proposal[]>
-  /** By document: how often what was asked for became out of date. */
+  /** By document: how often the last answer became out of date. */
   stale: Record<string, number>
-  /** After a loss: all that is known has to be asked for again. */
+  /** After events were missed: everything known has to be requested again. */
   reset(): void
   take(e: Event): void
-  /** Takes an answer, unless something newer has happened since it was asked for. */
+  /** Stores an answer, unless something newer has happened since it was requested. */
   put(document: string, asked: number, list: Proposal[]): void
 }
 
@@ -23,7 +23,7 @@ export const useProposals = keptStore<ProposalsState>('proposals', (set) => {
     reset: () => set((s) => ({ stale: Object.fromEntries([...Object.keys(s.open), ...Object.keys(s.stale)].map((d) => [d, (s.stale[d] ?? 0) + 1])) })),
     take(e) {
       if (e.type === 'document.proposed') {
-        // A long text is not inline; the subject says of which document it is.
+        // An event with a long text has no inline data; its subject names the document.
         const document = dataOf(e, e.type)?.document ?? e.subject?.replace(/^proposals\//, '')
         if (document) set((s) => outdate(s, document))
       }
@@ -34,7 +34,7 @@ export const useProposals = keptStore<ProposalsState>('proposals', (set) => {
           open: { ...s.open, [done.document]: (s.open[done.document] ?? []).filter((p) => p.id !== done.proposal) },
         }))
       }
-      // What accepting one would change is another thing now.
+      // A new revision changes what accepting a proposal would do.
       if (e.type === 'document.revised') {
         const document = dataOf(e, e.type)?.document ?? e.subject ?? ''
         set((s) => ((s.open[document]?.length ?? 0) > 0 ? outdate(s, document) : s))

@@ -9,7 +9,7 @@ export interface ToolCall {
   call: string
   name: string
   args: unknown
-  /** Absent while the call is under way; a call that never returned is unknown. */
+  /** Absent while the call is under way; of a call that never returned it is unknown. */
   ok?: boolean
   output?: string
   ms?: number
@@ -17,7 +17,7 @@ export interface ToolCall {
 
 export interface TaskView extends Pick<DirectorTask, 'goal' | 'attempt'> {
   task: string
-  /** Empty until it is told. */
+  /** Empty until an event says it. */
   kind: DirectorTask['kind'] | ''
   status: 'waiting' | 'working' | ResultStatus
   calls: ToolCall[]
@@ -36,13 +36,13 @@ export interface RunView extends RunSummary {
   error: string
   paused: boolean
   steered: string[]
-  /** How long it stood still with the machine or with choir, in milliseconds. */
+  /** How long the run stood still, in milliseconds, because the machine or choir did. */
   stood: number
-  /** What stood still last, for a person. */
+  /** What stood still last, in words for a person. */
   stoodWords: string
   /** Model text as it arrives; dropped when the run reports. */
   stream: string
-  /** Whether all events of the run have been seen, not only its summary. */
+  /** Whether all events of the run have been seen, and not only its summary. */
   whole: boolean
   last: number
 }
@@ -52,9 +52,9 @@ interface RunsState {
   reset(runs: RunSummary[]): void
   take(e: Event): void
   /**
-   * Takes a run's whole history, which replaces what was pieced together; false
-   * when something newer has arrived since it was asked for, so that what lies
-   * between has to be asked for as well.
+   * Takes a run's whole history, which replaces what was put together from single events;
+   * false when something newer has arrived since it was requested, so that the events
+   * between have to be requested as well.
    */
   fill(run: string, events: Event[]): boolean
   tokens(run: string, text: string): void
@@ -71,7 +71,7 @@ export const useRuns = keptStore<RunsState>('runs', (set, get) => ({
       const id = e.run
       if (!id) return s
       const before = s.runs[id]
-      // A run seen from its very first event is whole.
+      // A run that was seen from its very first event is whole.
       const view = before ?? { ...blank(id, e.time), whole: e.type === 'prompt.submitted' || e.type === 'run.started' }
       const after = reduce(view, e)
       return after === before ? s : { runs: { ...s.runs, [id]: after } }
@@ -105,14 +105,14 @@ export function ended(s: RunStatus): boolean {
   return s === 'done' || s === 'failed' || s === 'cancelled'
 }
 
-/** What a run has come to for a person: never success without proof. */
+/** The outcome of a run for a person: never success without proof. */
 export function outcome(r: { status: RunStatus; verified?: Verified }): Verified | 'open' {
   if (!ended(r.status)) return 'open'
   if (r.status !== 'done') return 'fail'
   return r.verified ?? 'unknown'
 }
 
-/** A run after one more of its events. Events already counted change nothing. */
+/** A run after one more of its events. An event that was already applied changes nothing. */
 export function reduce(r: RunView, e: Event): RunView {
   if (e.sequence <= r.last) return r
   const next: RunView = { ...r, last: e.sequence }
@@ -129,13 +129,14 @@ export function reduce(r: RunView, e: Event): RunView {
     }
     case 'run.moved': {
       const d = dataOf(e, e.type)
-      // A report ends a run for good; a move that lost the race with it says nothing.
+      // A report ends a run for good; a later change of its status lost the race against it
+      // and is ignored.
       return d && !ended(r.status) ? { ...next, status: d.status, reason: d.reason ?? '' } : next
     }
     case 'run.stood': {
       const d = dataOf(e, e.type)
       if (!d) return next
-      // What a box lost is its task's time, which counts.
+      // Time that a box stood still is part of its task's time, which is counted already.
       return { ...next, stood: r.stood + (d.why === 'box' ? 0 : d.for_ms), stoodWords: stoodStill(d) }
     }
     case 'run.steered':

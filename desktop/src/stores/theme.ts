@@ -7,7 +7,7 @@ interface ThemeState {
   theme: Theme
   /** Why the newest theme was not applied, or null. */
   refused: string | null
-  /** Applies a valid theme; keeps the last good one otherwise. Reports whether it was applied. */
+  /** Applies a valid theme, and otherwise keeps the last valid one. Returns whether it was applied. */
   apply(theme: unknown): boolean
   refuse(reason: string): void
 }

@@ -19,20 +19,20 @@ interface ToastsState {
   toasts: Toast[]
   next: number
   take(e: Event): void
-  /** Says something of the page's own, such as a refusal. */
+  /** Shows a message of the page's own, such as a refusal. */
   say(tone: Tone, title: string, detail?: string): void
 }
 
 const most = 8
 
-/** The run to look at: for a proposal the one whose document it would change, not the one that made it. */
+/** The run that the toast leads to: for a proposal the one whose document it would change, not the one that made it. */
 function subjectRun(e: Event): string | undefined {
   if (e.type !== 'document.proposed') return e.run
   const document = dataOf(e, e.type)?.document ?? e.subject?.replace(/^proposals\//, '')
   return Object.values(useRuns.getState().runs).find((r) => r.document === document)?.run ?? e.run
 }
 
-/** Whether a run's window is the one in front. */
+/** Whether a run's window is in front. */
 function looksAt(run: string): boolean {
   const w = front(useWindows.getState().windows)
   return w?.app === 'run' && w.props?.run === run
@@ -41,7 +41,7 @@ function looksAt(run: string): boolean {
 export const useToasts = keptStore<ToastsState>('toasts', (set) => {
   const push = (t: Omit<Toast, 'id' | 'at'>) =>
     set((s) => {
-      const others = s.toasts.filter((o) => o.title !== t.title || o.detail !== t.detail || o.run !== t.run) // the same again takes its own place
+      const others = s.toasts.filter((o) => o.title !== t.title || o.detail !== t.detail || o.run !== t.run) // a repeated message replaces the earlier one
       return { next: s.next + 1, toasts: [...others, { ...t, id: s.next, at: Date.now() }].slice(-most) }
     })
   return {
@@ -51,7 +51,7 @@ export const useToasts = keptStore<ToastsState>('toasts', (set) => {
       const said = describe(e)
       if (said?.quiet !== false) return
       const run = subjectRun(e)
-      if (said.tone === 'ok' && run && looksAt(run)) return // its window says so, and the toast would lie on it
+      if (said.tone === 'ok' && run && looksAt(run)) return // the run's window says so already, and the toast would cover it
       push({ tone: said.tone, title: said.title, detail: said.detail, ...(run ? { run } : {}) })
     },
     say: (tone, title, detail = '') => push({ tone, title, detail }),

@@ -9,10 +9,10 @@ type Post = (type: WindowAction, data: Payloads[WindowAction], id: string) => vo
 
 interface WindowsState {
   windows: Record<string, WindowRecord>
-  /** Ids of our own events that the log has not returned yet, per window. */
+  /** Per window, the ids of our own events that the log has not returned yet. */
   pending: Record<string, string[]>
   post: Post
-  /** Replaces all windows by a snapshot's, except those with writes under way. */
+  /** Replaces all windows by a snapshot's, except those that we are changing. */
   reset(windows: WindowRecord[]): void
   take(e: Event): void
   /** The log refused one of our events. */
@@ -52,8 +52,8 @@ export const useWindows = keptStore<WindowsState>('windows', (set, get) => {
       if (!id) return
       const mine = get().pending[id]
       if (mine) {
-        // Ours are on the screen already and come after this one in the log,
-        // so they decide.
+        // Our own changes are already on the screen and come after this event in the log,
+        // so they win.
         if (mine.includes(e.id)) get().forget(e.id)
         return
       }
@@ -122,7 +122,7 @@ export function front(windows: Record<string, WindowRecord>): WindowRecord | und
   return stacked(windows).findLast((w) => w.state !== 'minimised')
 }
 
-/** What each window is called: its title, numbered where several have the same. */
+/** Each window's label: its title, numbered where several have the same one. */
 export function labelled(windows: Record<string, WindowRecord>): Record<string, string> {
   const seen: Record<string, number> = {}
   const labels: Record<string, string> = {}

@@ -9,7 +9,7 @@ export interface Description {
   title: string
   detail: string
   tone: Tone
-  /** Quiet ones are in the log only; the others become toasts. */
+  /** Quiet events are shown in the log only; the others become toasts. */
   quiet: boolean
 }
 
@@ -21,7 +21,7 @@ export function describe(e: Event): Description | null {
   try {
     return words(e)
   } catch {
-    // Its data are not what this page knows of the type; the log still shows them.
+    // The data are not what this page knows of the type; the log still shows them.
     return quiet(e.type)
   }
 }

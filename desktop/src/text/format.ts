@@ -10,7 +10,7 @@ export function duration(ms: number): string {
   return minutes < 60 ? `${minutes} min ${seconds} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
 }
 
-/** What a run.stood says, for a person. */
+/** What a run.stood event says, in words for a person. */
 export function stoodStill(d: RunStood): string {
   const lasted = duration(d.for_ms)
   switch (d.why) {
@@ -53,14 +53,14 @@ export function dayOf(iso: string, now: number = Date.now()): string {
   return dayFormat.format(d)
 }
 
-/** What an author of a document is called: the loops by their titles, anybody else by name. */
+/** How an author of a document is named: the two loops by their titles, anybody else by name. */
 export function authorName(author: string): string {
   return author === 'associate' ? 'The Associate' : author === 'director' ? 'The Director' : author
 }
 
 export const short = (commit: string): string => commit.slice(0, 8)
 
-/** A command line as one would type it, with words quoted that need it. */
+/** A command line as a person would type it, with words quoted that need it. */
 export function commandLine(argv: string[]): string {
   if (argv.length === 3 && argv[0] === 'sh' && argv[1] === '-c') return argv[2]!
   return argv.map((w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : `'${w.replaceAll("'", `'\\''`)}'`)).join(' ')
@@ -71,7 +71,7 @@ export function oneLine(s: string, most = 160): string {
   return flat.length > most ? `${flat.slice(0, most - 1)}…` : flat
 }
 
-/** The first paragraph of a Markdown text in plain words, on one line. */
+/** The first paragraph of a Markdown text as plain text, on one line. */
 export function gist(markdown: string, most = 160): string {
   const first = markdown.trim().split(/\n\s*\n/, 1)[0]!
   return oneLine(first.replace(/^[#>\s]+/, '').replace(/\[([^\]]*)\]\([^)]*\)/g, '$1').replace(/(\*\*|__|\*|`)(\S(?:.*?\S)?)\1/g, '$2'), most)

@@ -6,7 +6,7 @@ export const colorNames: readonly string[] = THEME_COLORS
 
 const color = /^#([0-9a-f]{3}|[0-9a-f]{6}|[0-9a-f]{8})$/i
 
-/** Says what is wrong with a theme, as "field: reason", or null when it may be applied. */
+/** What is wrong with a theme, as "field: reason", or null when it may be applied. */
 export function faultOf(theme: unknown): string | null {
   if (typeof theme !== 'object' || theme === null) return 'theme: is not an object'
   const t = theme as Partial<Theme>
@@ -24,7 +24,7 @@ export function faultOf(theme: unknown): string | null {
 
 type Colour = keyof Theme['colors']
 
-/** What stands on surfaces, and how well it must be read there (WCAG): running text as AA asks, marks as large words. */
+/** The colours used on surfaces and the contrast that each needs there (WCAG): AA for running text, that of large text for marks. */
 const inks: [ink: Colour, least: number][] = [['text', 4.5], ['muted', 4.5], ['accent', 3], ['ok', 3], ['warn', 3], ['danger', 3]]
 
 function mix(from: string, to: number, part: number): string {
@@ -32,7 +32,7 @@ function mix(from: string, to: number, part: number): string {
   return `#${[0, 2, 4].map((i) => Math.round(parseInt(h.slice(i, i + 2), 16) * (1 - part) + to * part).toString(16).padStart(2, '0')).join('')}`
 }
 
-/** A colour that can be read on every ground: the ink itself, or as little lighter or darker as it takes. */
+/** A colour that is legible on every ground: the given one, or that made lighter or darker by as little as needed. */
 export function legible(ink: string, grounds: string[], least: number): string {
   const worst = (c: string) => Math.min(...grounds.map((g) => contrast(c, g)))
   for (let part = 0; part <= 1; part += 0.05) {
@@ -41,11 +41,12 @@ export function legible(ink: string, grounds: string[], least: number): string {
       if (worst(c) >= least) return c
     }
   }
-  // Grounds so far apart that nothing is read on both: the better one of the extremes.
+  // The grounds differ so much that nothing is legible on both, so the better extreme is
+  // taken.
   return worst('#ffffff') > worst('#000000') ? '#ffffff' : '#000000'
 }
 
-/** The colours as they are painted: an ink that could not be read on its grounds is changed until it can. */
+/** The colours as they are painted: a colour that would be illegible on its grounds is changed until it is legible. */
 export function painted(theme: Theme): { colors: Theme['colors']; onDesktop: { text: string; muted: string }; changed: Colour[] } {
   const colors = { ...theme.colors }
   const grounds = [colors.surface, colors['surface-raised']]
@@ -64,13 +65,13 @@ function luminance(hex: string): number {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b
 }
 
-/** The contrast of two colours, from 1 to 21; what shines through is taken as opaque. */
+/** The contrast of two colours, from 1 to 21; transparency is ignored. */
 export function contrast(a: string, b: string): number {
   const [x, y] = [luminance(a), luminance(b)].sort((m, n) => n - m) as [number, number]
   return (x + 0.05) / (y + 0.05)
 }
 
-/** Puts a theme's values on an element as CSS variables, what could not be read changed. The theme must be valid. */
+/** Sets a theme's values on an element as CSS variables, with illegible colours changed. The theme must be valid. */
 export function paint(theme: Theme, root: HTMLElement): void {
   const { colors, onDesktop } = painted(theme)
   for (const name of THEME_COLORS) root.style.setProperty(`--choir-${name}`, colors[name])

@@ -23,9 +23,8 @@ export default function Command({ props }: AppProps) {
   const running = command?.running ?? true
   const shown = command?.next ?? 0
 
-  // Output is asked for, a piece at a time, when the last one has been painted:
-  // a command that writes faster waits for this page. What is kept on the host
-  // fills in after a reload.
+  // Each piece of output is requested when the last one has been painted, so a command that
+  // writes faster waits for this page. After a reload the host sends what it has kept.
   useEffect(() => {
     if (!online || !id) return
     let stop = false
@@ -42,7 +41,7 @@ export default function Command({ props }: AppProps) {
       }
     }
     look().catch((e: unknown) => {
-      // Output that is gone is told where it would be.
+      // Lost output is reported where it would be shown.
       if (stop) return
       if (e instanceof HostError && e.code === 'not_found') setGone(true)
       else tell(e)
@@ -54,7 +53,7 @@ export default function Command({ props }: AppProps) {
 
   useEffect(() => {
     const el = log.current
-    // Follow the end unless the reader has scrolled up.
+    // Scrolls to the end unless the reader has scrolled up.
     if (el && el.scrollHeight - el.scrollTop - el.clientHeight < 120) end.current?.scrollIntoView({ block: 'end' })
   }, [shown])
 
@@ -112,14 +111,14 @@ export default function Command({ props }: AppProps) {
 
 const sentence = (s: string): string => `${s.charAt(0).toUpperCase()}${s.slice(1)}${s.endsWith('.') ? '' : '.'}`
 
-/** What may be answered later is asked again: a host that stood still has kept what came meanwhile. */
+/** A request that may succeed later is made again: the host has kept the output that came in the meantime. */
 async function later(e: unknown): Promise<null> {
   if (!(e instanceof HostError && e.passing)) throw e
   await new Promise((r) => setTimeout(r, 1000))
   return null
 }
 
-/** Settles when the page has had time for something else; a hidden page gets no frames. */
+/** Resolves when the page has had time for something else; a hidden page gets no animation frames. */
 function painted(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 80))
 }

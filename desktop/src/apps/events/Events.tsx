@@ -15,7 +15,7 @@ import css from './Events.module.css'
 const page = 200
 const most = 600
 
-/** The log: what happened, newest at the bottom, filtered, followed. */
+/** The log: what happened, newest at the bottom, with a filter, following the newest. */
 export default function Events() {
   const events = useEvents((s) => s.events)
   const online = useConnection((s) => s.state === 'online')
@@ -38,7 +38,7 @@ export default function Events() {
     useEvents.getState().prepend(got.events)
   }
 
-  // The page only has what happened since it opened: begin with some history.
+  // The page only knows events since it was opened, so it requests some history first.
   useEffect(() => {
     if (!online || began.current) return
     began.current = true

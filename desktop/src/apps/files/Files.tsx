@@ -14,7 +14,7 @@ import type { AppProps } from '../types'
 
 const icons = { file: File, dir: Folder, symlink: Link2, other: Plug }
 
-/** The workspace's files, and beside each what no checkpoint holds. */
+/** The workspace's files, and beside each path whether it is in no checkpoint. */
 export default function Files({ props }: AppProps) {
   const [path, setPath] = useState(props.folder ?? '')
   const [only, setOnly] = useState(false)
@@ -121,10 +121,11 @@ interface Listing {
   more: boolean
 }
 
-/** A folder's entries, asked for again when something in the workspace has changed. */
+/** A folder's entries, requested again when something in the workspace has changed. */
 function useFolder(path: string): { listing: Listing | null; fault: string; older: () => void } {
   const online = useConnection((s) => s.state === 'online')
-  // What says that files changed: each is heard once, however many files it is about.
+  // The newest event that says that files in this folder changed; one request follows
+  // however many files it is about.
   const changed = useEvents((s) => s.events.findLast((e) => childrenOf(e, path))?.sequence ?? 0)
   const [listing, setListing] = useState<Listing | null>(null)
   const [fault, setFault] = useState<{ path: string; words: string } | null>(null)

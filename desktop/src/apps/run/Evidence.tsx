@@ -7,7 +7,7 @@ import type { TaskView } from '../../stores/runs'
 import { commandLine, count, duration, gist, oneLine } from '../../text/format'
 import css from './Run.module.css'
 
-/** What one task did and how that is known: tool calls while it works, then commands, diff, checks, sources. */
+/** What one task did and what proves it: tool calls while it works, then commands, diff, checks and sources. */
 export function Evidence({ task }: { task: TaskView }) {
   const r = task.result
   const checks = task.verification?.checks ?? []
@@ -56,7 +56,7 @@ function stands(t: TaskView): MarkKind {
   if (t.status === 'working') return 'active'
   if (t.status === 'needs_input' || t.status === 'cancelled') return 'unknown'
   if (t.status !== 'ok') return 'fail'
-  // Success without a check that passed is not shown as proven.
+  // Success without a check that passed is shown as unknown, not as proven.
   return t.verification?.status ?? 'unknown'
 }
 

@@ -13,7 +13,7 @@ import css from './Proposals.module.css'
 
 const none: Proposal[] = []
 
-/** A document's open proposals, newest first; they are asked for whenever they may have changed. */
+/** A document's open proposals, newest first, requested again whenever they may have changed. */
 export function useOpenProposals(document: string | undefined): Proposal[] {
   const online = useConnection((s) => s.state === 'online')
   const list = useProposals((s) => (document ? s.open[document] : undefined)) ?? none
@@ -35,7 +35,7 @@ export function useOpenProposals(document: string | undefined): Proposal[] {
   return list
 }
 
-/** What waits for the user, above the document that it would change. */
+/** The proposals that wait for the user's decision, shown above the document that they would change. */
 export function Proposals({ list, run }: { list: Proposal[]; run: string }) {
   if (list.length === 0) return null
   return (
@@ -90,7 +90,7 @@ function Card({ proposal: p, run }: { proposal: Proposal; run: string }) {
   )
 }
 
-/** In words what accepting a proposal does to what was written meanwhile. */
+/** Says in words what accepting a proposal does to what was written since its base. */
 function effect(p: Proposal): string {
   if (!p.diff) return 'The document says the same already.'
   if (p.base === 0) return 'It was not made from any revision: accepting it replaces the whole text.'

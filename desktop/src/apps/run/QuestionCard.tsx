@@ -6,7 +6,7 @@ import { act } from '../../shell/intents'
 import { duration } from '../../text/format'
 import css from './Run.module.css'
 
-/** What only the user can decide, with the choices and what silence means. */
+/** A question that only the user can decide, with its choices and with what happens if nobody answers. */
 export function QuestionCard({ run, question }: { run: string; question: Question }) {
   const [text, setText] = useState('')
   const [sent, setSent] = useState(false)

@@ -19,7 +19,7 @@ import { QuestionCard } from './QuestionCard'
 import css from './Run.module.css'
 import { makeWhole } from './whole'
 
-/** A run's living document: objective, plan, evidence, answer, what it cost. */
+/** A run's page: its living document, plan, evidence, answer and cost. */
 export default function Run({ props }: AppProps) {
   const id = props.run ?? ''
   const run = useRuns((s) => s.runs[id])
@@ -82,7 +82,7 @@ const statusWords: Record<string, string> = {
   queued: 'queued', planning: 'planning', working: 'working', waiting: 'waiting for you', done: 'done', failed: 'failed', cancelled: 'cancelled',
 }
 
-/** The mark and the word for where a run stands; done without proof says so. */
+/** The mark and the word for a run's status; a run that is done without proof says so. */
 function standing(run: RunView): { kind: MarkKind; text: string } {
   const o = outcome(run)
   if (o === 'open') return run.paused ? { kind: 'open', text: 'paused' } : { kind: 'active', text: statusWords[run.status] ?? run.status }
@@ -192,7 +192,7 @@ function Body({ run }: { run: RunView }) {
   )
 }
 
-/** A plan item that is done is only ✓ when its task was verified, and ? when that is not known. */
+/** A plan item that is done has ✓ only when its task was verified, and ? when that is unknown. */
 function planStands(run: RunView, status: PlanStatus, task: string | undefined): MarkKind {
   if (status !== 'done' || !task) return planMark[status]
   const proof = run.tasks.find((t) => t.task === task)?.verification

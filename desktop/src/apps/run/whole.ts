@@ -3,9 +3,9 @@ import { HostError } from '../../link/protocol'
 import { useRuns } from '../../stores/runs'
 
 /**
- * Asks for a run's whole history, page by page, until the store has taken it. A
- * run at work says more while it is asked for: that is asked for as well, and
- * whoever waited for it to be silent would never see its beginning.
+ * Requests a run's whole history, page by page, until the store has accepted it. A running
+ * run appends more in the meantime, and that is requested as well: if this waited until the
+ * run is silent, its beginning would not be shown while it runs.
  */
 export async function makeWhole(run: string, page: (after: number) => Promise<{ events: Event[]; more: boolean }>, stopped: () => boolean): Promise<void> {
   const events: Event[] = []
@@ -14,7 +14,7 @@ export async function makeWhole(run: string, page: (after: number) => Promise<{ 
     if (stopped()) return
     events.push(...got.events)
     if (events.length === 0) throw new HostError('not_found', 'The log has no run with this id.')
-    if (got.events.length === 0) return // what is newer is not told of it
+    if (got.events.length === 0) return // the host does not return events that are newer than its answer
     if (!got.more && useRuns.getState().fill(run, events)) return
   }
 }

@@ -4,7 +4,7 @@ import { count } from '../../text/format'
 import css from './TimeTravel.module.css'
 import { leftOf } from './words'
 
-/** What a checkpoint does not hold although it was there: a restore can't bring it back. */
+/** What a checkpoint does not hold although it was in the workspace: a restore can't bring it back. */
 export function NotInIt({ c }: { c: Checkpoint }) {
   const left = leftOf(c)
   const ignored = Math.max(c.outside ?? 0, c.ignored?.length ?? 0)

@@ -8,7 +8,7 @@ import { clock, count, dayOf } from '../../text/format'
 import css from './TimeTravel.module.css'
 import { restoreWords, undoneWords } from './words'
 
-/** Where a restore goes: to a checkpoint, to without a run's work, or to before the last thing that was done. */
+/** What a restore returns to: a checkpoint, the state without a run's work, or the state before the last thing that was done. */
 export type Target = { checkpoint: Checkpoint } | { run: string } | 'last'
 
 function look(target: Target, dry_run: boolean): Promise<Restored> {
@@ -24,7 +24,7 @@ function heading(target: Target, plan: Restored | null): string {
   return `Restore: back to ${dayOf(target.checkpoint.time).replace(/^(Today|Yesterday)$/, (d) => d.toLowerCase())}, ${clock(target.checkpoint.time)}`
 }
 
-/** Says what going back would do, and does it only then. Give it a key per target. */
+/** Says what a restore would do, and does it only when it is confirmed. Give it a React key per target. */
 export function Restore({ target, close }: { target: Target; close: (done: boolean) => void }) {
   const [plan, setPlan] = useState<Restored | null>(null)
   const [fault, setFault] = useState('')

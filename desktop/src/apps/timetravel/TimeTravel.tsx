@@ -20,7 +20,7 @@ const kindWords: Record<Checkpoint['kind'], string> = {
   initial: 'the beginning', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', push: 'a push', after: 'after a command', safety: 'before a restore', restore: 'a restore',
 }
 
-/** All checkpoints, what each changed, and the way back. */
+/** All checkpoints, what each one changed, and how to return to it. */
 export default function TimeTravel() {
   const { checkpoints, more } = useCheckpoints()
   const { loaded, readOnly } = useConnection()
@@ -31,7 +31,7 @@ export default function TimeTravel() {
   const [phoneDetail, setPhoneDetail] = useState(false)
   const selected = checkpoints.find((c) => c.commit === chosen) ?? checkpoints[0]
 
-  // A command pointed at one since this was last drawn.
+  // A slash command has pointed at a checkpoint since this was last drawn.
   if (pointed && pointed !== seen) {
     setSeen(pointed)
     setChosen(pointed.commit)
@@ -128,7 +128,8 @@ function Detail({ c, asking, restore, back, readOnly }: { c: Checkpoint; asking:
   const [fault, setFault] = useState('')
   const online = useConnection((s) => s.state === 'online')
   const prompt = useRuns((s) => (c.run ? s.runs[c.run]?.prompt : undefined))
-  // A task's edits to the desktop were kept one by one while it worked; its own checkpoint is about all of them.
+  // While a task works on the desktop, each of its edits gets a checkpoint; the task's own
+  // checkpoint is compared with the one before all of them.
   const from = useCheckpoints((s) => (c.task && c.kind === 'task' ? (s.checkpoints.find((x) => x.sequence < c.sequence && x.task !== c.task)?.commit ?? c.parent) : c.parent) ?? '')
   useEffect(() => {
     if (!online) return
@@ -176,7 +177,7 @@ function Detail({ c, asking, restore, back, readOnly }: { c: Checkpoint; asking:
   )
 }
 
-/** The checkpoints as points on a line, oldest on the left: taller for more files, coloured by what was proven. */
+/** The checkpoints as bars on a line, oldest on the left: taller for more files, coloured by how they were verified. */
 function Scrubber({ checkpoints, selected, choose }: { checkpoints: Checkpoint[]; selected: Checkpoint; choose: (c: Checkpoint) => void }) {
   const shown = checkpoints.slice(0, 60).reverse()
   return (

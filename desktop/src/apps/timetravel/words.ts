@@ -2,7 +2,7 @@ import type { Change } from '../../contract/types'
 import type { Checkpoint, Kept, Undone, Unkept } from '../../link/protocol'
 import { count } from '../../text/format'
 
-/** What a restore would do, in words a person can decide on. */
+/** Says what a restore would do, in words that a person can decide by. */
 export function restoreWords(changes: Change[], kept: Kept[], unkept?: Unkept): string[] {
   if (changes.length === 0) return ['Nothing would change: everything already is as it was then.', ...stays(unkept)]
   const of = (op: Change['op']) => changes.filter((c) => c.op === op)
@@ -23,7 +23,7 @@ export function restoreWords(changes: Change[], kept: Kept[], unkept?: Unkept): 
   return out
 }
 
-/** What an undo undoes. */
+/** Says what an undo takes back. */
 export function undoneWords(u: Undone): string {
   const what: Record<Undone['what'], string> = {
     restore: 'the last restore', run: 'a run', command: 'a command', put: 'a change to', removal: 'the removal of', move: 'the move to', back: 'what came back from the trash:',
@@ -32,7 +32,7 @@ export function undoneWords(u: Undone): string {
   return `${what[u.what]} ${u.title ? `“${u.title.slice(0, 80)}”` : (u.path ?? '')}`.trim()
 }
 
-/** What a restore does not touch, because no checkpoint has it. */
+/** Says what a restore does not touch because no checkpoint holds it. */
 function stays(unkept?: Unkept): string[] {
   if (!unkept) return []
   const left = unkept.paths.filter((p) => !p.ignored)
@@ -43,8 +43,8 @@ function stays(unkept?: Unkept): string[] {
   return out
 }
 
-/** Whose hand made a checkpoint: the desktop's own, where its page asked for it. */
+/** Who made a checkpoint; the desktop itself, where its page requested it. */
 export const madeBy = (c: Checkpoint): string => (c.author === 'app' ? 'the desktop' : c.author)
 
-/** How many files could not be taken into a checkpoint. */
+/** How many files could not be included in a checkpoint. */
 export const leftOf = (c: Checkpoint): number => Math.max(c.left ?? 0, c.skipped?.length ?? 0)

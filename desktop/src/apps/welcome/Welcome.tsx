@@ -16,7 +16,7 @@ const things = [
 export default function Welcome() {
   const { name, provider } = useConnection()
   const fill = usePromptBar((s) => s.fill)
-  // Before all that is the oldest there is, not the newest.
+  // The first checkpoint, made before anybody changed anything, is the oldest one.
   const beginning = useCheckpoints((s) => (s.checkpoints.find((c) => c.kind === 'initial') ?? s.checkpoints.at(-1))?.commit)
   const lineOf = (line: string) => (line === '/restore' && beginning ? `/restore ${short(beginning)}` : line)
   return (

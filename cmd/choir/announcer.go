@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// announcer writes what `choir up` says on standard output: that it is up and where, or
-// why not, and later which of its computers is in trouble.
+// announcer writes what `choir up` says on standard output: that it is up and where, or why
+// not, and later which of its computers have trouble.
 type announcer struct {
 	json   bool
 	open   func(upLine) // shows the link to a person
@@ -21,12 +21,12 @@ type announcer struct {
 	spoken *announcement
 }
 
-// announcement is what was said so far.
+// announcement is what has been said so far.
 type announcement struct {
 	mu    sync.Mutex
 	up    string            // the console's URL, once that was said
-	held  []func()          // said behind it
-	about map[string]string // by computer: its trouble that was said last
+	held  []func()          // what is to be said after that
+	about map[string]string // by computer: the trouble that was reported last
 }
 
 func newAnnouncer(json bool, log *logKeeper, open func(upLine)) announcer {
@@ -53,7 +53,7 @@ func (v announcer) ready(line upLine) error {
 	return nil
 }
 
-// stopped says that what is stored can't be opened, and where that is said.
+// stopped says that what is stored can't be opened, and at which address to read about it.
 func (v announcer) stopped(line upLine, why error) error {
 	v.again(why)
 	if v.json {
@@ -63,13 +63,13 @@ func (v announcer) stopped(line upLine, why error) error {
 	return nil
 }
 
-// again says why it can't be opened.
+// again logs that another try to open it failed, and why.
 func (v announcer) again(why error) {
 	fmt.Fprintf(os.Stderr, "choir: %s\n", cli.Sentence(why))
 }
 
-// computer says in one line that a computer does not wake, what the matter is and
-// where to look; err is nil when it is awake. What was said of it is not said again.
+// computer says in one line that a computer does not wake, why, and where to look; err is
+// nil when it is awake. It does not repeat itself.
 func (v announcer) computer(cid, name string, state view.ComputerState, err error) {
 	v.spoken.mu.Lock()
 	defer v.spoken.mu.Unlock()

@@ -4,17 +4,17 @@ import { promisify } from 'node:util'
 import { brotliCompress, constants } from 'node:zlib'
 import type { Plugin } from 'vite'
 
-const least = 1024 // bytes; the headers of a smaller answer weigh more than what it would save
+const least = 1024 // bytes; the headers of a smaller answer weigh more than compression would save
 
 /**
- * Beside each script and style of a build, the same in Brotli at its best: that takes a
- * second, too long for an answer, and makes the shell's first visit a tenth lighter than
- * what the host can compress as it answers.
+ * Writes beside each script and style of a build the same in Brotli at its highest level.
+ * That takes a second, too long for an answer, and makes the first visit a tenth smaller
+ * than what the host can compress as it answers.
  */
-export function press(): Plugin {
+export function compress(): Plugin {
   const brotli = promisify(brotliCompress)
   return {
-    name: 'choir-press',
+    name: 'choir-compress',
     apply: 'build',
     async writeBundle({ dir }, bundle) {
       const names = Object.keys(bundle).filter((name) => /\.(js|css|svg)$/.test(name))

@@ -2,18 +2,17 @@ import { readFile } from 'node:fs/promises'
 import type { Plugin } from 'vite'
 
 /**
- * The watcher drops a change that follows another within its throttle
- * (5–50 ms), and the browser then keeps the first of the two. So: look at the
- * file again a little after each change, and say it changed when it is no
- * longer what it was then.
+ * Vite's watcher drops a change that follows another one within its throttle (5–50 ms), and
+ * the browser then keeps the first of the two. So this plugin reads the file again a little
+ * after each change, and reports another change when its content is different by then.
  */
-export function settle(delay = 60): Plugin {
+export function recheck(delay = 60): Plugin {
   return {
-    name: 'choir-settle',
+    name: 'choir-recheck',
     apply: 'serve',
     configureServer(server) {
       const waiting = new Map<string, NodeJS.Timeout>()
-      // null: it is gone, and unlink announces that.
+      // null means that the file is gone, which unlink reports.
       const read = (file: string) => readFile(file, 'latin1').catch(() => null)
 
       server.watcher.on('change', (file: string) => {
