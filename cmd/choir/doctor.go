@@ -165,6 +165,12 @@ func examine(ctx context.Context, t *cli.Call) ([]view.Finding, error) {
 		return nil, err
 	}
 	defer dir.Close() // nothing was written, so an error only concerns the lock
+	found, err := lookThrough(ctx, dir)
+	return append([]view.Finding{space}, found...), err
+}
+
+// lookThrough says what of a data directory is damaged, or would be put right by a start.
+func lookThrough(ctx context.Context, dir *datadir.Dir) ([]view.Finding, error) {
 	unfinished, err := recovery.Unfinished(dir)
 	if err != nil {
 		return nil, err
@@ -172,11 +178,16 @@ func examine(ctx context.Context, t *cli.Call) ([]view.Finding, error) {
 	if len(unfinished) > 0 {
 		return []view.Finding{{ID: "data", Status: "warn", Detail: "a recovery was interrupted", Hint: "The next choir up, or choir recover, brings it to its end."}}, nil
 	}
+	if held, err := bus.Held(dir.Path("nats")); err != nil {
+		return nil, err
+	} else if len(held) > 0 {
+		return []view.Finding{{ID: "data", Status: "warn", Detail: "files of logs were kept while they were being opened, and are not back in their place: " + strings.Join(held, ", "), Hint: "The next choir up, or choir recover, puts them back."}}, nil
+	}
 	report, err := recovery.Inspect(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	out := []view.Finding{space}
+	var out []view.Finding
 	damaged := slices.Concat(report.Accounts, report.Shared)
 	for _, list := range report.Computers {
 		damaged = append(damaged, list...)
@@ -188,7 +199,7 @@ func examine(ctx context.Context, t *cli.Call) ([]view.Finding, error) {
 		out = append(out, view.Finding{ID: "data", Status: "fail", Detail: d.String(), Hint: "Run choir recover."})
 	}
 	if len(damaged) == 0 {
-		out = append(out, view.Finding{ID: "data", Status: "ok", Detail: "the logs of " + cfg.Server.Data + " are whole"})
+		out = append(out, view.Finding{ID: "data", Status: "ok", Detail: "the logs of " + dir.Path() + " are whole"})
 	}
 	return out, nil
 }

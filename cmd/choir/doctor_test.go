@@ -2,12 +2,17 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -43,6 +48,46 @@ func TestVersionsThatAreNeeded(t *testing.T) {
 			if !strings.Contains(read(page), w) {
 				t.Errorf("%s does not say %q", page, w)
 			}
+		}
+	}
+}
+
+// TestDoctorSaysThatALogIsHeld: of a log of which a death left only the second names,
+// doctor says that it is put back, not that it is missing.
+func TestDoctorSaysThatALogIsHeld(t *testing.T) {
+	t.Parallel()
+	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	b, err := bus.Open(t.Context(), bus.Options{Dir: dir.Path("nats"), KeysDir: dir.Path("keys")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cid := contract.NewCID()
+	err = b.EnsureStream(t.Context(), cid)
+	if err := errors.Join(err, b.Close(), os.MkdirAll(dir.Computer(cid), 0o700), os.MkdirAll(dir.Path("nats", "held"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	streams, err := bus.Streams(dir.Path("nats"))
+	if err != nil || len(streams) != 1 {
+		t.Fatal(streams, err)
+	}
+	below := strings.TrimPrefix(filepath.Join(streams[0].Path, "meta.inf"), "jetstream/")
+	if err := os.Rename(dir.Path("nats", "jetstream", below), dir.Path("nats", "held", url.PathEscape(below))); err != nil {
+		t.Fatal(err)
+	}
+	found, err := lookThrough(t.Context(), dir)
+	if err != nil || len(found) != 1 || found[0].Status != "warn" || !strings.Contains(found[0].Detail, string(cid)) {
+		t.Errorf("it says %+v, %v", found, err)
+	}
+	if err := bus.PutBack(dir.Path("nats"), ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if again, err := lookThrough(t.Context(), dir); err != nil || len(again) == 1 && again[0].Detail == f.Detail {
+			t.Errorf("once it is back: %+v, %v", again, err)
 		}
 	}
 }

@@ -62,11 +62,13 @@ type backend interface {
 	// out.
 	Heard(subject string) bool
 	// Opening calls open, which has a stream opened or made, and keeps the stream's files
-	// whatever comes of that. Shut closes one and leaves its files, Forget says that one is
-	// deleted. What somebody else runs does neither.
+	// whatever comes of that. Shut closes one and leaves its files, Remove deletes one; what
+	// somebody else runs does not close it, and deletes it by remove. Looking calls look,
+	// which reads or moves the files of streams that are closed, while no server is started.
 	Opening(name string, open func() error) error
 	Shut(name string) error
-	Forget(name string) error
+	Remove(name string, remove func() error) error
+	Looking(look func() error) error
 	// Files says why the logs are no files of this machine's.
 	Files() error
 	// Health says why nothing is stored now, Unread how many reads failed
@@ -277,18 +279,22 @@ func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
 	return err == nil, fault.Wrap("bus.Serves", err)
 }
 
-// Remove deletes a computer's log, should there be one.
+// Remove deletes a computer's log, should there be one, also one that is set apart or
+// can't be opened. Nobody has it open.
 func (b *Bus) Remove(ctx context.Context, cid contract.CID) error {
-	const op = "bus.Remove"
-	name := contract.StreamLog(cid)
-	if err := b.backend.Forget(name); err != nil {
-		return fault.Wrap(op, err)
-	}
-	if err := b.EnsureStream(ctx, cid); err != nil { // the server deletes what it has open
-		return fault.Wrap(op, err)
-	}
-	return fault.Wrap(op, b.streams.DeleteStream(ctx, name))
+	return fault.Wrap("bus.Remove", b.backend.Remove(contract.StreamLog(cid), func() error {
+		err := b.streams.DeleteStream(ctx, contract.StreamLog(cid))
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	}))
 }
+
+// Look calls look, which reads or moves the files of logs that nobody has open
+// (ReadStore, PutBack): while the server starts anew these are not what they were.
+// It must not call Look again, and whatever else it does delays a start.
+func (b *Bus) Look(look func() error) error { return b.backend.Looking(look) }
 
 // Conn returns the control plane's connection, which may do anything.
 func (b *Bus) Conn() *nats.Conn { return b.conn }

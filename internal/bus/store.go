@@ -62,6 +62,13 @@ func PutBack(dir string, cid contract.CID) error {
 	return fault.Wrap("bus.PutBack", embedded.PutBack(dir, name))
 }
 
+// Held names the streams of a store of which files are there by their second names only,
+// until PutBack puts them back. Nothing is written.
+func Held(dir string) ([]string, error) {
+	names, err := embedded.Held(dir)
+	return names, fault.Wrap("bus.Held", err)
+}
+
 // Damage is what is wrong with a part of the data directory.
 type Damage struct {
 	File string `json:"file"` // relative to the data directory
@@ -122,7 +129,7 @@ type Stream struct {
 func (s Stream) name() string { return filepath.Base(s.Path) }
 
 // apartDir is where the server does not look.
-const apartDir = "apart"
+const apartDir = embedded.ApartDir
 
 // Beside is where the same stream lies when it is set apart, or put back. Of more
 // than one that are apart, n counts the others.

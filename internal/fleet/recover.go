@@ -76,11 +76,13 @@ func (fl *Fleet) look(ctx context.Context, p *place) error {
 // that is whole again is put back where the store sees it.
 func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
 	var r *recovery.Report
-	err := fl.machine.Reserve.Spaced(ctx, func() (err error) {
-		if r, err = recovery.LookAt(ctx, fl.Dir, p.cid); err != nil {
-			return err
-		}
-		return r.Unfinished[p.cid]
+	err := fl.machine.Reserve.Spaced(ctx, func() error { // which waits for the log's server
+		return fl.Bus.Look(func() (err error) {
+			if r, err = recovery.LookAt(ctx, fl.Dir, p.cid); err != nil {
+				return err
+			}
+			return r.Unfinished[p.cid]
+		})
 	})
 	if r == nil {
 		return err
@@ -92,7 +94,7 @@ func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
 	if held {
 		return errors.Join(fl.again(Restart{}), r.Refusal(p.cid))
 	}
-	if err := recovery.Arrange(fl.Dir, r); err != nil {
+	if err := fl.Bus.Look(func() error { return recovery.Arrange(fl.Dir, r) }); err != nil {
 		return err
 	}
 	fl.counting.Lock()
@@ -164,11 +166,14 @@ func historyOf(cid contract.CID, err error) []contract.CID {
 
 // recoverOne recovers one computer, which nobody has open.
 func (fl *Fleet) recoverOne(ctx context.Context, p *place, r Restart) error {
-	now, err := recovery.LookAt(ctx, fl.Dir, p.cid)
-	if err != nil {
+	var now *recovery.Report
+	held := false
+	err := fl.Bus.Look(func() (err error) {
+		if now, err = recovery.LookAt(ctx, fl.Dir, p.cid); err == nil {
+			held, err = fl.held(ctx, now, p.cid)
+		}
 		return err
-	}
-	held, err := fl.held(ctx, now, p.cid)
+	})
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 	}
 	var report *Report
 	if o.Bus != nil {
-		report, err = LookAt(ctx, o.Dir, o.Only[0])
+		err = o.still(func() (err error) { report, err = LookAt(ctx, o.Dir, o.Only[0]); return err })
 	} else {
 		report, err = Inspect(ctx, o.Dir)
 	}
@@ -100,6 +100,14 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 	j.aside = newAside()
 	j.result.Aside = j.aside
 	return j.result, fault.Wrap(op, j.do(ctx))
+}
+
+// still calls f, which moves files of logs, while no server starts on them.
+func (o Options) still(f func() error) error {
+	if o.Bus == nil {
+		return f()
+	}
+	return o.Bus.Look(f)
 }
 
 // goOn brings what was begun to its end. A journal that can't be read is given
@@ -121,7 +129,7 @@ func (o Options) goOn() (given []bus.Damage, err error) {
 			}
 			continue
 		}
-		if err := finish(o.Dir, of); err != nil {
+		if err := o.still(func() error { return finish(o.Dir, of) }); err != nil {
 			return nil, err
 		}
 	}
@@ -305,7 +313,7 @@ func (j *job) end(end journal) error {
 	for _, cid := range end.Histories {
 		end.Gone = append(end.Gone, rel(cid, "workspace", ".git"))
 	}
-	return swap(j.Dir, end)
+	return j.still(func() error { return swap(j.Dir, end) })
 }
 
 // anew makes logs anew in a store of their own.

@@ -212,6 +212,47 @@ func TestALogThatIsShutIsRemoved(t *testing.T) {
 	}
 }
 
+// TestALogThatCannotBeOpenedIsRemoved: also one that the server fails to open, and one
+// that is set apart, go with all that is kept of them, and are made anew empty.
+func TestALogThatCannotBeOpenedIsRemoved(t *testing.T) {
+	l := newLogs(t, 3, 3)
+	l.shut(l.cids[0])
+	l.broken(func() {
+		if err := l.EnsureStream(t.Context(), l.cids[0]); err == nil {
+			t.Error("it was opened")
+		}
+		if err := l.Remove(t.Context(), l.cids[0]); err != nil {
+			t.Fatal(err)
+		}
+	})
+	l.shut(l.cids[1])
+	found, err := bus.Streams(l.dir)
+	if err != nil || len(found) != 2 {
+		t.Fatal(found, err)
+	}
+	for _, s := range found {
+		if s.Of != l.cids[1] {
+			continue
+		}
+		to := filepath.Join(l.dir, s.Beside(0))
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(l.dir, s.Path), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Remove(t.Context(), l.cids[1]); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := bus.Streams(l.dir); err != nil || len(left) != 1 || left[0].Of != l.cids[2] {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	l.holds(l.cids[2], 3)
+	l.ensure(l.cids[0])
+	l.holds(l.cids[0], 0)
+}
+
 // TestALogThatCannotBeOpenedIsNotDeleted: the server deletes what it can't open. Its
 // files are there afterwards, and open once they can be.
 func TestALogThatCannotBeOpenedIsNotDeleted(t *testing.T) {
@@ -260,7 +301,7 @@ func (l *logs) broken(f func()) {
 		l.t.Fatal(err)
 	}
 	f()
-	if err := os.Remove(at); err != nil {
+	if err := os.RemoveAll(at); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -4,3 +4,6 @@ import "net"
 
 // ListenAddr is the server's address, nil when it listens on no port.
 func (s *Server) ListenAddr() net.Addr { return s.server().Addr() }
+
+// FailStore has the server started anew, as after a write that failed.
+func (s *Server) FailStore() { s.storeFailed("a write failed") }

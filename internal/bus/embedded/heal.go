@@ -100,6 +100,9 @@ func (s *Server) startServer(wait time.Duration) error {
 	if err := s.hold(""); err != nil {
 		return err
 	}
+	if err := s.hide(); err != nil {
+		return err
+	}
 	if err := syncStore(filepath.Join(s.dir, "jetstream")); err != nil {
 		return fault.Wrap("sync store", err)
 	}
@@ -118,11 +121,29 @@ func (s *Server) startServer(wait time.Duration) error {
 	if !srv.ReadyForConnections(wait) {
 		return fault.New("start server", fault.Unavailable, "Look at the log for what the server says about its store.", errors.New("server is not ready"))
 	}
-	var errs []error
-	for name := range s.shut { // which it opened with the others
-		errs = append(errs, s.stop(name))
+	if err := s.show(); err != nil {
+		return err
 	}
-	return errors.Join(append(errs, s.release(""))...)
+	return s.release("")
+}
+
+// startAnew starts a server in the place of the one whose store failed, when nobody is
+// looking at files of logs.
+func (s *Server) startAnew() error {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	old := s.server()
+	old.Shutdown()
+	old.WaitForShutdown()
+	s.health.Lock()
+	s.broken = nil // what the new server reports counts
+	s.health.Unlock()
+	err := s.startServer(readyTimeout)
+	if err != nil {
+		s.server().Shutdown() // before somebody puts back what was kept from it
+		s.server().WaitForShutdown()
+	}
+	return err
 }
 
 // keepHealthy starts the server anew after its store has failed, once the disk
@@ -143,13 +164,7 @@ func (s *Server) keepHealthy() {
 			if free, err := freeSpace(s.dir); err != nil || free < healSpace || !writable(s.dir) {
 				continue
 			}
-			old := s.server()
-			old.Shutdown()
-			old.WaitForShutdown()
-			s.health.Lock()
-			s.broken = nil // what the new server reports counts
-			s.health.Unlock()
-			if err := s.startServer(readyTimeout); err != nil {
+			if err := s.startAnew(); err != nil {
 				s.storeFailed(err.Error())
 				continue
 			}

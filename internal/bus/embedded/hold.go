@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -43,15 +44,12 @@ func (s *Server) Opening(name string, open func() error) error {
 	return errors.Join(err, s.release(name))
 }
 
-// Forget says that a stream is about to be deleted: nothing of it is put back.
-func (s *Server) Forget(name string) error {
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	held, err := held(s.dir, name)
-	for h := range held {
-		err = errors.Join(err, os.Remove(filepath.Join(s.dir, heldDir, h)))
-	}
-	return fault.Wrap("forget the files of "+name, err)
+// Looking calls look, which reads or moves files of streams that are closed, while no
+// server is being started on them.
+func (s *Server) Looking(look func() error) error {
+	s.starting.RLock()
+	defer s.starting.RUnlock()
+	return look()
 }
 
 // hold gives each file of a stream, or with no name of every stream, a second name.
@@ -147,6 +145,26 @@ func restore(dir, from, to string) error {
 		}
 	}
 	return nil
+}
+
+// Held names streams of which a server deleted what is there by its second name only,
+// in the store at dir, from which nobody runs a server. Nothing is written.
+func Held(dir string) ([]string, error) {
+	held, err := held(dir, "")
+	if err != nil {
+		return nil, fault.Wrap("look for files of logs", err)
+	}
+	var gone []string
+	for _, below := range held {
+		_, err := os.Lstat(filepath.Join(dir, "jetstream", below))
+		if parts := strings.Split(below, "/"); errors.Is(err, fs.ErrNotExist) && len(parts) > 2 {
+			gone = append(gone, parts[2])
+		} else if err != nil {
+			return nil, fault.Wrap("look for files of logs", err)
+		}
+	}
+	slices.Sort(gone)
+	return slices.Compact(gone), nil
 }
 
 // held are the second names of a stream's files, or of every one's, with what they

@@ -61,8 +61,9 @@ type Server struct {
 	unreadWhy error          // why the last of them did
 	heal      chan struct{}  // wakes the healer
 
-	opening sync.Mutex      // held while the server opens or closes streams
-	shut    map[string]bool // streams that are closed, although their files are there
+	starting sync.RWMutex    // held to start the server anew, and shared by who looks at files of logs
+	opening  sync.Mutex      // held while the server opens or closes streams
+	shut     map[string]bool // streams that are closed, although their files are there
 
 	claiming sync.Mutex
 	claims   *jwt.AccountClaims

@@ -142,8 +142,11 @@ func (s *Server) Opening(_ string, open func() error) error { return open() }
 // Shut leaves the stream open, for it is not this process that it costs anything.
 func (s *Server) Shut(string) error { return nil }
 
-// Forget does nothing.
-func (s *Server) Forget(string) error { return nil }
+// Remove calls remove, which has that server delete the stream.
+func (s *Server) Remove(_ string, remove func() error) error { return remove() }
+
+// Looking calls look, which finds no files here.
+func (s *Server) Looking(look func() error) error { return look() }
 
 // Unread knows of none.
 func (s *Server) Unread() (uint64, error) { return 0, nil }
