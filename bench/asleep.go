@@ -17,8 +17,8 @@ import (
 // sleepers is how many computers sleep.
 const sleepers = 100
 
-// asleep makes computers and lets them fall asleep, starts anew, so that none of
-// them was ever awake in the process that is looked at, and wakes them one by one.
+// asleep makes computers and lets them fall asleep, restarts, so that none of them was ever
+// awake in the process that is measured, and wakes them one by one.
 func asleep(ctx context.Context, e *env) (_ []report.Result, err error) {
 	e.config = "\n[runtime]\nsleep_s = 1\n"
 	few, err := e.withSleepers(ctx, filepath.Join(e.dir, "few"), 2, nil)
@@ -59,8 +59,8 @@ func asleep(ctx context.Context, e *env) (_ []report.Result, err error) {
 	}, nil
 }
 
-// withSleepers starts a control plane that has so many computers, all of them asleep,
-// and returns its memory at rest. then is called behind that.
+// withSleepers starts a control plane with so many computers, all asleep, and returns its
+// memory when idle. Then it calls then.
 func (e *env) withSleepers(ctx context.Context, data string, many int, then func(*world, []view.Computer) error) (rest int64, err error) {
 	if err := e.shareModules(data); err != nil {
 		return 0, err
@@ -95,7 +95,7 @@ func (e *env) withSleepers(ctx context.Context, data string, many int, then func
 	return rest, then(w, all)
 }
 
-// asleepAll waits until so many computers are there and asleep.
+// asleepAll waits until so many computers exist and sleep.
 func asleepAll(ctx context.Context, api *client.Client, many int) ([]view.Computer, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -16,20 +16,20 @@ import (
 
 // Options say what to measure with.
 type Options struct {
-	// Binary is the choir program that is started for the rows that need the
-	// whole, and Version what it calls itself.
+	// Binary is the choir program that is started for the rows that measure the whole
+	// product, and Version its version.
 	Binary, Version string
 	// Guest is the guest binary that boxes are started with.
 	Guest string
-	// Dir is where everything is written: on the disk that is to be measured.
-	// A directory is made in it and removed at the end.
+	// Dir is where everything is written, on the disk that is to be measured: in a
+	// directory that is removed at the end.
 	Dir string
-	// Modules are places where the desktop's dependencies may lie installed, by
-	// lock file, as in DATA/cache/node_modules. The first that is there is used.
+	// Modules are places where the desktop's dependencies may be installed, by lock file,
+	// as in DATA/cache/node_modules. The first that exists is used.
 	Modules []string
-	// Progress is told what is being measured; nil: nobody.
+	// Progress is written what is being measured; nil: nothing is.
 	Progress io.Writer
-	// Tiny measures so little that the numbers mean nothing: for tests.
+	// Tiny measures so little that the numbers mean nothing; it is for tests.
 	Tiny bool
 }
 
@@ -38,10 +38,10 @@ type Row struct {
 	Name  string `json:"id"`
 	About string `json:"about"`
 	run   func(ctx context.Context, e *env) ([]report.Result, error)
-	limit time.Duration // bounds it, so that one that hangs does not take the others along
+	limit time.Duration // bounds its time, so that a row that hangs does not keep the others from being measured
 }
 
-// Rows lists what can be measured, in the order of a whole run.
+// Rows lists the rows in the order of a whole run.
 func Rows() []Row {
 	return []Row{
 		{"start", "choir up to healthy, on a new and on an existing data directory", start, 3 * time.Minute},
@@ -67,15 +67,15 @@ func Rows() []Row {
 	}
 }
 
-// env is what rows measure in.
+// env is what the code of rows uses.
 type env struct {
 	Options
 	dir    string  // the row's own scratch directory
-	curves *curves // what is drawn of the whole run
+	curves *curves // the points of the run's curves
 	config string  // lines that the row adds to the configuration
 }
 
-// size is n, or little in a tiny run.
+// size is n, or tiny in a tiny run.
 func (e *env) size(n, tiny int) int {
 	if e.Tiny {
 		return tiny
@@ -83,21 +83,20 @@ func (e *env) size(n, tiny int) int {
 	return n
 }
 
-// say tells about progress.
+// say writes a line of progress.
 func (e *env) say(format string, args ...any) {
 	if e.Progress != nil {
-		fmt.Fprintf(e.Progress, format+"\n", args...) // nobody may be reading
+		fmt.Fprintf(e.Progress, format+"\n", args...) // the reader may be gone
 	}
 }
 
-// missingError says that this machine lacks what a row needs: no failure.
+// missingError says that this machine lacks what a row needs, which is not a failure.
 type missingError struct{ why string }
 
 func (m missingError) Error() string { return m.why }
 
-// Run measures the named rows, or all. An error means that nothing was
-// measured: fault.NotFound for an unknown name. What went wrong in a row is in
-// its Result.
+// Run measures the named rows, or all. An error means that nothing was measured:
+// fault.NotFound for an unknown name. What went wrong in a row is in its Result.
 func Run(ctx context.Context, o Options, names ...string) (report.Report, error) {
 	rows, err := choose(names)
 	if err != nil {
@@ -149,7 +148,7 @@ func (e *env) measure(ctx context.Context, dir string, row Row) (_ []report.Resu
 	if e.dir, err = os.MkdirTemp(dir, row.Name+"-"); err != nil {
 		return nil, err
 	}
-	// What one row leaves dirty must not be written during the next.
+	// Dirty pages of one row must not be written during the next.
 	defer func() { err = errors.Join(err, os.RemoveAll(e.dir), settle(dir)) }()
 	return row.run(ctx, e)
 }

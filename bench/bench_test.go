@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
-// TestRows measures every row with tiny sizes: each must yield numbers. How
-// large they are is nobody's business here.
+// TestRows measures every row with tiny sizes: each must yield numbers, however large they
+// are.
 func TestRows(t *testing.T) {
 	for _, tool := range []string{"bwrap", "git", "node"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -59,7 +59,7 @@ func TestUnknownRow(t *testing.T) {
 	}
 }
 
-// TestWithoutBinary shows that what can't be measured is said and is no failure.
+// TestWithoutBinary shows that what can't be measured is reported and is no failure.
 func TestWithoutBinary(t *testing.T) {
 	report, err := bench.Run(t.Context(), bench.Options{Dir: t.TempDir()}, "binary", "start")
 	if err != nil {

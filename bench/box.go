@@ -64,8 +64,8 @@ func (g *boxFixture) tree() sandbox.Mount {
 	return sandbox.Mount{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}
 }
 
-// boxes starts boxes in turns with bubblewrap alone: with the same view, and
-// with the least that isolates at all.
+// boxes alternates starts of boxes with starts of bubblewrap alone: with the same mounts,
+// and with the least that isolates at all.
 func boxes(ctx context.Context, e *env) (_ []report.Result, err error) {
 	g, err := openBoxFixture(ctx, e)
 	if err != nil {
@@ -101,7 +101,7 @@ func boxes(ctx context.Context, e *env) (_ []report.Result, err error) {
 		if err := errors.Join(start(&plain, contract.BoxAssociate, g.tree()), bare(&same, view), start(&overlaid, contract.BoxTask, overlay), bare(&minimal, least)); err != nil {
 			return nil, err
 		}
-		// Mounting needs rights that not everybody has.
+		// Mounting an overlay needs privileges that not everybody has.
 		if layers.why == nil {
 			layers.why = sameOverlaid.timed(func() error {
 				if err := layers.mount(i); err != nil {
@@ -113,7 +113,7 @@ func boxes(ctx context.Context, e *env) (_ []report.Result, err error) {
 				return nil, err
 			}
 		}
-		if i == 0 && !e.Tiny { // the first of each warms caches
+		if i == 0 && !e.Tiny { // the first of each warms the caches and is dropped
 			plain, overlaid, same, minimal, sameOverlaid = nil, nil, nil, nil, nil
 		}
 	}
@@ -138,7 +138,7 @@ func boxes(ctx context.Context, e *env) (_ []report.Result, err error) {
 type layers struct {
 	dir, lower, merged string
 	mounted            bool
-	why                error // there is none
+	why                error // why there is none
 }
 
 func newLayers(dir, lower string) (*layers, error) {
@@ -147,7 +147,7 @@ func newLayers(dir, lower string) (*layers, error) {
 	return l, os.MkdirAll(l.merged, 0o755)
 }
 
-// mount makes a new overlay, as a box gets one.
+// mount makes a new overlay, as a box would get one.
 func (l *layers) mount(n int) error {
 	upper, work := filepath.Join(l.dir, fmt.Sprint("upper", n)), filepath.Join(l.dir, fmt.Sprint("work", n))
 	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
@@ -166,8 +166,8 @@ func (l *layers) unmount() error {
 	return unix.Unmount(l.merged, 0)
 }
 
-// terminal opens a box with a shell on a terminal until it prompts, and types
-// into one, in turns with a terminal on the host.
+// terminal measures how long a box with a shell on a terminal takes to show its prompt and
+// to echo a key, alternating with a terminal on the host.
 func terminal(ctx context.Context, e *env) (_ []report.Result, err error) {
 	g, err := openBoxFixture(ctx, e)
 	if err != nil {

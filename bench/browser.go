@@ -26,8 +26,8 @@ const (
 	isPainted = `!!document.querySelector('iframe[data-role=shown][data-mode]')`
 )
 
-// painted has a browser wait that runs already, starts the binary on a new data
-// directory, opens its link and presses the button at once.
+// painted has a browser ready, starts the binary on a new data directory, opens its link
+// and presses the button at once.
 func painted(ctx context.Context, e *env) (_ []report.Result, err error) {
 	b, err := chromium.Open(e.dir)
 	if errors.Is(err, chromium.ErrMissing) {
@@ -42,7 +42,7 @@ func painted(ctx context.Context, e *env) (_ []report.Result, err error) {
 		if err := e.paint(ctx, b, filepath.Join(e.dir, fmt.Sprint("data", i)), &ours, &healthy); err != nil {
 			return nil, err
 		}
-		if i == 0 && !e.Tiny { // Chromium is still busy with its own start
+		if i == 0 && !e.Tiny { // Chromium is still busy with its own start, so the first is dropped
 			ours, healthy = nil, nil
 		}
 	}
@@ -79,11 +79,11 @@ func (e *env) paint(ctx context.Context, b *chromium.Browser, data string, ours,
 	return nil
 }
 
-// shownStyle is a file of the desktop's that changes under the eyes of whoever looks.
+// shownStyle is a file of the desktop's that is changed while the desktop is shown.
 const shownStyle = "choiros/src/shell/desktop.css"
 
-// saved puts a style of the desktop through the API, with a browser looking at the
-// desktop, until the page has the style.
+// saved puts a style sheet of the desktop through the API, with a browser showing the
+// desktop, and measures until the page has the style.
 func saved(ctx context.Context, e *env) (_ report.Result, err error) {
 	r := report.Result{ID: "save", What: "from saving a file to its update in the browser", Target: report.AtMost(report.OfOurs, 60, "ms"),
 		Note: "A file put through the API, from the request until a headless Chromium that shows the desktop has the style that the file says, asked every millisecond."}
@@ -136,7 +136,8 @@ func saved(ctx context.Context, e *env) (_ report.Result, err error) {
 		}
 		return cmp.Or(err, <-seen)
 	}
-	// A page that has only just been painted may not listen yet.
+	// A page that has only just been painted may not listen yet, so the first tries don't
+	// count.
 	for i := -1; ; i-- {
 		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err := update(soon, i)
@@ -174,8 +175,8 @@ func showLive(ctx context.Context, b *chromium.Browser, claim string) (*shownDes
 	return d, err
 }
 
-// evaluate runs an expression in the desktop and waits for its promise; in the next
-// one, if the page is replaced under it.
+// evaluate runs an expression in the desktop and waits for its promise; if the page is
+// replaced meanwhile, in the new page.
 func (d *shownDesktop) evaluate(ctx context.Context, expression string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

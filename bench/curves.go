@@ -16,8 +16,8 @@ var (
 // curves collects points while rows are measured.
 type curves struct{ all []report.Curve }
 
-// plot adds a point to a series of a curve; a second one at the same place
-// takes the first one's.
+// plot adds a point to a series of a curve; a second one at the same place replaces the
+// first.
 func (e *env) plot(c report.Curve, name string, x int, took time.Duration) {
 	if e.curves == nil {
 		return

@@ -22,15 +22,15 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// desk is a person's desktop as a browser opens it: claimed, with the session
-// of the console and the one of the desktop.
+// desk is a person's desktop as a browser opens it: claimed, with the console's session and
+// the desktop's.
 type desk struct {
 	cid     contract.CID
 	origin  string // the desktop's
 	cookie  string // the desktop's session
 	http    *http.Client
 	console string
-	own     http.Header // of a request that the console's own page makes
+	own     http.Header // the headers of a request from the console's own page
 }
 
 const answerLimit = 8 << 20
@@ -44,7 +44,7 @@ func openDesk(ctx context.Context, p *plane) (*desk, error) {
 	}
 	address := "127.0.0.1:" + claim.Port()
 	d := &desk{console: claim.Scheme + "://" + claim.Host, http: &http.Client{
-		// Names below localhost need not resolve here.
+		// Names below localhost need not resolve here, so loopback is dialled.
 		Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}},
@@ -65,7 +65,7 @@ func openDesk(ctx context.Context, p *plane) (*desk, error) {
 	return d.enter(ctx)
 }
 
-// enter opens the desktop once more, with a session of its own.
+// enter opens the desktop once more, with another session.
 func (d *desk) enter(ctx context.Context) (*desk, error) {
 	again := *d
 	d = &again
@@ -150,8 +150,8 @@ type dialer func() (net.Conn, error)
 
 func (d dialer) Dial(string, string) (net.Conn, error) { return d() }
 
-// events renames the computer and waits until the desktop's connection has the
-// event: from the request's first byte, so the append is in it.
+// events renames the computer and waits until the desktop's connection has the event. The
+// time is counted from the request's first byte, so the append is in it.
 func events(ctx context.Context, e *env) (_ []report.Result, err error) {
 	p, err := e.up(ctx, e.dir+"/data")
 	if err != nil {
@@ -228,8 +228,8 @@ func await(ctx context.Context, got <-chan *nats.Msg, is func([]byte) bool) erro
 	}
 }
 
-// quiet waits until a process uses little of the processor: what it does after
-// its start, or after somebody has begun to look, is not to be measured here.
+// quiet waits until a process uses little processor time: what it does after its start, or
+// after a desktop was opened, is not to be measured here.
 func (e *env) quiet(ctx context.Context, pid int) error {
 	if e.Tiny {
 		return nil
@@ -258,8 +258,8 @@ func (e *env) quiet(ctx context.Context, pid int) error {
 
 var viteToken = lazy.Regexp(`wsToken = "([A-Za-z0-9_-]+)"`)
 
-// hmr sends WebSocket pings to the dev server on the connection that tells the
-// page of a hot update: the same proxy, tether and box.
+// hmr sends WebSocket pings to the dev server on the connection that carries hot updates to
+// the page: the same proxy, tether and box.
 func hmr(ctx context.Context, e *env) (_ []report.Result, err error) {
 	data := e.dir + "/data"
 	if err := e.shareModules(data); err != nil {
@@ -274,7 +274,7 @@ func hmr(ctx context.Context, e *env) (_ []report.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := d.live(ctx) // somebody looks, so the dev server starts
+	conn, err := d.live(ctx) // a connected desktop makes the dev server start
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func hmr(ctx context.Context, e *env) (_ []report.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = ws.CloseNow() }() // the answer to a close is nothing we need
+	defer func() { _ = ws.CloseNow() }() // the answer to the close does not matter
 	hello := make(chan struct{})
 	go func() { // ends when ws is closed
 		first := true

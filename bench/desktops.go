@@ -17,9 +17,9 @@ import (
 	"choir.dev/choiros/bench/report"
 )
 
-// desktops connects many desktops as browsers do, and measures until each of
-// them has an event, and what they cost who appends it. The control plane has
-// all processors but one, which is the desktops'.
+// desktops connects many desktops as browsers do, and measures how long an event takes to
+// reach all of them, and what they cost the appender. The control plane has all processors
+// but one, which the desktops use.
 func desktops(ctx context.Context, e *env) (_ []report.Result, err error) {
 	cores := runtime.NumCPU()
 	if cores < 2 {
@@ -76,7 +76,7 @@ func desktops(ctx context.Context, e *env) (_ []report.Result, err error) {
 	}, nil
 }
 
-// confine keeps all threads of this program on one processor until free.
+// confine keeps all threads of this program on one processor until free is called.
 func confine(cpu int) (free func() error, err error) {
 	set := func(cpus []int) error {
 		tasks, err := os.ReadDir("/proc/self/task")
@@ -94,7 +94,7 @@ func confine(cpu int) (free func() error, err error) {
 	return func() error { return set(all) }, set([]int{cpu})
 }
 
-// listeningDesktops are desktops that listen.
+// listeningDesktops are desktops that wait for events.
 type listeningDesktops struct {
 	world *world
 	desk  *desk
@@ -102,18 +102,17 @@ type listeningDesktops struct {
 	said  int
 
 	mu   sync.Mutex
-	want []byte // what an event's data holds that is waited for
+	want []byte // what the data of the event contain that is waited for
 	at   time.Time
 	got  times
 	left int
 	done chan struct{}
 }
 
-// ofSession is how many windows of one browser listen; a session may have a few
-// more.
+// ofSession is how many windows share one browser session; a session may have a few more.
 const ofSession = 20
 
-// join connects so many more, a few at a time.
+// join connects n more, a few at a time.
 func (c *listeningDesktops) join(ctx context.Context, n int) error {
 	var g errgroup.Group
 	g.SetLimit(8)
@@ -160,7 +159,7 @@ func (c *listeningDesktops) hear(m *nats.Msg) {
 	}
 }
 
-// rename renames the computer and waits each time until everybody has heard.
+// rename renames the computer and waits each time until every desktop has the event.
 func (c *listeningDesktops) rename(ctx context.Context, tries int) (appended sample, delivered times, err error) {
 	for i := range tries + 1 {
 		c.said++
@@ -168,7 +167,7 @@ func (c *listeningDesktops) rename(ctx context.Context, tries int) (appended sam
 		done := make(chan struct{})
 		c.mu.Lock()
 		c.want, c.at, c.left, c.done = []byte(`"`+name+`"`), time.Now(), len(c.conns), done
-		if i == 1 && !c.world.env.Tiny { // the first warms
+		if i == 1 && !c.world.env.Tiny { // the first warms caches and is dropped
 			c.got, appended = nil, sample{}
 		}
 		c.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/guest"
 )
 
-// execs runs true through the API, as a command of its own, and in a box that is
-// there already.
+// execs runs true through the API, through the command line, and in a box that is already
+// open.
 func execs(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func execs(ctx context.Context, e *env) (_ []report.Result, err error) {
 	return append(out, warm...), err
 }
 
-// execRows are the rows of a command in the tree that the world has.
+// execRows measures commands in the world's tree.
 func (w *world) execRows(ctx context.Context) ([]report.Result, error) {
 	var firsts times
 	whole, _, err := w.measure(ctx, act{ID: "exec-whole", What: "true through the API, whole", Tries: 60, Least: 10, Target: report.AtMost(report.OfOurs, 7.5, "ms"),
@@ -58,7 +58,7 @@ func (w *world) execRows(ctx context.Context) ([]report.Result, error) {
 	}
 	help, _, err := w.measure(ctx, act{ID: "command", What: "the command line itself (choir version)", Tries: 60, Least: 10, Target: report.AtMost(report.OfOurs, 3, "ms"),
 		RawWhat: "/bin/true started on the host", Raw: hostTrue, Do: func(ctx context.Context, _ int) error { return w.command(ctx, "version") }})
-	help.Fsyncs = nil // it asks nobody
+	help.Fsyncs = nil // it sends no request
 	return []report.Result{first, whole, command, help}, err
 }
 
@@ -78,8 +78,8 @@ func (w *world) command(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// warmExec is the least that a command costs: through the guest of a box that
-// is there, without the product around it.
+// warmExec is the least that a command costs: through the guest of an open box, without the
+// product around it.
 func warmExec(ctx context.Context, e *env) (_ []report.Result, err error) {
 	g, err := openBoxFixture(ctx, e)
 	if err != nil {

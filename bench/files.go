@@ -22,12 +22,12 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// text8 are 8 kB of lines that differ by i.
+// text8 is 8 kB of lines that differ by i.
 func text8(i int) string {
 	return strings.Repeat("a line of a document that someone writes\n", 200) + fmt.Sprintln("line", i)
 }
 
-// files puts, asks for and reads files through the API.
+// files puts, stats and reads files through the API.
 func files(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func files(ctx context.Context, e *env) (_ []report.Result, err error) {
 	return append(out, cat...), err
 }
 
-// putRaw is a file that is whole or not there, and there when it returns.
+// putRaw writes a file atomically and durably, as a put does.
 func putRaw(dir, text string) (err error) {
 	f, err := os.CreateTemp(dir, "put")
 	if err != nil {
@@ -81,8 +81,8 @@ func putRaw(dir, text string) (err error) {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// cat reads a large file through the API, in turns with the same file through
-// the same kinds of pipe with nothing of ours in between.
+// cat reads a large file through the API, alternating with the same file over the same
+// kinds of pipe without the product.
 func (w *world) cat(ctx context.Context, size int64) (_ []report.Result, err error) {
 	path := filepath.Join(w.env.dir, "large")
 	if err := writeLarge(path, size); err != nil {
@@ -139,7 +139,7 @@ func writeLarge(path string, size int64) error {
 	}
 	block := make([]byte, 1<<20)
 	for at := int64(0); at < size && err == nil; at += int64(len(block)) {
-		for i := range block { // no two blocks alike
+		for i := range block { // no two blocks are alike
 			block[i] = byte(int64(i)*7 + at>>20*13 + int64(i)>>8)
 		}
 		_, err = f.Write(block)
@@ -147,8 +147,8 @@ func writeLarge(path string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// bare is the way of bytes to a client with only the libraries: a server on loopback,
-// which passes on what one over yamux answers where a box would (inner).
+// bare serves bytes to a client using only the libraries: a server on loopback passes on
+// what another one answers over yamux, where a box's guest would be (inner).
 type bare struct {
 	inner, outer *http.Server
 	mux          []*yamux.Session
@@ -227,8 +227,8 @@ func (b *bare) Close() error {
 	return err
 }
 
-// documents writes revisions of a run's document through the API, each made from
-// the one before, and lists 60 with their text.
+// documents writes revisions of a run's document through the API, each from the one before,
+// and lists 60 with their text.
 func documents(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
@@ -284,7 +284,7 @@ func documents(ctx context.Context, e *env) (_ []report.Result, err error) {
 	return []report.Result{write, list}, err
 }
 
-// rawRevisions serves a document's revisions as bytes that are there already.
+// rawRevisions serves a document's revisions as bytes that are in memory.
 func (w *world) rawRevisions(ctx context.Context, document string, count int) (*bare, error) {
 	list, _, err := w.api.Revisions(ctx, document, 0, count)
 	if err != nil {
@@ -301,13 +301,13 @@ func (w *world) rawRevisions(ctx context.Context, document string, count int) (*
 	b := &bare{client: &http.Client{Transport: &http.Transport{}}, url: "http://" + ln.Addr().String(), ended: make(chan error, 1)}
 	b.outer = &http.Server{Handler: http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
 		out.Header().Set("Content-Type", "application/json")
-		_, _ = out.Write(raw) // the reader misses what did not come
+		_, _ = out.Write(raw) // the reader notices missing bytes
 	})}
 	go func() { b.ended <- b.outer.Serve(ln) }()
 	return b, nil
 }
 
-// aDocument is one that a run made, once it has its file.
+// aDocument returns the document of a run, once it has its file.
 func (w *world) aDocument(ctx context.Context) (view.Document, error) {
 	acted, err := w.api.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: `write "milk" to workspace/list.txt`})
 	if err != nil {

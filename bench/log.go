@@ -24,8 +24,8 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// records are a computer's log, state and blobs, wired as the product wires
-// them: the appender asks the state about ids.
+// records are a computer's log, state and blobs, connected as in the product: the appender
+// asks the state about ids.
 type records struct {
 	bus   *bus.Bus
 	log   *ledger.Log
@@ -35,7 +35,7 @@ type records struct {
 	fail  error // of the projector
 }
 
-// openRecords opens everything but the projector; see project.
+// openRecords opens everything and starts no projector; see project.
 func openRecords(ctx context.Context, dir string) (_ *records, err error) {
 	r := &records{end: func() {}}
 	defer func() {
@@ -85,9 +85,8 @@ func intention() contract.Draft {
 	return contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: strings.Repeat("an intention ", 20)}}
 }
 
-// appends takes turns with raw publishes of the same bytes to a stream of the
-// same kind, by as many callers, so that both see the same disk and the same
-// neighbors.
+// appends alternates with raw publishes of the same bytes to a stream of the same kind, by
+// as many callers, so that both meet the same conditions.
 func appends(ctx context.Context, e *env) (_ []report.Result, err error) {
 	r, err := openRecords(ctx, e.dir)
 	if err != nil {
@@ -145,11 +144,11 @@ func rate(s sample) *report.Quantity {
 	return &report.Quantity{Value: 1 / s.p50().Seconds(), Unit: "/s"}
 }
 
-// rushEach is how many events one rush appends.
+// rushEach is how many events one round appends.
 const rushEach = 64
 
-// concurrentAppends appends and publishes in turns, each by so many callers at once, and
-// returns what an event took in each.
+// concurrentAppends appends and publishes alternately, each by so many callers at once, and
+// returns how long an event took in each.
 func concurrentAppends(e *env, m *meter, callers int, one, publish func() error) (ours, raw sample, err error) {
 	together := func(s *sample, f func() error) error {
 		var t sample
@@ -171,7 +170,7 @@ func concurrentAppends(e *env, m *meter, callers int, one, publish func() error)
 		return err
 	}
 	for i := range e.rounds(30, 8, 4*time.Second) {
-		// Who goes first changes, so that neither is always behind the other.
+		// The order alternates, so that neither always follows the other.
 		a, b, fa, fb := &ours, &raw, one, publish
 		if i%2 == 1 {
 			a, b, fa, fb = b, a, fb, fa
@@ -183,7 +182,7 @@ func concurrentAppends(e *env, m *meter, callers int, one, publish func() error)
 	return ours, raw, nil
 }
 
-// kept is a log in memory, so that reading it costs nothing.
+// kept is a log in memory, so that reading it takes no time.
 type kept []contract.Event
 
 func (k kept) Last() uint64 { return uint64(len(k)) }
@@ -205,8 +204,8 @@ func (k kept) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event
 	}
 }
 
-// workday makes a log as runs make them, through the appender: tasks with their
-// tool calls, files, and windows moving.
+// workday makes a log as runs make it, through the appender: tasks with their tool calls,
+// files, and windows that move.
 func workday(ctx context.Context, dir string, n int) (_ kept, err error) {
 	r, err := openRecords(ctx, dir)
 	if err != nil {
@@ -244,13 +243,13 @@ func workday(ctx context.Context, dir string, n int) (_ kept, err error) {
 	return out, err
 }
 
-// whoSays is an actor who may say a type.
+// whoSays is an actor who may append a type.
 func whoSays(typ string) contract.Actor {
 	info, _ := contract.Lookup(typ)
 	return contract.Actor{Kind: info.By[0]}
 }
 
-// rawTables are what a workday leaves behind.
+// rawTables are the tables that the projection of a workday fills.
 var rawTables = []string{"events", "runs", "conversations", "messages", "tasks", "tool_calls", "files", "windows"}
 
 type table struct {
@@ -258,8 +257,8 @@ type table struct {
 	rows   [][]any
 }
 
-// replay compares the projection of a log with inserts of the rows it leaves
-// behind, into the same schema with the same pragmas and batches.
+// replay compares the projection of a log with inserting the same rows, into the same
+// schema with the same pragmas and batches.
 func replay(ctx context.Context, e *env) ([]report.Result, error) {
 	log, err := workday(ctx, filepath.Join(e.dir, "log"), e.size(100_000, 100))
 	if err != nil {
@@ -345,9 +344,9 @@ func rowsOfTable(ctx context.Context, db *sql.DB, name string) (table, error) {
 }
 
 // insertRaw makes one transaction per 500 events, as the projector does, with a
-// like share of every other table's rows.
+// proportional share of every other table's rows.
 func insertRaw(ctx context.Context, path string, tables []table) (took time.Duration, err error) {
-	s, err := state.Open(ctx, path) // the schema
+	s, err := state.Open(ctx, path) // for its schema
 	if err != nil {
 		return 0, err
 	}

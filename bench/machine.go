@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/bench/report"
 )
 
-// lookAt describes the machine and the file system of dir. What can't be found
-// out stays empty.
+// lookAt describes the machine and the file system of dir. What can't be determined stays
+// empty.
 func lookAt(ctx context.Context, dir string) report.Machine {
 	m := report.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), CPU: field("/proc/cpuinfo", "model name"), LoadBefore: load(), FileSystem: fileSystem(dir)}
 	var info unix.Sysinfo_t

@@ -21,36 +21,36 @@ import (
 // syncCalls are the system calls that wait for a disk.
 var syncCalls = []string{"fsync", "fdatasync", "syncfs", "sync"}
 
-// meter counts the processor time and the syncs of a process with everything
-// that it starts, for as long as they live and after they have ended: the
-// kernel's own counters, inherited by every child. Nothing that is measured
-// becomes slower by it, as it would under strace.
+// meter counts the processor time and the syncs of a process and of all its descendants,
+// also of those that have ended, with the kernel's own counters, which children inherit.
+// Unlike strace it does not slow down what is measured.
 type meter struct {
 	clock []int
 	syncs []int
-	// why says what keeps this machine from counting.
+	// why says why this machine can't count.
 	why error
 }
 
-// reading is where a meter stands.
+// reading is the state of a meter at one moment.
 type reading struct {
 	processor time.Duration
 	syncs     int64
 }
 
-// newMeter counts the calling thread and what is started from it from now on.
-// The caller has locked the goroutine to the thread and starts the process.
+// newMeter counts the calling thread and all that is started from it from now on. The
+// caller has locked the goroutine to the thread and starts the process.
 func newMeter() *meter {
 	m := &meter{}
 	m.add(0)
 	return m
 }
 
-// meterSelf counts this process: every thread that it has, and theirs to come.
+// meterSelf counts this process: every thread that it has, and every thread that these
+// start.
 func meterSelf() *meter {
 	m := &meter{}
-	// A thread that is started while the others are looked at is found, or
-	// is the child of one that is counted already.
+	// A thread that is started during this loop is either found by it or the child of one
+	// that is counted already.
 	tasks, err := os.ReadDir("/proc/self/task")
 	m.why = err
 	for _, t := range tasks {
@@ -84,7 +84,7 @@ func (m *meter) add(thread int) {
 	}
 }
 
-// tracepoint is the kernel's number of one.
+// tracepoint is the kernel's id of a tracepoint.
 func tracepoint(name string) (uint64, error) {
 	var err error
 	for _, root := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
@@ -99,7 +99,7 @@ func tracepoint(name string) (uint64, error) {
 	return 0, err
 }
 
-// read says where the meter stands; ok is false where nothing can be counted.
+// read returns the meter's state; ok is false where nothing can be counted.
 func (m *meter) read() (r reading, ok bool) {
 	if m == nil || m.why != nil {
 		return reading{}, false
@@ -129,9 +129,9 @@ func (m *meter) Close() error {
 	return errors.Join(errs...)
 }
 
-// metered starts a process from a thread of its own, so that what is counted is
-// it alone, and keeps the thread until done is closed: the counters of a thread
-// that is gone still count its children, but only its parent's end waits for them.
+// metered starts a process from a thread of its own, so that only the process is counted,
+// and keeps the thread until done is closed: the counters of a thread that has ended still
+// count its children, but nobody could read them.
 func metered(start func() error, done <-chan struct{}, cpus ...int) (*meter, error) {
 	type begun struct {
 		m   *meter
@@ -157,7 +157,7 @@ func metered(start func() error, done <-chan struct{}, cpus ...int) (*meter, err
 	return b.m, b.err
 }
 
-// pin keeps a thread on some processors; none: as it is.
+// pin keeps a thread on some processors; with none it does nothing.
 func pin(thread int, cpus []int) error {
 	if len(cpus) == 0 {
 		return nil
@@ -169,13 +169,13 @@ func pin(thread int, cpus []int) error {
 	return unix.SchedSetaffinity(thread, &set)
 }
 
-// sample is what many tries of one thing took.
+// sample is how long many tries of one thing took.
 type sample struct {
 	times
-	used []reading // of each, where it could be counted
+	used []reading // of each try, where it could be counted
 }
 
-// try adds one try and what the meter counted meanwhile.
+// try adds one try and what the meter counted during it.
 func (s *sample) try(m *meter, f func() error) error {
 	before, ok := m.read()
 	err := s.timed(f)
@@ -185,8 +185,8 @@ func (s *sample) try(m *meter, f func() error) error {
 	return err
 }
 
-// each is what one of the things used that a try did n of at once, on average;
-// nil where it can't be counted.
+// each is what one operation used on average when a try made n at once; nil where it can't
+// be counted.
 func (s sample) each(n int) (processor *time.Duration, syncs *float64) {
 	if len(s.used) == 0 {
 		return nil, nil
@@ -201,7 +201,7 @@ func (s sample) each(n int) (processor *time.Duration, syncs *float64) {
 	return &mean, &each
 }
 
-// tell fills what a result says of a sample: median, p99 and syncs.
+// tell fills in what a result says of a sample: median, p99 and syncs.
 func (s sample) tell(r report.Result) report.Result {
 	if r.Ours == nil {
 		r.Ours = s.ms()

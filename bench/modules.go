@@ -15,9 +15,9 @@ import (
 	"choir.dev/choiros/desktop"
 )
 
-// shareModules lets a new data directory use desktop dependencies that are
-// installed already, so that installing them is not part of what is measured.
-// Without any, choir up installs them itself.
+// shareModules lets a new data directory use desktop dependencies that are already
+// installed, so that installing them is not measured. Without any, choir up installs them
+// itself.
 func (e *env) shareModules(data string) error {
 	lock, err := fs.ReadFile(desktop.Source(), "package-lock.json")
 	if err != nil {
@@ -38,13 +38,14 @@ func (e *env) shareModules(data string) error {
 	return nil
 }
 
-// processor is how much of it a process has used, in ticks of 10 ms.
+// processor is the processor time that a process has used, in ticks of 10 ms.
 func processor(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// Behind the name, which may hold anything, come state and numbers.
+	// The process's name is skipped, as it may contain anything; state and numbers follow
+	// it.
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 	if len(f) < 13 {
 		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))

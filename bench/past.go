@@ -16,17 +16,17 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// pastSizes are how many events the logs have that questions are asked of.
+// pastSizes are the lengths of the logs that are asked, in events.
 var pastSizes = []int{1_000, 100_000}
 
-// rare is a type that only a few events of a long log have.
+// rare is a type of which a long log has only a few events.
 const (
 	rare     = "computer.renamed"
 	rareMany = 5
 )
 
-// past asks logs of different lengths for the five events of one type, and
-// starts on them.
+// past asks logs of different lengths for the five events of one type, and starts a control
+// plane on them.
 func past(ctx context.Context, e *env) ([]report.Result, error) {
 	sizes := pastSizes
 	if e.Tiny {
@@ -61,7 +61,7 @@ func (e *env) askPast(ctx context.Context, dir string, events int) (_ []report.R
 	if err := lengthen(ctx, data, info.ID, events); err != nil {
 		return nil, fmt.Errorf("make the log longer: %w", err)
 	}
-	// The first start projects what came; the second is one like any other.
+	// The first start projects the new events; the second one is like any other.
 	for range 2 {
 		if w, err = e.openWorldOn(ctx, data); err != nil {
 			return nil, err
@@ -100,8 +100,8 @@ func (e *env) askPast(ctx context.Context, dir string, events int) (_ []report.R
 	return []report.Result{r}, nil
 }
 
-// lengthen appends to a computer's log while nobody else has it, through the
-// appender, what a desktop says all day.
+// lengthen appends to a computer's log what a desktop says all day, through the appender,
+// while nobody else has the log.
 func lengthen(ctx context.Context, data string, cid contract.CID, events int) (err error) {
 	b, err := bus.Open(ctx, bus.Options{Dir: filepath.Join(data, "nats"), KeysDir: filepath.Join(data, "keys")})
 	if err != nil {

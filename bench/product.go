@@ -17,19 +17,19 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// world is the product as a user meets it: the binary runs, and is spoken to
-// through its public API.
+// world is the product as a user meets it: the binary runs and is used through its public
+// API.
 type world struct {
 	*plane
 	env  *env
 	api  *client.Client
 	data string
 	sync *syncer
-	file int // names that were used
+	file int // counts the file names that were used
 }
 
-// openWorld starts the binary on new data with the desktop's dependencies
-// there, as they are on every computer but a machine's first.
+// openWorld starts the binary on new data with the desktop's dependencies installed, as
+// they are on every computer but a machine's first.
 func (e *env) openWorld(ctx context.Context, cpus ...int) (*world, error) {
 	data := filepath.Join(e.dir, "data")
 	if err := e.shareModules(data); err != nil {
@@ -38,7 +38,7 @@ func (e *env) openWorld(ctx context.Context, cpus ...int) (*world, error) {
 	return e.openWorldOn(ctx, data, cpus...)
 }
 
-// openWorldOn starts it on data that may be there already.
+// openWorldOn starts it on data that may exist already.
 func (e *env) openWorldOn(ctx context.Context, data string, cpus ...int) (_ *world, err error) {
 	w := &world{env: e, data: data}
 	if w.plane, err = e.up(ctx, data, cpus...); err != nil {
@@ -70,13 +70,14 @@ func (w *world) Close() error {
 // act is a row of which one try is one call of the product.
 type act struct {
 	ID, What, Note string
-	// Tries, of which at least Least are made however busy the machine is.
+	// Tries is how many tries are made, of which at least Least are made however busy the machine is.
 	Tries, Least int
 	Do           func(ctx context.Context, i int) error
-	// Raw does the same without us, in turns with Do; nil: there is nothing like it.
+	// Raw does the same without the product, alternating with Do; nil if there is no
+	// equivalent.
 	Raw     func(ctx context.Context, i int) error
 	RawWhat string
-	// Between is done after each try and not measured.
+	// Between runs after each try and is not measured.
 	Between func(ctx context.Context, i int) error
 	Target  *report.Target
 }
@@ -84,8 +85,8 @@ type act struct {
 // actLimit bounds the tries of one act beyond its least.
 const actLimit = 6 * time.Second
 
-// measure makes an act's tries. The first of each warms what is to be warm, and
-// counts only where nothing else does.
+// measure makes an act's tries. The first of each side warms caches and counts only if
+// there is no other.
 func (w *world) measure(ctx context.Context, a act) (report.Result, sample, error) {
 	var ours sample
 	var raw times
@@ -127,8 +128,8 @@ func (w *world) all(ctx context.Context, acts ...act) ([]report.Result, error) {
 	return out, nil
 }
 
-// prompt is a whole one with an instant model: the rehearsal, which is built in
-// and answers at once, writes a small file. It ends when the run has ended.
+// prompt submits a whole prompt with an instant model, the built-in rehearsal, which writes
+// a small file. It returns when the run has ended.
 func (w *world) prompt(ctx context.Context) error {
 	w.file++
 	return w.promptTo(ctx, w.file)
@@ -146,7 +147,7 @@ func (w *world) promptTo(ctx context.Context, i int) error {
 	return err
 }
 
-// exec runs a command through the API and says when its first byte was there.
+// exec runs a command through the API and returns when its first byte arrived.
 func (w *world) exec(ctx context.Context, stdin io.Reader, argv ...string) (first time.Duration, err error) {
 	at := time.Now()
 	var said bytes.Buffer

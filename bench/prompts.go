@@ -17,8 +17,8 @@ import (
 
 const instant = "The model answers at once: it is the rehearsal, which is built in. One task writes a small file; nothing is to be verified."
 
-// prompts measures a prompt until it is acknowledged, and a whole one. Each run
-// is over before the next begins.
+// prompts measures a prompt until it is acknowledged, and until its run has ended. Each run
+// has ended before the next begins.
 func prompts(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
@@ -72,8 +72,8 @@ func processorOf(w *world, s sample) report.Result {
 	return r
 }
 
-// firstPrompt measures what the first prompt of a new computer on a new machine
-// takes: nobody has installed the desktop's dependencies there.
+// firstPrompt measures the first prompt of a new computer on a new machine, where the
+// desktop's dependencies are not installed.
 func firstPrompt(ctx context.Context, e *env) (_ []report.Result, err error) {
 	data := filepath.Join(e.dir, "data")
 	if e.Tiny {
@@ -100,8 +100,8 @@ func firstPrompt(ctx context.Context, e *env) (_ []report.Result, err error) {
 		Note: "On a new data directory, right after it is healthy: the desktop's dependencies are not there yet and come from the network. One try."}}, nil
 }
 
-// concurrentPrompts submits prompts at once and compares with what the machine's processors
-// need for them if nothing waits.
+// concurrentPrompts submits prompts at once and compares the time with the processor time
+// that they need, divided by the processors.
 func concurrentPrompts(ctx context.Context, e *env) (_ []report.Result, err error) {
 	w, err := e.openWorld(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func concurrentPrompts(ctx context.Context, e *env) (_ []report.Result, err erro
 		}
 	}
 	for range e.rounds(3, 1, actLimit) {
-		w.file += n // each writes something new
+		w.file += n // each prompt writes a file of another name
 		err := together.try(w.meter, func() error {
 			var g errgroup.Group
 			for i := range n {

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/bench/report"
 )
 
-// times are how long each of many tries took.
+// times are the durations of many tries.
 type times []time.Duration
 
 // timed adds how long f takes.
@@ -43,7 +43,7 @@ func millis(d time.Duration) *report.Quantity {
 	return &report.Quantity{Value: float64(d) / 1e6, Unit: "ms"}
 }
 
-// over is a/b, 0 when there is nothing to divide by.
+// over is a/b, 0 when b is 0.
 func over(a, b time.Duration) float64 {
 	if b <= 0 {
 		return 0
@@ -51,15 +51,14 @@ func over(a, b time.Duration) float64 {
 	return float64(a) / float64(b)
 }
 
-// fastest compares the fastest tenth of both sides, which a busy machine
-// disturbs least. It is told beside the medians, which are what is judged.
+// fastest compares the fastest tenth of both sides, which a busy machine disturbs least. It
+// is shown beside the medians, which are compared with the targets.
 func fastest(a, b times) string {
 	return fmt.Sprintf(" Of the fastest tenth of each: %s.", report.Quantity{Value: over(a.p(0.1), b.p(0.1)), Unit: "×"})
 }
 
-// rounds counts from 0 to n, or to a few in a tiny run. On a machine that is so
-// busy that limit passes it stops early, but not before it has counted least:
-// the whole must not take forever.
+// rounds counts from 0 to n, or to a few in a tiny run. On a machine so busy that limit
+// passes, it stops early, but not before least rounds.
 func (e *env) rounds(n, least int, limit time.Duration) iter.Seq[int] {
 	if e.Tiny {
 		n, least = 1, 1
@@ -74,8 +73,8 @@ func (e *env) rounds(n, least int, limit time.Duration) iter.Seq[int] {
 	}
 }
 
-// syncer appends some bytes to a file and syncs it, over and over: what one
-// durable write costs here and now.
+// syncer appends some bytes to a file and syncs it, over and over: what one durable write
+// costs on this disk now.
 type syncer struct {
 	f *os.File
 	b []byte
@@ -93,7 +92,7 @@ func (s *syncer) sync() error {
 
 func (s *syncer) Close() error { return s.f.Close() }
 
-// settle writes what is dirty on dir's file system.
+// settle syncs dir's file system.
 func settle(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// treeSizes are how many files the trees have that costs are measured in.
+// treeSizes are the numbers of files in the trees in which costs are measured.
 var treeSizes = []int{1_000, 10_000, 100_000}
 
-// inTree is what a user's acts took in a tree of some size.
+// inTree is how long a user's acts took in a tree of some size.
 type inTree struct {
 	files                                     int
 	prompt, watched, command, checkpoint, git sample
-	look                                      time.Duration   // one look at every file, on all processors
+	look                                      time.Duration   // reading the metadata of every file once, on all processors
 	rows                                      []report.Result // checkpoints
 }
 
-// trees measures the same acts in computers with few files and with many.
+// trees measures the same acts in computers with few and with many files.
 func trees(ctx context.Context, e *env) ([]report.Result, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, missingError{"git is not installed"}
@@ -110,7 +110,8 @@ func (e *env) tree(ctx context.Context, files int) (t inTree, err error) {
 	return t, errors.Join(err, done())
 }
 
-// open starts a command of the user's that goes on until done is called.
+// open starts a command of the user's that keeps the live tree open for writing until done
+// is called.
 func (w *world) open(ctx context.Context) (done func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	started, ended := make(chan struct{}), make(chan error, 1)
@@ -127,8 +128,8 @@ func (w *world) open(ctx context.Context) (done func() error, err error) {
 	}
 }
 
-// checkpoints makes checkpoints through the API of a tree of which one file
-// changed, in turns with git on an equal tree with the same durability.
+// checkpoints makes checkpoints through the API of a tree in which one file changed,
+// alternating with git on an equal tree with the same durability.
 func (w *world) checkpoints(ctx context.Context, t *inTree, least int) error {
 	raw := filepath.Join(w.env.dir, "raw")
 	for i := range t.files {
@@ -137,7 +138,7 @@ func (w *world) checkpoints(ctx context.Context, t *inTree, least int) error {
 		}
 	}
 	git := func(args ...string) error { return runGit(ctx, raw, args...) }
-	// The second of each finds every file as it was, and remembers that.
+	// The second one finds every file unchanged, and git's index remembers that.
 	if err := errors.Join(git("init", "-q"), git("add", "-A"), git("commit", "-qm", "all")); err != nil {
 		return err
 	}
@@ -168,7 +169,8 @@ func (w *world) checkpoints(ctx context.Context, t *inTree, least int) error {
 	return err
 }
 
-// lookAtAll is how long it takes to look once at every file, on all processors.
+// lookAtAll is how long it takes to read the metadata of every file once, on all
+// processors.
 func lookAtAll(root string) (time.Duration, error) {
 	at := time.Now()
 	var g errgroup.Group

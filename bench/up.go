@@ -32,13 +32,13 @@ type plane struct {
 	began   time.Time
 	healthy time.Duration // from the start of the process to its line
 	cmd     *exec.Cmd
-	meter   *meter // counts it and every box
+	meter   *meter // counts the process and every box
 	done    chan struct{}
 	logs    *tail
 }
 
-// roomy is the configuration of a control plane that is measured: bounds on what
-// a client may store in a minute are not what a row is about.
+// roomy is the configuration of a control plane that is measured: it raises the bounds on
+// what a client may store in a minute, which no row is about.
 const roomy = `[budget]
 session_events = 1000000
 session_mb = 4096
@@ -54,8 +54,8 @@ const (
 	stopLimit  = 15 * time.Second
 )
 
-// up starts the binary on a data directory, with none of the user's own
-// configuration, and returns when it says that it is healthy.
+// up starts the binary on a data directory, without the user's own configuration, and
+// returns when it says that it is healthy.
 // cpus are the processors that it may use; none: all.
 func (e *env) up(ctx context.Context, data string, cpus ...int) (*plane, error) {
 	if e.Binary == "" {
@@ -123,8 +123,8 @@ func (p *plane) Close() error {
 
 func (p *plane) client() (*client.Client, error) { return client.New(p.URL, p.Token, "") }
 
-// plainEnviron is what a control plane needs of the environment: no keys of
-// models, no settings.
+// plainEnviron is the environment that a control plane needs: without keys of models and
+// without settings.
 func plainEnviron() []string {
 	var out []string
 	for _, kv := range os.Environ() {
@@ -136,8 +136,8 @@ func plainEnviron() []string {
 	return out
 }
 
-// start measures the start of the whole. Each new data directory is started
-// once more, for the time on an existing one.
+// start measures the start of the whole product. It starts on each new data directory a
+// second time, for the time on an existing one.
 func start(ctx context.Context, e *env) ([]report.Result, error) {
 	var fresh, awake, existing sample
 	var why error
@@ -204,7 +204,7 @@ func (w *world) awake(ctx context.Context) error {
 	}
 }
 
-// idle waits until a control plane's memory has come to rest.
+// idle waits until a control plane's memory no longer changes.
 func idle(ctx context.Context, e *env) (_ []report.Result, err error) {
 	p, err := e.up(ctx, filepath.Join(e.dir, "data"))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// ActorKind is what somebody is who asks something of a computer or adds to its
-// log: the last element of an event's source, and a token of its NATS subject.
+// ActorKind says what sort of actor asks something of a computer or adds to its log: the
+// last element of an event's source, and a token of its NATS subject.
 type ActorKind string
 
 // The kinds. What each may do by itself stands in kinds, below.
@@ -14,22 +14,23 @@ const (
 	// KindPerson is somebody with an account, at the console or by a program of
 	// their own that holds a token.
 	KindPerson ActorKind = "person"
-	// KindApp is the code of a page that acts for a person in their browser: the
-	// desktop. A person did not press everything that it says they did.
+	// KindApp is the code of a page that acts for a person in their browser: the desktop.
+	// The person need not have done everything that it says they did.
 	KindApp ActorKind = "app"
 	// KindProgram is a program in a box, such as one started in a terminal.
 	KindProgram ActorKind = "program"
 	// KindDirector is the loop that plans a run, KindAssociate the one that carries a task out.
 	KindDirector  ActorKind = "director"
 	KindAssociate ActorKind = "associate"
-	// KindWorker is the code in a task's or a check's box. Its Associate speaks for it.
+	// KindWorker is the code in a task's or a check's box. Its events are appended by its
+	// Associate.
 	KindWorker ActorKind = "worker"
 	// KindSystem is the host: recovery, automatic checkpoints, what it measures.
 	KindSystem ActorKind = "system"
 )
 
-// Capability is something that an actor may do. Every event type and every
-// method names the one that it takes, and so do the addresses of a desktop's origin.
+// Capability is something that an actor may do. Every event type and every method names the
+// one that it requires, and so do the paths of a desktop's origin.
 type Capability string
 
 // The capabilities of people, and of what acts for them. In one computer:
@@ -71,17 +72,18 @@ const (
 var Capabilities = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanNetwork, CanApprove, CanManage, CanEnter,
 	CanInvite, CanSelf, CanSecrets, CanModels, CanMachine, CanComputers, CanAccounts, CanPlan, CanWork, CanPropose, CanThink, CanRecord}
 
-// kinds is what an actor of each kind may do when nothing was taken from it. What
-// a person may is less by their role in a computer, by their powers over the machine and
-// by what the token was made for that they came with (internal/grant).
+// kinds is what an actor of each kind may do when nothing was taken from it. A person's
+// role in a computer, powers over the machine and the scope of the token in use limit it
+// further (internal/grant).
 var kinds = map[ActorKind]CapabilitySet{
 	KindPerson: SetOf(CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanNetwork, CanApprove, CanManage, CanEnter, CanInvite,
 		CanSelf, CanSecrets, CanModels, CanMachine, CanComputers, CanAccounts),
-	// Code that anybody may have written approves nothing and knows no secret.
+	// Code that anybody may have written approves nothing and reads no secret.
 	KindApp: SetOf(CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanNetwork),
-	// A box is hostile, so what runs in one asks nothing and appends nothing: what it does is
-	// told by who let it. A program of a terminal is the person's command, whose start and
-	// end are theirs; a worker's tool calls are its Associate's, who is outside the box.
+	// A box is hostile, so what runs in one asks nothing and appends nothing: its acts are
+	// recorded by whoever let it run. A program of a terminal is the person's command,
+	// whose start and end are theirs; a worker's tool calls are those of its Associate,
+	// which is outside the box.
 	KindProgram:   SetOf(),
 	KindWorker:    SetOf(),
 	KindDirector:  SetOf(CanPlan, CanWrite, CanPropose, CanThink),
@@ -89,9 +91,9 @@ var kinds = map[ActorKind]CapabilitySet{
 	KindSystem:    SetOf(CanRecord, CanPrompt, CanWrite, CanPropose, CanRestore, CanApprove, CanPlan, CanWork, CanExec),
 }
 
-// Lendable is what a token may be made for: what people may but for what takes a
-// person on the console, which no program does for them, and CanNetwork, to which nothing
-// holds a run yet.
+// Lendable is what a token may be made for: all that people may do, except what takes a
+// person on the console, which no program does for them, and CanNetwork, which no run is
+// held to yet.
 var Lendable = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanManage, CanInvite,
 	CanSelf, CanSecrets, CanModels, CanMachine, CanComputers, CanAccounts}
 
@@ -101,8 +103,8 @@ var ActorKinds = []ActorKind{KindPerson, KindApp, KindProgram, KindDirector, Kin
 // Valid reports whether k is one of the kinds.
 func (k ActorKind) Valid() bool { _, ok := kinds[k]; return ok }
 
-// Client reports whether the kind is a person, or acts for one who asked through
-// a door: apps and programs.
+// Client reports whether the kind is a person, or acts for one who asked from outside: apps
+// and programs.
 func (k ActorKind) Client() bool { return k == KindPerson || k == KindApp || k == KindProgram }
 
 // Can reports whether an actor of the kind may do c when nothing was taken from it.
@@ -114,11 +116,10 @@ type Actor struct {
 	// ID says which one: a person's account, an app's name, a program's box, a
 	// Director's run, an Associate's task. The host has none.
 	ID string
-	// On is the account on whose behalf, of whoever is not a person; "" when
-	// nobody asked.
+	// On is the account that an actor other than a person acts for; "" when nobody asked.
 	On string
 
-	lacks CapabilitySet // what was taken from its kind's: so it never has more
+	lacks CapabilitySet // what was taken from its kind's capabilities, so that it never has more
 }
 
 // Person is somebody with an account.
@@ -136,8 +137,7 @@ func DirectorOf(run string) Actor { return Actor{Kind: KindDirector, ID: run} }
 // AssociateOf is the Associate of a task.
 func AssociateOf(task string) Actor { return Actor{Kind: KindAssociate, ID: task} }
 
-// Account is the account that answers for what the actor does, "" when it is
-// not known to be anybody's.
+// Account is the account that answers for what the actor does, "" when none is known to.
 func (a Actor) Account() string {
 	if a.Kind == KindPerson {
 		return a.ID
@@ -148,9 +148,8 @@ func (a Actor) Account() string {
 // Can reports whether the actor may do c.
 func (a Actor) Can(c Capability) bool { return (kinds[a.Kind] &^ a.lacks).Has(c) }
 
-// Only returns the actor with no more than the capabilities that are named. It
-// gives none that the actor has not, and what this version does not know is
-// nothing.
+// Only returns the actor with no more than the capabilities that are named. It adds none,
+// and names that this version does not know are ignored.
 func (a Actor) Only(some ...Capability) Actor { return a.Within(SetOf(some...)) }
 
 // Within returns the actor with no more than what is in a set.
@@ -179,7 +178,7 @@ func (a Actor) Name() ActorName {
 	return ActorName(string(a.Kind) + ":" + a.ID)
 }
 
-// Validate reports whether the actor can be written down.
+// Validate reports whether the actor can be written into an event.
 func (a Actor) Validate() error {
 	if err := a.Name().Validate(); err != nil {
 		return err
@@ -187,8 +186,8 @@ func (a Actor) Validate() error {
 	return checkLine("user", a.On, maxActorID)
 }
 
-// ActorName is an actor as it is written down: "person:u-1", "app:desktop",
-// "system". On whose behalf it acted stands beside it.
+// ActorName is an actor as events store it: "person:u-1", "app:desktop", "system". The
+// account that it acted for is stored beside it.
 type ActorName string
 
 const (
@@ -214,7 +213,7 @@ func (n ActorName) Kind() ActorKind {
 	return ActorKind(kind)
 }
 
-// Actor is whom n names, on behalf of an account.
+// Actor is the actor that n names, acting for an account.
 func (n ActorName) Actor(account string) (Actor, error) {
 	if err := n.Validate(); err != nil {
 		return Actor{}, err

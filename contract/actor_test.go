@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Nobody may do more than their kind, whatever they are given, and what was
-// taken from an actor is not given back.
+// No actor may do more than its kind, whatever it is given, and what was taken from an
+// actor is not given back.
 func TestAnActorNeverHasMoreThanItsKind(t *testing.T) {
 	for _, kind := range contract.ActorKinds {
 		whole := contract.Actor{Kind: kind, ID: "x"}
@@ -36,7 +36,7 @@ func TestAnActorNeverHasMoreThanItsKind(t *testing.T) {
 	}
 }
 
-// Each capability is somebody's: one that nobody has is a word without meaning.
+// Each capability belongs to some kind of actor: one that nobody has would mean nothing.
 func TestEveryCapabilityIsSomebodys(t *testing.T) {
 	if len(contract.Capabilities) > 32 {
 		t.Fatal("a set holds 32 capabilities")
@@ -71,8 +71,8 @@ func TestNamesOfActors(t *testing.T) {
 	}
 }
 
-// Every event type says who may append it and what they need for it, and the code
-// of pages approves nothing, configures nothing and says nothing that the host says.
+// Every event type says who may append it and what they need for it, and the code of pages
+// approves nothing, configures nothing and appends nothing that only the host may.
 func TestEveryTypeSaysWhoMayAppendIt(t *testing.T) {
 	for _, info := range contract.Types() {
 		for _, kind := range info.By {

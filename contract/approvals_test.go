@@ -8,7 +8,7 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// TestActDigest: an approval is for one act; everything that says which is in
+// TestActDigest: an approval is for one act, and everything that identifies the act is in
 // its digest.
 func TestActDigest(t *testing.T) {
 	act := contract.Act{Kind: contract.ApprovalEgress, Run: contract.NewID(), Host: "a.example", Port: 443}
@@ -31,7 +31,7 @@ func TestActDigest(t *testing.T) {
 	}
 }
 
-// TestClaim: what an agent says can't reorder, hide or fake what stands around it.
+// TestClaim: an agent's text can't reorder, hide or fake what is shown around it.
 func TestClaim(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain words":               "plain words",

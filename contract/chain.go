@@ -32,8 +32,8 @@ func LinkOf(encoded []byte) Link {
 // FirstLink is what the first event of a computer's log carries as prev.
 func FirstLink(cid CID) Link { return LinkOf([]byte("choiros log of " + string(cid))) }
 
-// Stored returns the bytes that an event is stored as, which its Link is taken
-// of: what came out of a log encodes to the same bytes again.
+// Stored returns the bytes that an event is stored as, of which its Link is the hash: an
+// event that was read from a log encodes to the same bytes again.
 func Stored(e Event) ([]byte, error) {
 	b, err := json.Marshal(e)
 	if err != nil {

@@ -14,8 +14,7 @@ func Clip(s string, n int) string {
 	return s[:n]
 }
 
-// Shorten is Clip that says by an ellipsis that something was cut off, within n
-// bytes.
+// Shorten is Clip that marks a cut by an ellipsis, within n bytes.
 func Shorten(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is cut is a beginning of what it was, fits, and is no less valid.
+// A clipped text is a beginning of the text, fits, and is no less valid UTF-8.
 func TestClip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, n := rapid.String().Draw(t, "s"), rapid.IntRange(3, 40).Draw(t, "n")

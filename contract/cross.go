@@ -36,7 +36,7 @@ var _ = []bool{
 	enum(StopEnd, StopToolUse, StopLength, StopRefusal, StopTruncate),
 }
 
-// What follows are the rules that no field can break by itself.
+// What follows are the rules that concern several fields at once.
 
 func (p RunReported) cross() error {
 	if !p.Status.Ended() {

@@ -39,7 +39,7 @@ func appendCompact(b, data []byte) []byte {
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
 		case inText && c == '\\':
-			i++ // whatever it is, it does not end the text
+			i++ // an escaped character does not end the string
 		case c == '"':
 			inText = !inText
 		case !inText && (c == ' ' || c == '\t' || c == '\n' || c == '\r'):

@@ -5,7 +5,7 @@ import "time"
 // Draft is an event before the appender has stamped sequence, epoch, computer,
 // source and (when zero) id and time.
 type Draft struct {
-	ID          string // empty: a new UUIDv7. A derived id makes a repeated append a no-op
+	ID          string // empty: a new UUIDv7 is drawn. A derived id makes a repeated append a no-op
 	Actor       Actor
 	Type        string
 	Subject     string // what it is about; Expect compares on it

@@ -22,15 +22,15 @@ const (
 	MaxSequence = 1<<31 - 1
 )
 
-// sourceUser stood in sources before there were actors: for people, and for the
-// desktop's code that acted for them, which can't be told apart any more.
+// sourceUser is in the sources of events from before actors existed: for people, and for
+// the desktop's code acting for them, which can't be told apart any more.
 const sourceUser = "user"
 
 // Source returns the CloudEvents source of what actors of a kind do in a computer.
 func Source(cid CID, kind ActorKind) string { return "/computers/" + string(cid) + "/" + string(kind) }
 
-// ParseSource splits a source into computer and kind; what came from a user
-// before there were actors came from a person.
+// ParseSource splits a source into computer and kind; what came from a user before actors
+// existed counts as a person's.
 func ParseSource(s string) (CID, ActorKind, error) {
 	cid, kind, err := splitSource(s)
 	if kind == sourceUser {
@@ -52,10 +52,10 @@ func splitSource(s string) (CID, string, error) {
 	return cid, kind, nil
 }
 
-// Origin is what ids are unique within: events with one origin and one id are
-// one event. It is the source, but that people, apps and programs share one,
-// under the name that it had before they were told apart: an intention is the
-// same one whichever way it comes again, after an upgrade, too.
+// Origin is the scope within which ids are unique: events with one origin and one id are
+// one event. It is the source, except that people, apps and programs share one, under the
+// name from before they were told apart. So an intention that is sent again is recognised
+// whichever way it comes, even after an upgrade.
 func Origin(source string) string {
 	cid, kind, err := splitSource(source)
 	if err != nil {
@@ -67,7 +67,7 @@ func Origin(source string) string {
 	return "/computers/" + string(cid) + "/" + sourceUser
 }
 
-// OriginOfClients is the origin of what people, apps and programs do.
+// OriginOfClients is the origin of events by people, apps and programs.
 func OriginOfClients(cid CID) string { return "/computers/" + string(cid) + "/" + sourceUser }
 
 // Event is one CloudEvents 1.0 event in its JSON form, the unit of a
@@ -85,9 +85,9 @@ type Event struct {
 
 	Sequence    uint64    `json:"sequence" v:"min=1,max=2147483647"`
 	Epoch       uint64    `json:"epoch" v:"min=1,max=2147483647"` // ownership generation of the log
-	Prev        Link      `json:"prev,omitempty"`                 // hash of the event before it as stored; none in events from before there was a chain
+	Prev        Link      `json:"prev,omitempty"`                 // hash of the event before it as stored; empty in events from before events were chained
 	Computer    CID       `json:"computer"`
-	Actor       ActorName `json:"actor,omitempty"`                 // who acted; none in events from before there were actors
+	Actor       ActorName `json:"actor,omitempty"`                 // who acted; empty in events from before actors existed
 	User        string    `json:"user,omitempty" v:"line,max=128"` // the account on whose behalf
 	Run         string    `json:"run,omitempty" v:"id"`
 	Task        string    `json:"task,omitempty" v:"id"`
@@ -96,10 +96,9 @@ type Event struct {
 	Traceparent string    `json:"traceparent,omitempty" v:"line,max=128"` // W3C trace context
 }
 
-// By returns who acted, as far as the event says. One from before there were
-// actors says it by its source: what came from a user is a person's, what came
-// from the Director or an Associate is that of the event's run or task, and the
-// rest is the host's.
+// By returns who acted, as far as the event says. In events from before actors existed the
+// source decides: an event from a user is a person's, one from the Director or an Associate
+// is that of the event's run or task, and the rest are the host's.
 func (e Event) By() Actor {
 	if e.Actor != "" {
 		a, err := e.Actor.Actor(e.User)
@@ -138,8 +137,8 @@ var typePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // DecodeData).
 func (e Event) Validate() error { return check(e) }
 
-// ValidateEnvelope is Validate for an event whose data come from EncodeData:
-// that they are JSON in UTF-8 is not looked at again.
+// ValidateEnvelope is Validate for an event whose data come from EncodeData: it does not
+// check again that they are JSON in UTF-8.
 func (e *Event) ValidateEnvelope() error {
 	if err := checkFields(reflect.ValueOf(e).Elem()); err != nil {
 		return err
@@ -182,8 +181,8 @@ func (e *Event) crossEnvelope() error {
 	return nil
 }
 
-// crossActor checks that the actor is of the source's kind, and that a person
-// acts for nobody else. Sources from before there were actors have none.
+// crossActor checks that the actor is of the source's kind, and that a person acts for
+// nobody else. Events from before actors existed have none.
 func (e *Event) crossActor(kind string) error {
 	old := kind == sourceUser || kind == string(KindDirector) || kind == string(KindAssociate) || kind == string(KindSystem)
 	switch {
@@ -197,7 +196,7 @@ func (e *Event) crossActor(kind string) error {
 	return nil
 }
 
-// prefixed is s behind a prefix, and nothing when it is empty.
+// prefixed puts a prefix before s, unless s is empty.
 func prefixed(prefix, s string) string {
 	if s == "" {
 		return ""
@@ -259,7 +258,7 @@ func decodeReason(err error) error {
 		return &FieldError{Field: te.Field, Reason: fmt.Sprintf("is a %s; it must be a %s", te.Value, te.Type)}
 	}
 	var pe *time.ParseError
-	if errors.As(err, &pe) { // the only time that is decoded is the envelope's
+	if errors.As(err, &pe) { // the envelope's time is the only one that is decoded
 		return &FieldError{Field: "time", Reason: "is not an RFC 3339 time"}
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {

@@ -86,15 +86,15 @@ func FuzzDecodeData(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, raw []byte) {
 		typ := types[int(which)%len(types)].Type
-		if len(raw) == 0 { // no data decode as {}, which is no document to validate
+		if len(raw) == 0 { // empty data decode as {}, which is not the text that was validated
 			return
 		}
 		fuzz(t, byType[typ], compiled[typ], raw)
 	})
 }
 
-// FuzzDigest compares the digest of data, in whatever form they are written,
-// with that of the same data as encoding/json makes them compact.
+// FuzzDigest compares the digest of data in any spelling with that of the same data made
+// compact by encoding/json.
 func FuzzDigest(f *testing.F) {
 	for _, s := range []string{`{"a":"b c"}`, ` { "a" : "\\\" , " , "b":[ 1 ,\t2\r\n] } `, `"\\"`, `"\\\\" `, "\"\u2028 <\"", `[]`} {
 		f.Add([]byte(s))

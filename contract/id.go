@@ -39,7 +39,7 @@ func (c CID) Validate() error {
 	return nil
 }
 
-// wellFormed is asked several times for each event, so it is no pattern.
+// wellFormed is called several times for each event, so it uses no regular expression.
 func (c CID) wellFormed() bool {
 	for i := range len(c) {
 		if b := c[i]; (b < 'a' || b > 'z') && (b < '0' || b > '9') {

@@ -91,8 +91,8 @@ type TurnChunk struct {
 	Error *TurnError `json:"error,omitempty"`
 }
 
-// TurnError is why no turn could be had. Retriable says whether the same
-// request may work later.
+// TurnError is why there is no turn. Retriable says whether the same request may succeed
+// later.
 type TurnError struct {
 	Code      string `json:"code" v:"required,max=100"` // budget, rate_limited, unavailable, timeout, invalid, too_large, no_model
 	Message   string `json:"message" v:"max=8192"`
@@ -101,7 +101,7 @@ type TurnError struct {
 
 func (e *TurnError) Error() string { return e.Code + ": " + e.Message }
 
-// Validate checks that it is one of delta, turn and error, and which.
+// Validate checks that exactly one of delta, turn and error is set, and checks that one.
 func (c TurnChunk) Validate() error { return check(c) }
 
 // Validate checks a turn's form.

@@ -12,11 +12,11 @@ import (
 // maxSubject bounds an event's subject, in bytes.
 const maxSubject = 1024
 
-// FileSubject is the subject of events about a file, whatever its name is made
-// of. A name that is one line of text stands in it as it is. Of any other one
-// the bytes that are no text are written in hex, and the end of one that is too
-// long is its SHA-256; two slashes, which no path begins with, say so. No two
-// paths share a subject.
+// FileSubject is the subject of events about a file, whatever bytes its name has. A name
+// that is one line of text is in the subject unchanged. In any other name the bytes that
+// are not text are written in hex, and the end of one that is too long is replaced by its
+// SHA-256; such a subject is marked by two slashes, with which no path begins. No two paths
+// share a subject.
 func FileSubject(p string) string {
 	const mark = "file/"
 	if s := mark + p; len(s) <= maxSubject && utf8.ValidString(p) && strings.TrimSpace(s) == s && !strings.ContainsFunc(s, unicode.IsControl) {
@@ -43,7 +43,7 @@ func FileSubject(p string) string {
 	return s
 }
 
-// FilePath is a file's name as events have it: as text, and in base64 what is none.
+// FilePath is a file's name as events store it: as text, and in base64 when it is not text.
 func FilePath(p string) (shown, raw string) {
 	if utf8.ValidString(p) {
 		return p, ""

@@ -44,7 +44,7 @@ type (
 		Version   string   `json:"version" v:"required,max=100"`
 		Driver    string   `json:"driver" v:"required,max=40"`
 		Isolation string   `json:"isolation" v:"required,max=200"`
-		Notes     []string `json:"notes,omitempty" v:"items=200;required,max=1000"` // what this host could not provide
+		Notes     []string `json:"notes,omitempty" v:"items=200;required,max=1000"` // what isolation this host could not provide
 	}
 	// PromptSubmitted is a person's intention. Its event id is the run's cause.
 	PromptSubmitted struct {
@@ -74,9 +74,9 @@ type (
 		Status RunStatus `json:"status" v:"required"`
 		Reason string    `json:"reason,omitempty" v:"max=4096"`
 	}
-	// RunStood says that a run stood still and went on: the machine, choir or one
-	// of its boxes did not run meanwhile. That time does not count against it, but
-	// for a box's.
+	// RunStood says that a run stood still for a while and goes on: the machine, choir or
+	// one of its boxes did not run meanwhile. That time does not count against the run's
+	// budget, unless it was a box.
 	RunStood struct {
 		ForMS int64    `json:"for_ms" v:"min=0"`
 		Why   StoodWhy `json:"why" v:"required"`
@@ -143,9 +143,9 @@ type (
 		ReadOnly bool            `json:"read_only"`
 		Attempt  int             `json:"attempt" v:"min=0,max=1000"`
 	}
-	// ToolReturned is appended after a tool ran; a call without it is unknown.
-	// Command is the command that it ran, shortened, if it ran one: what a result
-	// lists as evidence comes from here.
+	// ToolReturned is appended after a tool ran; the outcome of a call without it is
+	// unknown. Command is the command that it ran, shortened, if it ran one: a result lists
+	// it as evidence.
 	ToolReturned struct {
 		Call       string   `json:"call" v:"required,max=256"`
 		Name       string   `json:"name" v:"required,max=128"`
@@ -195,7 +195,7 @@ type StoodWhy string
 const (
 	StoodSuspended StoodWhy = "suspended" // the whole machine
 	StoodStopped   StoodWhy = "stopped"   // choir
-	StoodBox       StoodWhy = "box"       // a box of the run; another one took its place
+	StoodBox       StoodWhy = "box"       // a box of the run, which was replaced
 )
 
 // RunCommand is what a user tells a run to do.

@@ -25,7 +25,7 @@ type ApprovalAnswer string
 const (
 	ApprovalOnce ApprovalAnswer = "once" // to the attempts that wait for it
 	ApprovalRun  ApprovalAnswer = "run"  // to every task of the run
-	ApprovalDeny ApprovalAnswer = "deny" // a person's holds for the run
+	ApprovalDeny ApprovalAnswer = "deny" // a person's denial holds for the whole run
 )
 
 // MaxClaim bounds what an agent may say in an approval, in characters.
@@ -58,9 +58,9 @@ type (
 		Answer   ApprovalAnswer `json:"answer" v:"required"`
 		Reason   string         `json:"reason,omitempty" v:"max=512"`
 	}
-	// EgressMetered is what has passed a tunnel so far, in bytes as its box sees
-	// it. A tunnel is told of when it ends and, if it lives long, in between: the
-	// newest event counts.
+	// EgressMetered is what has passed a tunnel so far, in bytes as its box sees it. The
+	// event is appended when the tunnel ends and, if it is open for long, in between as
+	// well; the newest one counts.
 	EgressMetered struct {
 		Tunnel   string  `json:"tunnel" v:"required,id"`
 		Box      string  `json:"box" v:"required,max=128"`
@@ -85,7 +85,7 @@ func (a Act) Digest() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Target is the act's host and port as one writes them.
+// Target is the act's host and port as a person writes them.
 func (a Act) Target() string {
 	host := a.Host
 	if strings.Contains(host, ":") {
@@ -94,9 +94,9 @@ func (a Act) Target() string {
 	return host + ":" + strconv.Itoa(a.Port)
 }
 
-// Claim makes one line of plain text of what an agent says: no control or
-// formatting characters that could reorder or hide what stands around it, and
-// at most MaxClaim characters.
+// Claim makes one line of plain text of what an agent says: without control or formatting
+// characters that could reorder or hide the text around it, and of at most MaxClaim
+// characters.
 func Claim(s string) string {
 	var b strings.Builder
 	n, space := 0, false

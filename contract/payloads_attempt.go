@@ -9,13 +9,13 @@ type AttemptState string
 const (
 	AttemptBegun      AttemptState = "begun"       // its number and base are taken, its tree may be made
 	AttemptWorking    AttemptState = "working"     // its loop works in boxes
-	AttemptFinished   AttemptState = "finished"    // the loop has said its last word and its boxes are gone
+	AttemptFinished   AttemptState = "finished"    // the loop has reported and its boxes are gone
 	AttemptMerged     AttemptState = "merged"      // what it left is merged with the live tree, nothing is applied
 	AttemptVerifying  AttemptState = "verifying"   // the merge is being checked
 	AttemptVerified   AttemptState = "verified"    // the checks have an outcome, whichever
 	AttemptPublishing AttemptState = "publishing"  // the merge may be applied to the live tree
-	AttemptTakingBack AttemptState = "taking_back" // what it showed live is being inverted; its result is decided
-	AttemptLeft       AttemptState = "left"        // what it showed live could not be taken back: it stays, and the user was told
+	AttemptTakingBack AttemptState = "taking_back" // what it published live is being inverted; its result is decided
+	AttemptLeft       AttemptState = "left"        // what it published live could not be inverted: it stays, and the user was told
 	AttemptEnded      AttemptState = "ended"       // it has its result
 )
 
@@ -28,23 +28,23 @@ type AttemptMerge struct {
 	Tree   string `json:"tree" v:"required,commit"`
 }
 
-// AttemptMoved is one transition of an attempt, with what is needed to go on
-// from there. Its event is appended behind the attempt's last one and no other,
-// so that each transition happens once.
+// AttemptMoved is one transition of an attempt, with what is needed to continue from there.
+// It is only appended if the attempt's newest event is still the one that it was decided
+// on, so that each transition happens once.
 type AttemptMoved struct {
 	Attempt int          `json:"attempt" v:"min=1,max=1000"`
 	State   AttemptState `json:"state" v:"required"`
 	Base    string       `json:"base,omitempty" v:"commit"` // begun: commit the tree is made from
-	// Result is the attempt's result as far as it stands: finished has the
-	// loop's word and what the host saw, merged adds what changed, taking_back
-	// and left what it will end with.
+	// Result is the attempt's result so far: finished has the loop's report and what the
+	// host observed, merged adds what changed, taking_back and left have what it will end
+	// with.
 	Result       *AssociateResult `json:"result,omitempty"`
 	Merge        *AttemptMerge    `json:"merge,omitempty"`                             // merged; absent when nothing changed
 	Try          int              `json:"try,omitempty" v:"min=0,max=1000"`            // merged: which merge of the attempt it is, from 1
 	Scope        []string         `json:"scope,omitempty" v:"items=1000;raw,max=4096"` // verified: paths it depends on; empty: all
 	Verification *Verification    `json:"verification,omitempty"`                      // verified
 	Again        bool             `json:"again,omitempty"`                             // taking_back: another attempt is made after this one
-	Keep         bool             `json:"keep,omitempty"`                              // taking_back: its tree is kept for a look
+	Keep         bool             `json:"keep,omitempty"`                              // taking_back: its tree is kept to look at
 	Reason       string           `json:"reason,omitempty" v:"max=8192"`               // left: why it could not be taken back
 }
 

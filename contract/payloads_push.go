@@ -1,14 +1,14 @@
 package contract
 
 type (
-	// RepositoryPushed says that somebody pushed into a repository of the workspace;
-	// what came is in Commit, which a publish made.
+	// RepositoryPushed says that somebody pushed into a repository of the workspace; a
+	// publish made Commit, which holds what was pushed.
 	RepositoryPushed struct {
 		Path    string      `json:"path" v:"required,path"`       // in the workspace
 		Publish string      `json:"publish" v:"required,max=128"` // whose checkpoint it is
-		Commit  string      `json:"commit" v:"required,commit"`   // the workspace's, not the repository's
+		Commit  string      `json:"commit" v:"required,commit"`   // a commit of the workspace, not of the repository
 		Refs    []PushedRef `json:"refs,omitempty" v:"items=100"` // the first of them
-		More    int         `json:"more,omitempty" v:"min=0"`     // how many there were beyond
+		More    int         `json:"more,omitempty" v:"min=0"`     // how many more there were
 	}
 	// PushedRef is a ref of a repository before and after: commits of its own, empty
 	// where there was none.

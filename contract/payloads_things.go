@@ -1,7 +1,7 @@
 package contract
 
-// What happens to the things of a computer: its boxes, files, checkpoints,
-// documents, windows, network and money.
+// Events about what a computer has: its boxes, files, checkpoints, documents, windows,
+// network and money.
 
 // CheckpointKind says why a checkpoint was made.
 type CheckpointKind string
@@ -37,19 +37,19 @@ type (
 	// FileWritten is a file that was made or changed, coalesced per path.
 	FileWritten struct {
 		Path   string  `json:"path" v:"required,path"`
-		Raw    string  `json:"path_base64,omitempty" v:"max=5464"` // when it is no UTF-8
+		Raw    string  `json:"path_base64,omitempty" v:"max=5464"` // set when it is not UTF-8
 		Size   int64   `json:"size" v:"min=0"`
 		SHA256 BlobRef `json:"sha256,omitempty" blob:"elsewhere"`
-		// What undoes it, told since there is a way to: how it came to be, which
-		// entry of the trash has what it replaced, if anything, and where it was.
+		// How to undo it, which events of earlier versions don't say: how the file came to
+		// be, which entry of the trash has what it replaced, if anything, and where it was.
 		Operation FileOperation `json:"deed,omitempty"`
 		Trash     string        `json:"trash,omitempty" v:"max=128"`
 		From      string        `json:"from,omitempty" v:"path"`
 	}
-	// FileRemoved is a file that is gone; Trash is the entry that has it.
+	// FileRemoved is a file that was removed; Trash is the entry of the trash that has it.
 	FileRemoved struct {
 		Path  string `json:"path" v:"required,path"`
-		Raw   string `json:"path_base64,omitempty" v:"max=5464"` // when it is no UTF-8
+		Raw   string `json:"path_base64,omitempty" v:"max=5464"` // set when it is not UTF-8
 		Trash string `json:"trash,omitempty" v:"max=128"`
 	}
 	// RepositoryAdded says that choir add brought something into workspace/.
@@ -123,8 +123,8 @@ type (
 		SHA256   BlobRef `json:"sha256" v:"required" blob:"elsewhere"`
 		Body     string  `json:"body" v:"max=4194304"` // Markdown
 	}
-	// ProposalResolved ends a proposal. Revision holds an accepted one's text;
-	// Successor is the proposal that a superseded one made way for.
+	// ProposalResolved ends a proposal. Revision is the one that holds an accepted
+	// proposal's text; Successor is the proposal that replaced a superseded one.
 	ProposalResolved struct {
 		Proposal   string     `json:"proposal" v:"required,id"`
 		Document   string     `json:"document" v:"required,id"`

@@ -9,9 +9,9 @@ import (
 // refPrefix begins every blob reference.
 const refPrefix = "sha256:"
 
-// Refs returns every blob reference that stands anywhere in an event's data,
-// each once. It goes by form and not by field, so that no type, known to this
-// build or not, can hold a blob that collection does not see.
+// Refs returns every blob reference anywhere in an event's data, each once. It recognises
+// them by their form and not by field, so that no type, known to this build or not, can
+// hold a blob that garbage collection does not see.
 func Refs(data []byte) []BlobRef {
 	const length = len(refPrefix) + 64
 	var out []BlobRef
@@ -37,11 +37,11 @@ func Refs(data []byte) []BlobRef {
 	}
 }
 
-// Needed returns the blobs without which an event says less than it did: every
-// field of type BlobRef, wherever it stands in the type, but those tagged
-// blob:"elsewhere", which are hashes of content that is kept in another place. A
-// new field is needed unless its type says otherwise, and of a type that this
-// build does not know every reference is. The data need not be valid.
+// Needed returns the blobs without which an event would say less than it did: every field
+// of type BlobRef, wherever it is in the type, except those tagged blob:"elsewhere", which
+// are hashes of content that is kept elsewhere. So a new field is needed unless its type
+// says otherwise, and of a type that this build does not know every reference is. The data
+// need not be valid.
 func Needed(eventType string, data []byte) []BlobRef {
 	all := Refs(data)
 	info, ok := Lookup(eventType)

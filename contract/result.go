@@ -78,11 +78,10 @@ const (
 	VerificationUnknown VerificationStatus = "unknown"
 )
 
-// Verification is the outcome of checking a task's tree. Tree is the git tree
-// that was checked: it is the tree that was published, or differs from it only
-// outside of the projects that were checked, or Status is unknown. Tests is how
-// many tests ran with what the base judges by; Said names what the task
-// changed of that.
+// Verification is the outcome of checking a task's tree. Tree is the git tree that was
+// checked. It is the published tree, or differs from it only outside of the projects that
+// were checked; otherwise Status is unknown. Tests is how many tests ran, with the base's
+// tools and configuration of the checks; Said names what the task changed of those.
 type Verification struct {
 	Profile VerifyProfile      `json:"profile" v:"required"`
 	Status  VerificationStatus `json:"status" v:"required"`
@@ -95,10 +94,10 @@ type Verification struct {
 	Installed []Installation `json:"installed,omitempty" v:"items=100"`
 }
 
-// Installation is what a lock file names, installed for checks in a box of its
-// own. Of says whose lock it is: the base's, or the change's. Hosts are where the
-// packages came from; none when they were kept from an earlier check. Problem
-// says why they could not be installed.
+// Installation is the installation, in a box of its own, of the packages that a lock file
+// names and checks need. Of says whose lock file it is: the base's, or the change's. Hosts
+// are where the packages came from, empty when they were kept from an earlier check.
+// Problem says why they could not be installed.
 type Installation struct {
 	Tool     string   `json:"tool" v:"required,max=32"`
 	Lock     string   `json:"lock" v:"required,path"`
@@ -108,7 +107,7 @@ type Installation struct {
 	Bytes    int64    `json:"bytes,omitempty" v:"min=0"`
 	Hosts    []string `json:"hosts,omitempty" v:"items=200;required,max=300"`
 	Kept     bool     `json:"kept,omitempty"`
-	Note     string   `json:"note,omitempty" v:"max=2048"` // what is not as the packages want it
+	Note     string   `json:"note,omitempty" v:"max=2048"` // what differs from what the packages ask for
 	Problem  string   `json:"problem,omitempty" v:"max=4096"`
 }
 
@@ -121,8 +120,8 @@ const (
 	LockOfChange LockOf = "change"
 )
 
-// Check is one command of a verification, run in a verify box of its own.
-// Runner names whose report says how many tests ran; of an "exit code" nobody does.
+// Check is one command of a verification, run in a verify box of its own. Runner names the
+// program whose report says how many tests ran; for an "exit code" nobody says it.
 type Check struct {
 	Name    string             `json:"name" v:"required,max=1024"`
 	Status  VerificationStatus `json:"status" v:"required"`

@@ -42,8 +42,8 @@ type FieldRule struct {
 	Needed bool
 }
 
-// crosser is what a struct has whose fields must fit each other. It is called
-// once every field has passed by itself.
+// crosser is implemented by structs with rules about several fields. It is called once
+// every field has passed by itself.
 type crosser interface{ cross() error }
 
 var (
@@ -76,7 +76,7 @@ func Fields(t reflect.Type) []FieldRule {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Tag.Get("json") == "-" {
-			continue // never from outside
+			continue // it never comes from outside
 		}
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || !f.IsExported() {
@@ -193,7 +193,7 @@ func checkValue(field string, v reflect.Value, r *Rule) error {
 		if r.Items > 0 && v.Len() > r.Items {
 			return fieldErr(field, "has %d entries; at most %d are allowed", v.Len(), r.Items)
 		}
-		return nil // what the entries must be is a cross-field rule
+		return nil // the rules for the entries are cross-field rules
 	}
 	panic("contract: no rule for " + t.String())
 }
@@ -220,7 +220,7 @@ func checkSlice(field string, v reflect.Value, t reflect.Type, r *Rule) error {
 		elem = &noRule
 	}
 	for i := range n {
-		// The name is only made when it is needed.
+		// The field's name is only put together when an error needs it.
 		if err := checkValue("", v.Index(i), elem); err != nil {
 			return checkValue(field+"["+strconv.Itoa(i)+"]", v.Index(i), elem)
 		}
@@ -272,7 +272,7 @@ func checkString(field, s string, t reflect.Type, r *Rule) error {
 	case "path":
 		return ValidPath(field, s)
 	case "time":
-		// Parse alone forgives what RFC 3339 does not, such as one digit for the hour.
+		// time.Parse alone accepts what RFC 3339 does not, such as one digit for the hour.
 		if _, err := time.Parse(time.RFC3339, s); err != nil || len(s) > 40 || len(s) < 20 || s[10] != 'T' || s[13] != ':' {
 			return fieldErr(field, "is %q; it must be an RFC 3339 time", Shorten(s, 40))
 		}
@@ -296,7 +296,7 @@ const maxText = 1 << 20
 
 // renamed gives a FieldError another field.
 func renamed(field string, err error) error {
-	if err == nil { // as nearly always: to look through it takes some memory
+	if err == nil { // nearly always, and looking through the error would allocate
 		return nil
 	}
 	if fe := AsFieldError(err); fe != nil {

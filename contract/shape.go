@@ -27,8 +27,8 @@ func (w *walker) space() {
 	}
 }
 
-// value walks one value. t is nil for a value of no known shape, such as a
-// tool's arguments: anything goes there.
+// value walks one value. t is nil for a value of unknown shape, such as a tool's arguments,
+// where anything is accepted.
 func (w *walker) value(t reflect.Type, field string) error {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -17,8 +17,8 @@ func SubjectLog(cid CID, kind ActorKind, eventType string) string {
 	return "log." + string(cid) + "." + string(kind) + "." + eventType
 }
 
-// SubjectEvent is where an event is in its computer's log: by its source as it
-// stands, so that what is from before there were actors stays where it was.
+// SubjectEvent is the subject of an event in its computer's log. It uses the kind in the
+// event's source, so that events from before actors existed keep their subjects.
 func SubjectEvent(e Event) string {
 	_, kind, _ := splitSource(e.Source)
 	return SubjectLog(e.Computer, ActorKind(kind), e.Type)
@@ -27,22 +27,21 @@ func SubjectEvent(e Event) string {
 // SubjectLogAll is the filter over a computer's whole log.
 func SubjectLogAll(cid CID) string { return "log." + string(cid) + ".>" }
 
-// SubjectFence is where one who wants to take a computer's log over says so to
-// its owner.
+// SubjectFence is where whoever wants to take over a computer's log says so to its owner.
 func SubjectFence(cid CID) string { return "fence." + string(cid) }
 
-// SubjectLive is what all who may look at a computer see alike: the events of its
-// log, said once they are acknowledged, and the tick. What is one session's alone is
-// never here.
+// SubjectLive is the filter over what all who may look at a computer see alike: the events
+// of its log, published once they are acknowledged, and the tick. What is for one session
+// only is never published here.
 func SubjectLive(cid CID) string { return "live." + string(cid) + ".>" }
 
-// SubjectSaid is where an event is said live.
+// SubjectSaid is where an event is published to those who are connected.
 func SubjectSaid(e Event) string { return "live." + strings.TrimPrefix(SubjectEvent(e), "log.") }
 
 // SubjectTick carries {"sequence":n} periodically, so that a lost last event is noticed.
 func SubjectTick(cid CID) string { return "live." + string(cid) + ".tick" }
 
-// SubjectStreams is what one session of a computer alone sees.
+// SubjectStreams is the filter over what one session of a computer alone sees.
 func SubjectStreams(cid CID, session string) string {
 	return "stream." + string(cid) + "." + session + ".>"
 }
@@ -53,7 +52,8 @@ func SubjectTokens(cid CID, session, run string) string {
 	return "stream." + string(cid) + "." + session + ".tokens." + run
 }
 
-// SubjectWords is where a run's model text comes from; no client may listen there.
+// SubjectWords is where the host publishes a run's model text; no client may subscribe to
+// it.
 func SubjectWords(cid CID, run string) string { return "words." + string(cid) + "." + run }
 
 // SubjectAction takes a person's intention, request → {"sequence":n}.
@@ -72,5 +72,5 @@ func SubjectResult(cid CID, run string) string {
 	return "agent." + string(cid) + "." + run + ".result"
 }
 
-// InboxPrefix is the only prefix a client may receive replies under.
+// InboxPrefix is the only prefix under which a client may receive replies.
 func InboxPrefix(principal string) string { return "_INBOX." + principal }

@@ -106,12 +106,12 @@ const (
 	EgressCustom  EgressProfile = "custom"  // what Allow names and nothing else
 )
 
-// EgressSpec is what network a task asks for. The host decides what it gets:
-// what goes beyond the computer's grant waits for a person.
+// EgressSpec is the network access that a task asks for. The host decides what it gets:
+// what exceeds the computer's grant waits for a person.
 type EgressSpec struct {
 	Profile EgressProfile `json:"profile" v:"required"`
 	Allow   []string      `json:"allow,omitempty" v:"items=200;required,max=300"` // host:port or *.suffix:port; custom only
-	Reason  string        `json:"reason,omitempty" v:"max=1000"`                  // for that person, who is told that it is a claim; custom only
+	Reason  string        `json:"reason,omitempty" v:"max=1000"`                  // shown to that person as a claim; custom only
 }
 
 // VerifyProfile says how much checking a task's outcome needs.
@@ -144,7 +144,7 @@ type Budget struct {
 // DefaultWallS is a task's wall-clock budget in seconds when none is given.
 const DefaultWallS = 300
 
-// OnFailure says what becomes of a failed task's tree.
+// OnFailure says what happens to a failed task's tree.
 type OnFailure string
 
 // What becomes of a failed task's tree.

@@ -34,19 +34,19 @@ var BoxKinds = []BoxKind{BoxDirector, BoxAssociate, BoxTask, BoxVerify, BoxTermi
 // Payload is the data of an event.
 type Payload interface{ Validate() error }
 
-// TypeInfo is what is known of one event type.
+// TypeInfo describes one event type.
 type TypeInfo struct {
 	Type      string
 	Doc       string
-	By        []ActorKind // whose events may be of it
-	Needs     Capability  // what they must have for it
-	Boxes     []BoxKind   // boxes that may post it over their tether; empty: only the host
-	Action    bool        // who may have it may post it as it is; else the host appends it once it is done
+	By        []ActorKind // which kinds of actors may append it
+	Needs     Capability  // the capability that they need
+	Boxes     []BoxKind   // boxes that may post it over their tether; empty: only the host appends it
+	Action    bool        // whether those who have the capability may post it directly; otherwise the host appends it once it is done
 	Projected bool        // false: explicitly not projected beyond the events table
 	New       func() Payload
 }
 
-// Who most events are by.
+// The kinds of actors that most events are by.
 var (
 	host          = []ActorKind{KindSystem}
 	clients       = []ActorKind{KindPerson, KindApp}
@@ -69,7 +69,7 @@ func register[T any, P interface {
 	registry[info.Type] = info
 }
 
-// ruled reports what is missing of the rule who may append the type.
+// ruled reports what is missing in the rule about who may append the type.
 func (info TypeInfo) ruled() error {
 	if len(info.By) == 0 || info.Needs == "" {
 		return errors.New("nothing says who may append it")
@@ -82,10 +82,10 @@ func (info TypeInfo) ruled() error {
 	return nil
 }
 
-// SaidBy reports whether events of an actor of the kind may be of the type.
+// SaidBy reports whether an actor of the kind may append the type.
 func (info TypeInfo) SaidBy(kind ActorKind) bool { return slices.Contains(info.By, kind) }
 
-// Lookup returns what is known of an event type.
+// Lookup returns the description of an event type.
 func Lookup(eventType string) (TypeInfo, bool) {
 	info, ok := registry[eventType]
 	return info, ok
@@ -101,8 +101,8 @@ func Types() []TypeInfo {
 	return out
 }
 
-// DecodeData decodes and validates the data of an event of the given type.
-// An unknown type is an error: this build can't say what its data mean.
+// DecodeData decodes and validates the data of an event of the given type. An unknown type
+// is an error, for this build does not know what its data mean.
 func DecodeData(eventType string, data []byte) (Payload, error) {
 	info, ok := registry[eventType]
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Curve is a picture of what something costs as what is there grows.
+// Curve is a picture of how a cost grows with the amount of data.
 type Curve struct {
 	ID     string   `json:"id"` // its file is docs/bench-ID.svg
 	Title  string   `json:"title"`
@@ -21,21 +21,20 @@ type Series struct {
 	Points []Point `json:"points"`
 }
 
-// Point is how many milliseconds something took with so many there.
+// Point is how many milliseconds something took with X of them.
 type Point struct {
 	X  int     `json:"x"`
 	MS float64 `json:"ms"`
 }
 
-// The picture's measures, in its own units.
+// The picture's dimensions, in its own units.
 const (
 	width, height            = 760, 400
 	left, right, top, bottom = 64, 240, 44, 48
 )
 
-// SVG draws the curve with logarithmic axes: what costs the same however much
-// is there is a level line. It has no background and takes its colours from
-// the reader's theme.
+// SVG draws the curve with logarithmic axes: a cost that does not depend on the amount is a
+// level line. The picture has no background and takes its colours from the reader's theme.
 func (c Curve) SVG() string {
 	x, y := c.axes()
 	var b strings.Builder
@@ -73,8 +72,8 @@ func (c Curve) SVG() string {
 // shades is how many series have a colour of their own.
 const shades = 5
 
-// style names both themes' colours, each told apart from its neighbors and
-// from the ground by who sees few colours, too.
+// style defines the colours for both themes, chosen so that colour-blind readers can tell
+// them apart too.
 const style = `<style>
 text{fill:#57606a}.h{font-size:14px;font-weight:600;fill:#1f2328}.g{stroke:#8b949e;stroke-opacity:.3;fill:none}
 .l{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}.k{fill:none;stroke:currentColor;stroke-opacity:.5}
@@ -85,8 +84,8 @@ circle{fill:currentColor}g text{fill:currentColor}.v{font-weight:600}
 </style>
 `
 
-// axis is a logarithmic one from low to high, whole powers of ten, drawn
-// between two places.
+// axis is a logarithmic axis from low to high, in whole powers of ten, drawn between two
+// coordinates.
 type axis struct{ low, high, from, to float64 }
 
 func (c Curve) axes() (x, y axis) {
@@ -119,8 +118,8 @@ func (a axis) ticks() []float64 {
 	return out
 }
 
-// labels are the places of the series' names beside their last points, none on
-// another.
+// labels returns where the series' names are put beside their last points without covering
+// each other.
 func (c Curve) labels(y axis) []float64 {
 	out, order := make([]float64, len(c.Series)), make([]int, len(c.Series))
 	for i, s := range c.Series {
@@ -136,7 +135,7 @@ func (c Curve) labels(y axis) []float64 {
 	for n := 1; n < len(order); n++ {
 		out[order[n]] = max(out[order[n]], out[order[n-1]]+apart)
 	}
-	// What was pushed below the axis goes up again, with those above it.
+	// Labels that were pushed below the axis are moved up again, with those above them.
 	limit := float64(height - bottom)
 	for n := len(order) - 1; n >= 0; n-- {
 		out[order[n]] = min(out[order[n]], limit)

@@ -1,5 +1,5 @@
-// Package report is what a run of the bench comes to: results held to their targets,
-// the table of them and the curves, as a page shows them. It measures nothing.
+// Package report holds the results of a bench run against their targets, and shows the
+// table of them and the curves in a page. It measures nothing.
 package report
 
 import (
@@ -15,9 +15,9 @@ type Quantity struct {
 	Unit  string  `json:"unit"`
 }
 
-// Target is what a row is held to. Of says which of its numbers: ours, ratio
-// (ours/raw, or raw/ours where more of ours is better: see Result.Ratio) or
-// added (ours-raw).
+// Target is the limit of a row. Of says which of its numbers is limited: ours, ratio
+// (ours/raw, or raw/ours where more of ours is better: see Result.Ratio) or added
+// (ours-raw).
 type Target struct {
 	Of      string   `json:"of"`
 	AtLeast bool     `json:"at_least,omitempty"`
@@ -29,32 +29,32 @@ type Result struct {
 	ID   string    `json:"id"`
 	What string    `json:"what"`
 	Ours *Quantity `json:"ours,omitempty"`
-	// P99 is of ours, where it is the median of many tries.
+	// P99 is that of ours, where ours is the median of many tries.
 	P99 *Quantity `json:"p99,omitempty"`
-	// Fsyncs is how many times one of them waited for the disk, in all processes
-	// of ours; nil: not counted.
+	// Fsyncs is how many times one of them waited for the disk, in all processes of the
+	// product; nil: not counted.
 	Fsyncs  *float64  `json:"fsyncs,omitempty"`
 	Raw     *Quantity `json:"raw,omitempty"`
 	RawWhat string    `json:"raw_what,omitempty"`
-	// Ratio is ours over raw, in the sense that Target has it: of throughputs
-	// where it is "at least", of times where it is "at most".
+	// Ratio is ours over raw, as Target uses it: of throughputs where the target is "at
+	// least", of times where it is "at most".
 	Ratio  float64 `json:"ratio,omitempty"`
 	Target *Target `json:"target,omitempty"`
-	// Met is nil when nothing was measured or nothing is asked.
+	// Met is nil when nothing was measured or there is no target.
 	Met  *bool  `json:"met,omitempty"`
 	Note string `json:"note,omitempty"`
 	// NotMeasured says why there is no number.
 	NotMeasured string `json:"not_measured,omitempty"`
-	// Failed is set when it should have been measured, but an error ended it.
+	// Failed is set when it should have been measured, but an error prevented it.
 	Failed bool `json:"failed,omitempty"`
 }
 
-// added is what ours takes on top of raw.
+// added is what ours takes more than raw.
 func (r Result) added() Quantity {
 	return Quantity{max(0, r.Ours.Value-r.Raw.Value), r.Ours.Unit}
 }
 
-// judge fills Met.
+// Judge fills Met.
 func (r Result) Judge() Result {
 	if r.Target == nil || r.Ours == nil {
 		return r
@@ -116,9 +116,8 @@ type Machine struct {
 	LoadAfter  string `json:"load_after"`
 }
 
-// busy reports whether more was to be done than there are processors, in the
-// five minutes before the run: a run itself is not that much work. The minutes
-// before its end are told only.
+// busy reports whether there was more work than processors in the five minutes before the
+// run; the run itself is less work than that. The load at its end is only reported.
 func (m Machine) busy() bool {
 	f := strings.Fields(m.LoadBefore)
 	if len(f) < 2 {

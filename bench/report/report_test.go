@@ -50,8 +50,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPage shows that a page keeps what is outside its marks, and that one
-// without marks stays as it is.
+// TestPage shows that a page keeps what is outside its marks, and that one without marks
+// stays as it is.
 func TestPage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bench.md")
 	r := Report{Results: []Result{{What: "something", Ours: &Quantity{3, "ms"}, P99: &Quantity{9, "ms"}, Fsyncs: new(float64)}},
@@ -91,7 +91,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestLabels shows that the names beside a curve's lines stand on no other.
+// TestLabels shows that the names beside a curve's lines don't cover each other.
 func TestLabels(t *testing.T) {
 	c := Curve{}
 	for i, ms := range []float64{10, 10.1, 10.2, 1, 1.01} {

@@ -90,7 +90,7 @@ func (r Result) cells() [columns]string {
 	return out
 }
 
-// line is a result in one line of text.
+// Line is a result in one line of text.
 func (r Result) Line() string {
 	if r.Ours == nil {
 		return r.What + ": not measured: " + r.NotMeasured
@@ -152,7 +152,7 @@ func (r Report) Markdown() string {
 	return b.String()
 }
 
-// The marks between which a page holds a report.
+// The marks in a page between which the report is put.
 const (
 	pageBegin = "<!-- choir bench writes what follows -->\n"
 	pageEnd   = "<!-- until here -->\n"

@@ -28,7 +28,7 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range old { // what is no longer generated
+	for _, path := range old { // files that are no longer generated are removed
 		if _, keep := files[path]; !keep {
 			if err := os.Remove(filepath.Join(root, path)); err != nil {
 				return err

@@ -20,7 +20,7 @@ const (
 	idPattern     = `[0-9a-f]{8}-[0-9a-f]{4}-[78][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`
 	commitPattern = `[0-9a-f]{40}|[0-9a-f]{64}`
 	blobPattern   = `sha256:[0-9a-f]{64}`
-	// badPath is what no clean path inside the workspace matches.
+	// badPath matches every path that is not clean and inside the workspace.
 	badPath = `^/|//|/$|/\.(/|$)|^\./|(^|/)\.\.(/|$)|^\.git(/|$)`
 )
 
@@ -50,7 +50,8 @@ func roots() []root {
 // readComments collects the doc comments of the contract's types and fields,
 // under package.Type and package.Type.Field.
 func readComments(repo string) (map[string]string, error) {
-	// The reader takes paths as parts of package names, so it must start there.
+	// AddGoComments takes paths as parts of package names, so it must run in the
+	// repository's root.
 	back, err := os.Getwd()
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func reflectSchema(v any, docs map[string]string) *jsonschema.Schema {
 	return s
 }
 
-// mapped gives the types whose JSON is not what their Go kind suggests.
+// mapped returns the schemas of types whose JSON differs from what their Go kind suggests.
 func mapped(t reflect.Type) *jsonschema.Schema {
 	if values := contract.EnumValues(t); values != nil {
 		s := &jsonschema.Schema{Type: "string"}
@@ -218,7 +219,7 @@ func constrainText(s *jsonschema.Schema, r contract.Rule) {
 	}
 }
 
-// actorKinds is a pattern that any kind of actor fits.
+// actorKinds is a pattern that matches every kind of actor.
 func actorKinds() string {
 	names := make([]string, len(contract.ActorKinds))
 	for i, k := range contract.ActorKinds {
@@ -234,7 +235,7 @@ func form(pattern string, required bool) string {
 	return "^(" + pattern + ")?$"
 }
 
-// special states what the rules between fields say, where a schema can.
+// special adds the rules between fields that a schema can express.
 func special(s *jsonschema.Schema, t reflect.Type) {
 	prop := func(name string) *jsonschema.Schema {
 		p, ok := s.Properties.Get(name)

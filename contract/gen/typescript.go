@@ -12,14 +12,14 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// typescript renders the types as the host writes them: a field that Go always
-// writes is required, even where a decoder would forgive its absence.
+// typescript renders the types as the host encodes them: a field that Go always writes is
+// required, even where a decoder would accept its absence.
 func typescript(docs map[string]string) []byte {
 	w := &tsWriter{docs: docs, seen: map[reflect.Type]bool{}}
 	for _, root := range roots() {
 		w.visit(reflect.TypeOf(root.value))
 	}
-	w.visit(reflect.TypeFor[contract.ActorKind]()) // which events only have in their source
+	w.visit(reflect.TypeFor[contract.ActorKind]()) // events have it only in their source
 	sort.Slice(w.types, func(i, j int) bool { return w.types[i].Name() < w.types[j].Name() })
 
 	w.line("// Generated from contract/ by go generate ./contract. Do not edit.")
@@ -142,7 +142,7 @@ func tsType(t reflect.Type) string {
 	return "number"
 }
 
-// registry writes what is known of each event type.
+// registry writes the table of event types.
 func (w *tsWriter) registry() {
 	w.line("/** The data of each event type. */")
 	w.line("export interface EventData {")

@@ -24,7 +24,7 @@ func Names() []string {
 	for _, pattern := range []string{"*.json", "data/*.json"} {
 		names, err := fs.Glob(files, pattern)
 		if err != nil {
-			panic("schema: " + err.Error()) // only a malformed pattern
+			panic("schema: " + err.Error()) // only possible with a malformed pattern
 		}
 		out = append(out, names...)
 	}

@@ -94,7 +94,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // healthPath is the one address outside /api.
 const healthPath = "/health"
 
-// claimPath is where a sign-in link is used up.
+// claimPath is where a sign-in link is posted.
 const claimPath = "/claim"
 
 // request describes one call.
@@ -132,7 +132,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		req.AddCookie(&http.Cookie{Name: c.session.Name, Value: c.session.Value})
 		fallthrough
 	case r.path == claimPath:
-		req.Header.Set("Origin", c.base) // what a session does comes from the console's own page
+		req.Header.Set("Origin", c.base) // a session's requests come from the console's own page
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
 	}
 	res, err := c.http.Do(req)
@@ -152,7 +152,7 @@ func transportError(ctx context.Context, base string, err error) error {
 	}
 	var ue *url.Error
 	if errors.As(err, &ue) {
-		err = ue.Err // without the URL, which is long and says nothing new
+		err = ue.Err // without the URL, which is long and known
 	}
 	var oe *net.OpError
 	if errors.As(err, &oe) && oe.Op == "dial" {
@@ -161,8 +161,8 @@ func transportError(ctx context.Context, base string, err error) error {
 	return fault.New("", fault.Unreachable, "See whether choir up still runs, then try again.", fmt.Errorf("the connection to %s was lost: %w", base, err))
 }
 
-// Lost says of an error that the request was sent and no whole answer came, so
-// that nobody knows what came of it.
+// Lost says of an error that the request was sent and no complete answer came, so that its
+// outcome is unknown.
 func Lost(err error) bool {
 	var oe *net.OpError
 	return fault.Is(err, fault.Unreachable) && !(errors.As(err, &oe) && oe.Op == "dial")
@@ -189,7 +189,7 @@ func (e *Error) Unwrap() error {
 	return &contract.FieldError{Field: e.Field, Reason: e.Detail}
 }
 
-// problemError turns an answer of failure into a coded error.
+// problemError turns an error response into a coded error.
 func problemError(res *http.Response) error {
 	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if err != nil {
@@ -207,7 +207,7 @@ func decodeProblem(status int, b []byte) error {
 	return fault.New("", fault.Code(e.Code), e.Hint, e)
 }
 
-// Call asks the client's computer for what a method declares.
+// Call calls a method of the client's computer.
 func Call[In rpc.Asked, Out any](ctx context.Context, c *Client, m *rpc.Method[In, Out], in In) (out Out, err error) {
 	op := "client " + m.Name
 	call, err := m.Request(c.computer, in)

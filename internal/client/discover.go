@@ -22,8 +22,8 @@ type Runtime struct {
 	URL   string `json:"url"`
 	Token string `json:"token"`
 	PID   int    `json:"pid"`
-	// Process is its name for good (see package process): its number may be
-	// another user's by now, and so may its port.
+	// Process identifies the process for good (see package process): its number may be used
+	// by another user's process by now, and so may its port.
 	Process string `json:"process"`
 }
 
@@ -68,7 +68,7 @@ func ReadRuntime(data string) (Runtime, error) {
 	if err := json.Unmarshal(b, &r); err != nil || r.URL == "" {
 		return down(fmt.Errorf("%s is damaged", file))
 	}
-	// Left behind by one that was killed.
+	// The file was left behind by a process that was killed.
 	if process.Living(r.Process) != r.PID && !defence.Off(defence.RuntimeProcess) || r.PID <= 0 || errors.Is(unix.Kill(r.PID, 0), unix.ESRCH) {
 		return down(fmt.Errorf("the control plane of %s has ended", data))
 	}
@@ -85,7 +85,7 @@ func Discover(getenv func(string) string, data, computer string) (*Client, error
 	r, err := ReadRuntime(data)
 	switch {
 	case err != nil && base != "":
-		// A URL without a token: the answer will say that one is needed.
+		// CHOIR_URL without a token: the answer will say that one is needed.
 		return New(base, token, computer)
 	case err != nil:
 		return nil, err

@@ -30,7 +30,7 @@ func env(pairs ...string) func(string) string {
 	}
 }
 
-// listen answers every request on a real port and tells what came.
+// listen answers every request on a real port and returns the port.
 func listen(t *testing.T, answer http.HandlerFunc) (port string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,7 +106,8 @@ func TestDiscover(t *testing.T) {
 	if _, err := client.Discover(env(), data, ""); !fault.Is(err, fault.Unreachable) {
 		t.Errorf("one that was killed: %v", err)
 	}
-	// Its number and its port are somebody else's now, who would get the token.
+	// The process' number and its port belong to somebody else now, who would get the
+	// token.
 	_, started, _ := strings.Cut(process.Self(), " ")
 	for _, was := range []string{"", "1", strconv.Itoa(os.Getpid()) + " 1", "1 " + started} {
 		if err := client.WriteRuntime(data, client.Runtime{URL: url, Token: "choir_runtime", PID: os.Getpid(), Process: was}); err != nil {

@@ -8,7 +8,8 @@ import (
 	"choir.dev/choiros/internal/client"
 )
 
-// However long a list is, every item of it comes once, and no more than asked for.
+// However long a list is, every item is returned once, and no more pages are requested than
+// needed.
 func TestEveryPageOfAList(t *testing.T) {
 	const there = 2*client.PageMost + 17
 	for _, limit := range []int{0, 1, client.PageMost, client.PageMost + 1, there, there + 5} {

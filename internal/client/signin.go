@@ -16,20 +16,20 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// SignedIn is an account that a sign-in link was of, and an API token of it.
+// SignedIn is the account that a sign-in link was for, and a new API token of it.
 type SignedIn struct {
 	URL     string       `json:"url"` // of the control plane
 	Account view.Account `json:"account"`
 	Token   view.Token   `json:"token"`
 }
 
-// SignIn uses a one-time sign-in link up, as the claim page does, and makes an API
-// token with the session that it gives, which ends then.
+// SignIn uses a one-time sign-in link up, as the claim page does, makes an API token with
+// the session that it gets, and ends the session.
 func SignIn(ctx context.Context, link, name string) (in SignedIn, err error) {
 	const op = "client.SignIn"
 	u, err := url.Parse(link)
 	if err != nil || u.Path != "/claim" || u.Fragment == "" || !hostForm().MatchString(u.Host) {
-		// The link is as good as a password: it is not repeated.
+		// The link is as good as a password, so it is not repeated in the error.
 		return in, fault.New(op, fault.Invalid, "It is what choir accounts invite NAME prints: http://console.…/claim#….", errors.New("this is not a sign-in link"))
 	}
 	c, err := New(u.Scheme+"://"+u.Host, "", "")
@@ -53,7 +53,7 @@ func SignIn(ctx context.Context, link, name string) (in SignedIn, err error) {
 	if err := res.Body.Close(); err != nil || c.session == nil {
 		return in, fault.New(op, fault.Unreachable, "Have another link made.", errors.Join(err, fmt.Errorf("%s signs nobody in", c.base)))
 	}
-	defer func() { // the session was for this
+	defer func() { // the session was only needed for this
 		out, oerr := c.do(context.WithoutCancel(ctx), request{method: http.MethodPost, path: "/signout"})
 		if oerr == nil {
 			oerr = out.Body.Close()
@@ -73,8 +73,8 @@ func SignIn(ctx context.Context, link, name string) (in SignedIn, err error) {
 	return in, err
 }
 
-// What is signed in to is given to a shell: whoever made the link chose who answers,
-// and the words must be ones that a shell takes as they stand.
+// The address and the token are printed for a shell. Whoever made the link chose which
+// server answers, so both must be words that a shell does not interpret.
 var (
 	hostForm  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9.:\[\]-]{1,300}$`) })
 	tokenForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,200}$`) })

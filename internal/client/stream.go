@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// streaming is a call of what is bound by hand, or why there is none.
+// streaming is a call of a method that is bound by hand, or why it can't be made.
 type streaming struct {
 	rpc.Request
 	name string
@@ -30,8 +30,7 @@ func stream[In rpc.Asked](m *rpc.Method[In, rpc.None], c *Client, in In) streami
 	return streaming{r, "client " + m.Name, err}
 }
 
-// stream sends a body, of nil none, and returns an answer of success; the caller
-// closes it.
+// stream sends a body, none if nil, and returns a successful answer; the caller closes it.
 func (c *Client) stream(ctx context.Context, s streaming, body io.Reader, content string) (*http.Response, error) {
 	if s.err != nil {
 		return nil, fault.New(s.name, fault.Invalid, "", s.err)
@@ -74,7 +73,7 @@ func (c *Client) Events(ctx context.Context, o EventsOptions) iter.Seq2[contract
 			yield(contract.Event{}, err)
 			return
 		}
-		defer res.Body.Close() // nothing is lost by an error here: every line was checked
+		defer res.Body.Close() // an error here loses nothing: every line was checked
 		lines := bufio.NewScanner(res.Body)
 		lines.Buffer(make([]byte, 0, 64<<10), contract.MaxEvent+1)
 		for lines.Scan() {
@@ -116,7 +115,7 @@ func (c *Client) Exec(ctx context.Context, r view.ExecRequest, streams view.Exec
 	if err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}
-	defer res.Body.Close() // the last frame said how it ended
+	defer res.Body.Close() // the last frame said how the command ended
 	in := bufio.NewReaderSize(res.Body, view.MaxFrame)
 	var buf []byte
 	for {

@@ -28,7 +28,7 @@ func (c *Client) Health(ctx context.Context) (h view.Health, err error) {
 	return h, nil
 }
 
-// Account says whose token this is.
+// Account returns the account of this token.
 func (c *Client) Account(ctx context.Context) (view.Account, error) {
 	return Call(ctx, c, rpc.AccountGet, rpc.Nothing{})
 }
@@ -81,8 +81,8 @@ func (c *Client) Info(ctx context.Context) (view.Computer, error) {
 	return Call(ctx, c, rpc.ComputerGet, rpc.Of{})
 }
 
-// Wake tries again to wake the computer if it does not, and returns it once it
-// is awake, or says why it is not.
+// Wake tries again to wake the computer if it does not wake, and returns it once it is
+// awake, or the reason why it is not.
 func (c *Client) Wake(ctx context.Context, r view.WakeRequest) (view.Computer, error) {
 	if _, err := Call(ctx, c, rpc.ComputerWake, rpc.WakeRequest{Body: r}); err != nil {
 		return view.Computer{}, err
@@ -158,8 +158,8 @@ func (c *Client) Wait(ctx context.Context, run string) (view.Run, error) {
 	}
 }
 
-// Approvals lists what waits for a person, newest first, or with all what did,
-// and says whether there is more.
+// Approvals lists approvals that wait for a person, newest first, with all also answered
+// ones, and says whether there are more.
 func (c *Client) Approvals(ctx context.Context, all bool, before uint64, limit int) (list []view.Approval, more bool, err error) {
 	l, err := Call(ctx, c, rpc.ApprovalList, rpc.ApprovalsRequest{Paged: rpc.Paged{Before: before, Limit: limit}, All: all})
 	return l.Items, l.More, err
@@ -295,8 +295,8 @@ func (c *Client) Files(ctx context.Context, path string) ([]view.File, error) {
 	}
 }
 
-// Get streams a file's content; the caller closes it. An error while reading
-// means that it is not whole. Of the file its size and mode are told.
+// Get streams a file's content, which the caller closes, and returns the file's size and
+// mode. An error while reading means that the content is not complete.
 func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, view.File, error) {
 	res, err := c.stream(ctx, stream(rpc.FilesGet, c, rpc.OnPath{Path: path}), nil, "")
 	if err != nil {
@@ -306,8 +306,8 @@ func (c *Client) Get(ctx context.Context, path string) (io.ReadCloser, view.File
 	return &codedBody{res.Body, ctx, c.base}, f, nil
 }
 
-// codedBody is an answer's body. Where the connection is cut, reading it fails with a fault that
-// has a code, as every other error of the client.
+// codedBody is an answer's body. If the connection is cut, reading it fails with a coded
+// fault, like every other error of the client.
 type codedBody struct {
 	io.ReadCloser
 	ctx  context.Context
@@ -327,14 +327,14 @@ func (c *Client) Put(ctx context.Context, put view.Put, content io.Reader) (view
 	return upload[view.File](ctx, c, stream(rpc.FilesPut, c, rpc.PutRequest{OnPath: rpc.OnPath{Path: put.Path}, Conditions: rpc.OnlyOn(put.If), Mode: put.Mode}), content, "application/octet-stream")
 }
 
-// Remove removes a file, or a folder with recursive; only is the version that it has to
-// have, "" for any (see rpc.OnlyOn).
+// Remove removes a file, or a folder with recursive; only is the version that it must have,
+// "" for any (see rpc.OnlyOn).
 func (c *Client) Remove(ctx context.Context, path, only string, recursive bool) error {
 	_, err := Call(ctx, c, rpc.FilesRemove, rpc.RemoveRequest{OnPath: rpc.OnPath{Path: path}, Conditions: rpc.OnlyOn(only), Recursive: recursive})
 	return err
 }
 
-// Move gives a file or folder another name, where nothing is.
+// Move renames a file or folder; nothing may have the new name yet.
 func (c *Client) Move(ctx context.Context, from, to string) (view.File, error) {
 	return Call(ctx, c, rpc.FilesMove, rpc.MoveRequest{Body: view.MoveRequest{From: from, To: to}})
 }
@@ -390,13 +390,13 @@ func (c *Client) RemoveSecret(ctx context.Context, name string) error {
 	return err
 }
 
-// Models lists what can be asked for.
+// Models lists the models that can be used.
 func (c *Client) Models(ctx context.Context) ([]view.Model, error) {
 	l, err := Call(ctx, c, rpc.ModelList, rpc.Nothing{})
 	return l.Items, err
 }
 
-// TestModel asks a model for a word; "" is the default.
+// TestModel sends a model a minimal request; "" is the default model.
 func (c *Client) TestModel(ctx context.Context, model string) (view.ModelTest, error) {
 	in := rpc.TestModelRequest{}
 	in.Body.Model = model
@@ -410,7 +410,7 @@ func (c *Client) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) 
 	return Call(ctx, c, rpc.ComputerRebuild, in)
 }
 
-// Doctor looks at what the machine provides.
+// Doctor checks what the machine provides.
 func (c *Client) Doctor(ctx context.Context) ([]view.Finding, error) {
 	l, err := Call(ctx, c, rpc.Doctor, rpc.Nothing{})
 	return l.Items, err

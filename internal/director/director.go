@@ -60,7 +60,7 @@ func Handler(o Options) http.Handler {
 	return mux
 }
 
-// Direct drives one run to its report. It always has an answer.
+// Direct drives one run to its report. It always returns one.
 func Direct(ctx context.Context, o Options, m Message) Report {
 	l := &loop{host: harness.Host{Client: o.Client, Base: o.Base}, message: m}
 	var err error
@@ -86,8 +86,8 @@ func Direct(ctx context.Context, o Options, m Message) Report {
 			return l.host.Post(ctx, "/turns", nil, contract.TurnRecorded{Index: r.Index, Message: r.Message, Returns: r.Returns, Usage: r.Usage}, nil)
 		},
 		History: associate.History(m.Turns),
-		// Waiting for tasks and for the user is the Director's work, so the wall
-		// clock of a run is the host's to watch.
+		// The Director waits for tasks and for the user, so the wall clock of a run is the
+		// host's to watch.
 		Budget:  contract.Budget{ToolCalls: m.Budget.ToolCalls, Tokens: m.Budget.Tokens, CostUSD: m.Budget.CostUSD},
 		Spent:   m.Spent,
 		Limits:  o.Limits,
@@ -154,7 +154,7 @@ func (l *loop) Call(ctx context.Context, c contract.ToolCall) (harness.Return, e
 	return harness.Return{}, fmt.Errorf("no tool %q", c.Name)
 }
 
-// end takes the report down.
+// end records the report.
 func (l *loop) end(_ context.Context, c contract.ToolCall) (tool.Result, error) {
 	if err := json.Unmarshal(c.Args, &l.report); err != nil {
 		return tool.Failed("%v", err), nil
@@ -164,7 +164,7 @@ func (l *loop) end(_ context.Context, c contract.ToolCall) (tool.Result, error) 
 
 func said(text string) (tool.Result, error) { return tool.Result{OK: true, Output: text}, nil }
 
-// post asks the host; a refusal is for the model to read.
+// post sends a request to the host; a refusal is returned for the model to read.
 func (l *loop) post(ctx context.Context, path string, in, out any) (*tool.Result, error) {
 	err := l.host.Post(ctx, path, nil, in, out)
 	var no *harness.Refusal
@@ -262,7 +262,7 @@ func (l *loop) context(s harness.State) string {
 	for _, it := range w.Plan {
 		fmt.Fprintf(&plan, "- [%s] %s\n", it.Status, harness.Clip(it.Text, 500))
 	}
-	for i := len(w.Tasks) - 1; i >= 0; i-- { // newest first: the oldest are clipped
+	for i := len(w.Tasks) - 1; i >= 0; i-- { // newest first, so that the oldest are clipped
 		tasks.WriteString(viewText(w.Tasks[i], 2<<10) + "\n")
 	}
 	for _, a := range w.Answers {

@@ -11,15 +11,14 @@ import (
 // MaxMessage bounds the body of POST /run, in bytes.
 const MaxMessage = 16 << 20
 
-// Message is the body of POST /run: one run. Turns are what an interrupted
-// Director recorded, Spent what it used.
+// Message is the body of POST /run: one run. Turns are those that an interrupted Director
+// recorded, and Spent what it used.
 type Message struct {
 	Run    string          `json:"run"`
 	Prompt string          `json:"prompt"`
 	Model  string          `json:"model,omitempty"`
 	Budget contract.Budget `json:"budget"`
-	// Tools are what the host offers the Director's model: the loop knows no
-	// others.
+	// Tools are what the host offers the Director's model; the loop knows no others.
 	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
 	MaxTurns int                     `json:"max_turns,omitempty"`
@@ -28,7 +27,7 @@ type Message struct {
 	Beat     int                     `json:"beat_ms,omitempty"` // 2000 when 0
 }
 
-// Report is how the loop ends a run. The host has the last word on Status.
+// Report is how the loop ends a run. The host decides on the final Status.
 type Report struct {
 	Status  contract.RunStatus `json:"status"` // done, failed or cancelled
 	Summary string             `json:"summary"`
@@ -38,9 +37,9 @@ type Report struct {
 	Turns   int                `json:"turns"`
 }
 
-// Wake is the host's answer to POST /wake: where the run stands. The host
-// answers when the run is not paused. Steering is what the user said since the
-// last wake; the rest is whole each time.
+// Wake is the host's answer to POST /wake: the state of the run. The host answers once the
+// run is not paused. Steering is what the user said since the last wake; everything else is
+// complete each time.
 type Wake struct {
 	Objective string              `json:"objective,omitempty"`
 	Plan      []contract.PlanItem `json:"plan,omitempty"`
@@ -68,16 +67,16 @@ type TaskView struct {
 	Next         string                      `json:"suggested_next,omitempty"`
 }
 
-// Answer is a question of this run and what came of it.
+// Answer is a question of this run with its answer.
 type Answer struct {
 	Question string `json:"question"`
 	Answer   string `json:"answer"`
 	Default  bool   `json:"default,omitempty"`
 }
 
-// Delegate is the body of POST /tasks: tasks as the model wrote them, without
-// what only the host may say (version, id, run, attempt). The host refuses all
-// or accepts all, and answers with their results when all have ended.
+// Delegate is the body of POST /tasks: tasks as the model wrote them, without what only the
+// host may set (version, id, run, attempt). The host refuses all or accepts all, and
+// answers with their results when all have ended.
 type Delegate struct {
 	Call  string            `json:"call"`
 	Tasks []json.RawMessage `json:"tasks"`
@@ -88,8 +87,8 @@ type Delegated struct {
 	Tasks []TaskView `json:"tasks"`
 }
 
-// Ask is the body of POST /ask; the host answers when the user did, or the
-// deadline passed.
+// Ask is the body of POST /ask; the host answers when the user has, or when the deadline
+// has passed.
 type Ask struct {
 	Call      string   `json:"call"`
 	Text      string   `json:"text"`

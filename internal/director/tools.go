@@ -18,7 +18,7 @@ const strings1k = `{"type":"array","maxItems":100,"items":{"type":"string","minL
 
 const argvSchema = `{"type":"array","minItems":1,"maxItems":256,"items":{"type":"string","maxLength":65536}}`
 
-// taskSchema is of a task; it names the tools that a task may list.
+// taskSchema is the JSON Schema of a task; %s is the tools that a task may list.
 const taskSchema = `{"type":"object","additionalProperties":false,"required":["kind","goal"],"properties":{
 	"kind":{"type":"string","enum":["exec","agent","inspect","git"],"description":"exec: the given steps, no model. agent: a model with tools. inspect: a model with read-only tools. git: operations on the computer's history."},
 	"goal":{"type":"string","minLength":1,"maxLength":32000},
@@ -37,7 +37,7 @@ const taskSchema = `{"type":"object","additionalProperties":false,"required":["k
 	"on_failure":{"type":"string","enum":["rollback","keep"]},
 	"want":{"type":"object","additionalProperties":false,"properties":{"diff":{"type":"boolean"},"logs":{"type":"boolean"},"artifacts":` + strings1k + `}}}}`
 
-// declared is a tool and what of the loop carries it out.
+// declared is a tool and the method of the loop that carries it out.
 type declared struct {
 	tool.Tool
 	call func(*loop, context.Context, contract.ToolCall) (tool.Result, error)
@@ -50,7 +50,7 @@ func table(agent []string) []declared {
 	const quick = 5 * time.Minute
 	return []declared{
 		{tool.Tool{Name: "delegate", Executor: tool.Host, Callers: caller,
-			// What its tasks may do.
+			// What the tasks may do counts as the tool's effects.
 			Effects:     []tool.Effect{tool.Reads, tool.Writes, tool.Network},
 			Limits:      tool.Limits{In: contract.MaxTurn, Out: 64 << 10, Time: tool.Untimed},
 			Description: "Give tasks to the Associate and wait for their results. Tasks of one call run side by side, so they must not need each other.",

@@ -17,7 +17,8 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// rooted is the host's resolver without its search list: every name is whole.
+// rooted is the host's resolver without its search list: every name counts as fully
+// qualified.
 type rooted struct{ resolver *net.Resolver }
 
 func (r rooted) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
@@ -29,8 +30,8 @@ var (
 	notPublic4 = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 		"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24",
 		"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4")
-	// public6 is the only IPv6 block in public use; parts of it are not, or
-	// carry an IPv4 address that would have to be checked by someone else.
+	// public6 is the only IPv6 block in public use. Parts of it are not public, or carry an
+	// IPv4 address that somebody else would have to check.
 	public6    = netip.MustParsePrefix("2000::/3")
 	notPublic6 = prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 )
@@ -60,8 +61,8 @@ const (
 
 var errAddress = errors.New("the name resolves to an address that boxes may not reach")
 
-// addresses returns where the target may be dialled. All addresses of a name
-// must be allowed: one that is not means that the name is not to be trusted.
+// addresses returns the addresses at which the target may be dialled. All addresses of a
+// name must be allowed: a name with one that is not can't be trusted.
 func (p *Proxy) addresses(ctx context.Context, t Target, anywhere bool) ([]netip.AddrPort, error) {
 	ips := []netip.Addr{t.IP}
 	if !t.IP.IsValid() {

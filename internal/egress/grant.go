@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// granted are the rules of the computer: what any of its boxes may be given
-// without asking a person. They come from the host alone.
+// granted are the rules of the computer: what any of its boxes may be given without asking
+// a person. They come from the host alone.
 func (s *Sources) granted(ctx context.Context) ([]Rule, error) {
 	var out []Rule
 	if s.Remotes != nil {
@@ -37,9 +37,8 @@ func (s *Sources) granted(ctx context.Context) ([]Rule, error) {
 	return append(out, s.Extra...), nil
 }
 
-// Beyond lists what spec names beyond the computer's grant, in its canonical
-// form: what a person has to be asked for. Nothing of it is in a Policy that
-// was not given it as approved.
+// Beyond lists what spec names beyond the computer's grant, in its canonical form, for
+// which a person has to be asked. A Policy contains none of it unless it was approved.
 func (s *Sources) Beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
 	if spec.Profile != contract.EgressCustom || len(spec.Allow) == 0 {
 		return nil, nil
@@ -61,8 +60,8 @@ func (s *Sources) Beyond(ctx context.Context, spec contract.EgressSpec) ([]strin
 	return out, nil
 }
 
-// custom are the rules of a policy that names its hosts: of what it names, that
-// which is within the grant or was approved, and nothing else.
+// custom are the rules of a policy that names its hosts: those of them that are within the
+// grant or were approved.
 func custom(allow []string, granted, approved []Rule) ([]Rule, error) {
 	wanted, err := wantedRules(allow)
 	if err != nil {
@@ -79,8 +78,8 @@ func custom(allow []string, granted, approved []Rule) ([]Rule, error) {
 	return out, nil
 }
 
-// wantedRules reads what a task names. It never asks for a raw tunnel: whether
-// one may be had is decided by the rule that grants it.
+// wantedRules reads what a task names. It never asks for a raw tunnel: only the rule that
+// grants the host decides whether there is one.
 func wantedRules(allow []string) ([]Rule, error) {
 	rules, err := ParseRules(allow)
 	if err != nil {
@@ -94,8 +93,8 @@ func wantedRules(allow []string) ([]Rule, error) {
 	return rules, nil
 }
 
-// narrow returns what of the grant a wanted rule names: itself, in the form of
-// each granted rule that it lies within.
+// narrow returns the parts of the grant that a wanted rule names: for each granted rule
+// that it lies within, the wanted rule in that rule's form.
 func narrow(w Rule, granted []Rule) []Rule {
 	var out []Rule
 	for _, g := range granted {

@@ -32,7 +32,7 @@ func readHello(r io.Reader) (raw []byte, name string, err error) {
 		}
 		raw = append(raw, head[:]...)
 		n := int(binary.BigEndian.Uint16(head[3:]))
-		// 22 is a handshake record; empty ones have no use but to stall.
+		// 22 is a handshake record; empty ones serve only to stall.
 		if head[0] != 22 || head[1] != 3 || n == 0 || n > maxRecord {
 			return raw, "", errNotTLS
 		}
@@ -55,7 +55,7 @@ func readHello(r io.Reader) (raw []byte, name string, err error) {
 		case want > maxHello:
 			return raw, "", errLong
 		case len(msg) > want:
-			return raw, "", errNotTLS // nothing may follow before the server answers
+			return raw, "", errNotTLS // nothing may follow before the server has answered
 		case len(msg) == want:
 			name, err := serverName(msg[4:])
 			return raw, name, err
@@ -108,7 +108,7 @@ func serverName(body []byte) (string, error) {
 		kind := ext.number(2)
 		data := ext.vector(2)
 		if !ext.ok || seen[kind] {
-			return "", errNotTLS // two of a kind: readers could disagree which counts
+			return "", errNotTLS // an extension is given twice: readers could disagree on which one counts
 		}
 		seen[kind] = true
 		switch kind {

@@ -25,8 +25,8 @@ type Options struct {
 	// Decide records a decision: egress.allowed or egress.denied. It is called
 	// before the first byte passes; an error refuses the tunnel.
 	Decide func(ctx context.Context, s Scope, allowed bool, d contract.EgressDecided) error
-	// Meter records what has passed a tunnel so far: when it ends and, while it
-	// moves bytes, each Limits.Meter. An error ends the tunnel. nil: nobody asks.
+	// Meter records what has passed a tunnel so far: when it ends and, while it moves
+	// bytes, each Limits.Meter. An error ends the tunnel. nil: nothing is recorded.
 	Meter func(ctx context.Context, s Scope, t Traffic) error
 
 	Resolver Resolver // nil: the host's
@@ -143,8 +143,8 @@ func (p *Proxy) Close() error {
 // CloseBox ends a box's tunnels.
 func (p *Proxy) CloseBox(box string) { p.closeAll(func(s Scope) bool { return s.Box == box }) }
 
-// CloseComputer ends a computer's tunnels and waits until what passed them is on
-// record.
+// CloseComputer ends a computer's tunnels and waits until what passed them has been
+// recorded.
 func (p *Proxy) CloseComputer(cid contract.CID) {
 	for _, t := range p.closeAll(func(s Scope) bool { return s.CID == cid }) {
 		<-t.done
@@ -188,7 +188,7 @@ type handler struct {
 	count  int
 }
 
-// refusal is why a tunnel is not opened, and how the box is told.
+// refusal is why a tunnel is not opened, and with which status the box is told.
 type refusal struct {
 	status int
 	reason string
@@ -231,7 +231,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.tunnel(w, target, rule, up, d)
 }
 
-// connect does what comes before the tunnel: rule, name, address, connection.
+// connect does what comes before the tunnel: it checks rule and name, resolves, and
+// connects.
 func (h *handler) connect(ctx context.Context, t Target, d *contract.EgressDecided) (Rule, net.Conn, *refusal) {
 	if h.policy.Err != nil && !defence.Off(defence.EgressFailed) {
 		return Rule{}, nil, deny(http.StatusForbidden, "the policy could not be loaded: %v", h.policy.Err)
@@ -281,7 +282,7 @@ func (h *handler) decide(ctx context.Context, allowed bool, d contract.EgressDec
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, d contract.EgressDecided, no *refusal) {
 	d.Reason = no.reason
 	if err := h.decide(r.Context(), false, d); err != nil {
-		// The box is refused either way; that it is not on record must be known.
+		// The box is refused either way; that the refusal was not recorded must be known.
 		h.proxy.opt.Logger.Error("a refusal could not be recorded", "box", h.scope.Box, "host", d.Host, "reason", d.Reason, "err", err)
 	}
 	w.Header().Set("Connection", "close")

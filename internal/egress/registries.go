@@ -26,10 +26,9 @@ const (
 	maxAnswer    = 1 << 20
 )
 
-// HostRegistries asks the package managers installed on this machine which
-// registries they are configured with, and makes a rule of each. A manager that
-// is not there, or does not answer in time, gives no rule. No registry is known
-// to this program by name.
+// HostRegistries asks the package managers installed on this machine which registries they
+// are configured with, and makes a rule of each. A manager that is not installed, or does
+// not answer in time, gives no rule. No registry's name is built into this program.
 func HostRegistries(logger *slog.Logger) func(ctx context.Context) ([]Rule, error) {
 	return func(ctx context.Context) ([]Rule, error) {
 		ask := map[string]func(context.Context) ([]string, error){"npm": npm, "pip": pip, "go": goProxies, "cargo": cargo}
@@ -233,9 +232,9 @@ func cargoConfig(b []byte) ([]string, error) {
 	return urls, nil
 }
 
-// Configured are the settings with which a package manager in a box asks the
-// registries that this machine's own is configured with: variables of its
-// environment. Credentials stay on the host. A manager that is not there has none.
+// Configured are the settings with which a package manager in a box uses the registries
+// that this machine's own is configured with: environment variables for the box.
+// Credentials stay on the host. A manager that is not installed has none.
 func Configured(ctx context.Context, manager string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, registryTime)
 	defer cancel()
@@ -274,8 +273,8 @@ func npmSettings(ctx context.Context) (map[string]string, error) {
 	return map[string]string{"npm_config_registry": registry}, err
 }
 
-// goSettings leave out what takes modules from version control: that is no
-// registry, and its programs would have to run.
+// goSettings leave out what fetches modules from version control: that is no registry, and
+// version control programs would have to run.
 func goSettings(ctx context.Context) (map[string]string, error) {
 	out, err := run(ctx, "go", "env", "GOPROXY")
 	if err != nil {
@@ -332,8 +331,8 @@ func pipSettings(ctx context.Context) (map[string]string, error) {
 	return env, nil
 }
 
-// CargoConfig is the part of this machine's configuration of cargo that says from
-// where it takes crates, for one in a box; nil when it says nothing.
+// CargoConfig is the part of this machine's configuration of cargo that says where crates
+// come from, for a cargo in a box; nil when it says nothing.
 func CargoConfig() ([]byte, error) {
 	b, err := cargoFile()
 	if err != nil || b == nil {

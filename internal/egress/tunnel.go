@@ -21,7 +21,7 @@ type tunnel struct {
 
 func (t *tunnel) close() {
 	t.once.Do(func() {
-		t.down.Close() // both are being thrown away; there is nobody to tell
+		t.down.Close() // both are being discarded, and nobody can be told
 		t.upstream.Close()
 	})
 }
@@ -66,7 +66,7 @@ func (t *tunnel) pass(to net.Conn, from io.Reader, first []byte, n *atomic.Int64
 				return
 			}
 		}
-		// One side may have finished speaking and still be listening.
+		// One side may have ended its stream and still be listening.
 		half, ok := to.(interface{ CloseWrite() error })
 		if !errors.Is(err, io.EOF) || !ok || half.CloseWrite() != nil {
 			t.close()

@@ -25,7 +25,7 @@ type accounts struct {
 }
 
 type account struct {
-	asked    bool // whether it was asked what was spent before
+	asked    bool // whether Options.Spent or Sum was asked what was spent before
 	tokens   int64
 	cost     float64
 	parallel int

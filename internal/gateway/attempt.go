@@ -21,7 +21,7 @@ type attempt struct {
 	red       redactor
 	onDelta   func(string)
 	retries   int
-	until     time.Duration // by the clock of awake, when a call has taken its time
+	until     time.Duration // the time by package awake's clock at which the call has used up its time
 }
 
 // outcome is what came of a call: message and stop if it succeeded, otherwise

@@ -33,11 +33,10 @@ type Options struct {
 	Catalogue        string // TOML file that adds to the built-in catalogue
 	Plans            string // directory of further rehearsal plans
 
-	// Meter records what a call consumed, exactly once per call that was let
-	// through to a provider; it is tried again, and an error then fails the turn
-	// for good and says so, so that no consumption goes unrecorded. The event's id
-	// is contract.DeriveID(m.Call, "usage"). A call without a computer is a test
-	// of a model.
+	// Meter records what a call consumed, exactly once per call that was passed to a
+	// provider. It is tried again; if it fails for good, the turn fails as well and says
+	// so, so that no consumption goes unrecorded. The event's id is
+	// contract.DeriveID(m.Call, "usage"). A call without a computer is a test of a model.
 	Meter func(ctx context.Context, scope Scope, m contract.UsageMetered) error
 	// Spent says what a run consumed before this process started; it is asked
 	// once per run. Nil means nothing.

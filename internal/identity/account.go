@@ -19,8 +19,8 @@ type User struct {
 	Created time.Time
 }
 
-// Owner returns the account of the machine's owner, made when it is missing: it
-// has every power, always.
+// Owner returns the account of the machine's owner, which always has every power; it is
+// made when it is missing.
 func (s *Store) Owner(ctx context.Context) (User, error) {
 	const op = "identity.Owner"
 	var u User
@@ -59,9 +59,8 @@ func scanUser(row *sql.Row) (User, error) {
 	return u, nil
 }
 
-// NewLink makes a one-time link's token for an account: whoever posts it first
-// signs in. It lasts LinkTTL. An account has a few live ones at most; the
-// oldest goes.
+// NewLink makes the token of a one-time link for an account: whoever posts it first signs
+// in. It lasts LinkTTL. An account has a few valid ones at most; the oldest is dropped.
 func (s *Store) NewLink(ctx context.Context, user string) (token string, expires time.Time, err error) {
 	const op = "identity.NewLink"
 	token, hash := newSecret("")
@@ -84,9 +83,9 @@ func (s *Store) NewLink(ctx context.Context, user string) (token string, expires
 	return token, fromMillis(end), nil
 }
 
-// Claim uses a link up and opens a console session for its account. Every
-// other link of the account dies with it. fault.Denied when the link is
-// unknown, used or expired: the answer is the same for all three.
+// Claim uses a link up, opens a console session for its account and drops the account's
+// other links. The error is fault.Denied when the link is unknown, used or expired: the
+// answer is the same for all three.
 func (s *Store) Claim(ctx context.Context, token string) (Session, string, error) {
 	const op = "identity.Claim"
 	refuse := denied(op, "Run choir up again: it prints a new link.", "this link is not valid any more")

@@ -17,7 +17,7 @@ import (
 type Account struct {
 	User
 	Powers  []grant.Power
-	Machine bool // the machine's owner
+	Machine bool // whether it is the machine's owner
 }
 
 // Accounts lists every account, oldest first.
@@ -56,8 +56,8 @@ func (s *Store) accounts(ctx context.Context, where string, args ...any) ([]Acco
 		coalesce((SELECT group_concat(power) FROM powers WHERE user = users.id), '') FROM users `+where+` ORDER BY created, id`, args...)
 }
 
-// NewAccount makes an account, which nobody has signed in to yet. The caller has
-// checked who asks, and that they hold the powers they give.
+// NewAccount makes an account that nobody has signed in to yet. The caller has checked who
+// asks, and that they hold the powers they give.
 func (s *Store) NewAccount(ctx context.Context, name string, powers []grant.Power) (User, error) {
 	const op = "identity.NewAccount"
 	var u User
@@ -105,9 +105,9 @@ func (s *Store) SetPowers(ctx context.Context, account string, powers []grant.Po
 	}))
 }
 
-// RemoveAccount removes an account with its sessions, tokens and memberships, and
-// returns the ids of the sessions that ended. Its computers need another owner
-// first.
+// RemoveAccount removes an account with its sessions, tokens and memberships, and returns
+// the ids of the sessions that ended. It is refused while the account is the only owner of
+// a computer.
 func (s *Store) RemoveAccount(ctx context.Context, account string) (ended []string, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx) error {
 		if err := notTheMachines(ctx, tx, account, "can't be removed"); err != nil {
@@ -130,8 +130,7 @@ func (s *Store) RemoveAccount(ctx context.Context, account string) (ended []stri
 	return ended, fault.Wrap("identity.RemoveAccount", err)
 }
 
-// notTheMachines refuses to touch the machine's owner, and an account that there
-// is not.
+// notTheMachines refuses the machine's owner, and an account that does not exist.
 func notTheMachines(ctx context.Context, tx *sql.Tx, account, why string) error {
 	var machines bool
 	err := tx.QueryRowContext(ctx, "SELECT id = (SELECT owner FROM machine) FROM users WHERE id = ?", account).Scan(&machines)
@@ -148,7 +147,7 @@ func notTheMachines(ctx context.Context, tx *sql.Tx, account, why string) error 
 
 var errNoAccount = errors.New("there is no such account")
 
-// atMost refuses one more of what there are as many of as there may be.
+// atMost refuses another row when the count has reached its limit.
 func atMost(ctx context.Context, tx *sql.Tx, most int, what, hint, count string, args ...any) error {
 	var n int
 	if err := tx.QueryRowContext(ctx, count, args...).Scan(&n); err != nil {
@@ -160,7 +159,7 @@ func atMost(ctx context.Context, tx *sql.Tx, most int, what, hint, count string,
 	return nil
 }
 
-// scanAll reads every row that a query answers with.
+// scanAll reads every row of a query's answer.
 func scanAll[T any](ctx context.Context, db interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }, scan func(*sql.Rows) (T, error), query string, args ...any) (out []T, err error) {

@@ -12,37 +12,37 @@ import (
 	"modernc.org/sqlite"
 )
 
-// mostAnswers bounds how many answers are kept; one more, and all are asked anew.
+// mostAnswers bounds how many answers are kept; when there would be more, all are dropped.
 const mostAnswers = 10_000
 
-// answers are what the file of accounts answered since anything in it changed. Each
-// request asks who its caller is and what they may, and nearly always nothing
-// changed since the last one.
+// answers are what the file of accounts answered since anything in it changed. Each request
+// asks who its caller is and what they may do, and nearly always nothing has changed since
+// the last one.
 //
 // What is kept is exact: before an answer is given, the file is asked whether it was
-// written since, by a connection that only reads, for which SQLite counts what every
-// other one commits, those of other programs too (PRAGMA data_version). So nothing
-// that writes has to think of it, and what was taken away is refused from the moment
-// that taking it away returned.
+// written since. That is done on a read-only connection, for which SQLite counts what every
+// other connection commits, those of other programs too (PRAGMA data_version). So code that
+// writes need not invalidate anything, and what was taken away is refused from the moment
+// on at which taking it away returned.
 type answers struct {
 	mu sync.Mutex
-	// watch is the connection, and asks its question. Who holds mu uses them: a pool of
-	// connections would take longer over this than the question does.
+	// watch is the connection and asks its prepared statement. They are used with mu held:
+	// a pool of connections would take longer for this than the statement does.
 	watch driver.Conn
 	asks  driver.StmtQueryContext
 
 	closed  bool
-	version version // of the file that kept is of
+	version version // of the file when the kept answers were given
 	kept    map[any]any
 }
 
 // version names what was committed to the file, as one connection counts it.
 type version struct{ connection, commits int64 }
 
-// remembered answers a question from memory or, where the file has changed since, by
-// asking. A key is of a type that only one question has, and holds no secret. What
-// ask says not to keep is asked each time: what is not there, of which a stranger can
-// name as much as they like.
+// remembered answers a question from memory or, if the file has changed since, by asking.
+// The type of a key belongs to one question, and a key holds no secret. Answers that ask
+// says not to keep are asked for each time: those about what does not exist, of which a
+// stranger can name any number.
 func remembered[K comparable, V any](ctx context.Context, s *Store, key K, ask func(context.Context) (v V, keep bool, err error)) (V, error) {
 	var none V
 	of, was, err := s.answers.look(s.path, key)
@@ -62,8 +62,8 @@ func remembered[K comparable, V any](ctx context.Context, s *Store, key K, ask f
 	return v, nil
 }
 
-// look returns the version of the file and what is kept of it under a key, nil for
-// nothing. An answer that is asked for after this is of this version or of a later one.
+// look returns the version of the file and the answer kept for a key, nil for none. An
+// answer that is read from the file after this is of this version or of a later one.
 func (a *answers) look(path string, key any) (version, any, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,8 +79,8 @@ func (a *answers) look(path string, key any) (version, any, error) {
 	return v, a.kept[key], nil
 }
 
-// now asks for the version. No request's end interrupts it: it waits for nothing, and
-// an interrupted one would cost everybody what is kept.
+// now reads the version. It ignores the end of a request's context: it waits for nothing,
+// and interrupting it would drop the answers kept for everybody.
 func (a *answers) now(path string) (version, error) {
 	if a.closed {
 		return version{}, sql.ErrConnDone
@@ -105,8 +105,8 @@ func (a *answers) now(path string) (version, error) {
 	return v, errors.Join(err, rows.Close())
 }
 
-// open opens a connection. It counts from anywhere, so its versions have a number of
-// their own.
+// open opens the connection. Its count of commits starts anywhere, so versions carry the
+// connection's number as well.
 func (a *answers) open(path string) (err error) {
 	a.version = version{connection: a.version.connection + 1}
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
@@ -125,7 +125,8 @@ func (a *answers) open(path string) (err error) {
 	return nil
 }
 
-// keep keeps an answer to what was asked at a version, if it is still that.
+// keep keeps an answer for the version in which it was asked for, if that is still the
+// version.
 func (a *answers) keep(of version, key, v any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,7 +151,7 @@ func (a *answers) release() (err error) {
 	return err
 }
 
-// Close closes the connection. Nothing may be asked any more.
+// Close closes the connection. Afterwards every question is an error.
 func (a *answers) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/identity"
 )
 
-// sharedComputer is a computer of A's in which B is an editor, with one of everything that
-// lets B in.
+// sharedComputer is a computer of A's in which B is an editor, with one of each kind of
+// credential of B's.
 type sharedComputer struct {
 	*identity.Store
 	file                    string
@@ -51,14 +51,14 @@ func moveIn(t *testing.T) *sharedComputer {
 	return h
 }
 
-// can says whether who holds something may do a thing in the computer, or of the machine.
+// can says whether a holder has a capability, in the computer or over the machine.
 func can(held grant.Holder, c contract.Capability) bool {
 	in, _ := held.Inside(contract.Person(held.Account), contract.Everything())
 	of, _ := held.Outside(contract.Person(held.Account), contract.Everything())
 	return in.Can(c) || grant.Power(c).Known() && of.Can(c)
 }
 
-// let are what B is let in by, and may.
+// let returns which credentials let B in, and which capabilities B has.
 func (h *sharedComputer) let() (map[string]bool, error) {
 	ctx := context.Background()
 	_, token := h.Token(ctx, h.secret)
@@ -87,8 +87,8 @@ func (h *sharedComputer) let() (map[string]bool, error) {
 	}, nil
 }
 
-// refuses asks until everything is kept, takes something away, and sees the next
-// question refused in these ways and in no other.
+// refuses asks until everything is kept, takes something away, and checks that the next
+// question is refused for exactly these.
 func (h *sharedComputer) refuses(t *testing.T, take func() error, lost ...string) {
 	t.Helper()
 	for range 2 {
@@ -118,7 +118,7 @@ func (h *sharedComputer) refuses(t *testing.T, take func() error, lost ...string
 	}
 }
 
-// What was taken away is refused by the very next question, whoever took it away, and
+// What was taken away is refused at the very next question, whoever took it away, and
 // whatever was answered a moment before.
 func TestWhatWasTakenAwayIsRefusedAtOnce(t *testing.T) {
 	ctx := context.Background()
@@ -162,8 +162,8 @@ func (h *sharedComputer) elsewhere(query string) error {
 	return err
 }
 
-// While others ask all the time and the file is written all the time, whoever begins
-// to ask after a token was revoked, a session ended or a member removed is refused.
+// While others ask and write to the file all the time, whoever asks after a token was
+// revoked, a session ended or a member removed is refused.
 func TestNobodyIsLetInAfterwards(t *testing.T) {
 	ctx := context.Background()
 	h := moveIn(t)
@@ -216,7 +216,7 @@ func TestNobodyIsLetInAfterwards(t *testing.T) {
 				})
 			}
 		}
-		group.Go(func() { // fills what is kept with other things, and empties it
+		group.Go(func() { // fills and empties the memory with other answers
 			for i := 0; !gone.Load() && !over.Load(); i++ {
 				if err := h.Spend(ctx, identity.Call{ID: fmt.Sprint(round, " ", i), Computer: h.cid}); err != nil {
 					t.Error(err)
@@ -239,7 +239,8 @@ func TestNobodyIsLetInAfterwards(t *testing.T) {
 
 func second2[T any](_ T, err error) error { return err }
 
-// What is not there is not kept, however often and however variously it is asked for.
+// Nothing is kept about what does not exist, however often and under however many names it
+// is asked for.
 func TestWhatIsNotThereIsNotKept(t *testing.T) {
 	ctx := context.Background()
 	h := moveIn(t)
@@ -271,7 +272,7 @@ func TestWhatIsNotThereIsNotKept(t *testing.T) {
 	}
 }
 
-// Whoever changes an answer changes their own.
+// A caller who changes an answer changes only their own copy.
 func TestAnswersAreTheirCallers(t *testing.T) {
 	ctx := context.Background()
 	h := moveIn(t)
@@ -285,8 +286,8 @@ func TestAnswersAreTheirCallers(t *testing.T) {
 	}
 }
 
-// When nobody can say whether the file changed, nobody is let in; after that all goes
-// on, and nothing of before is answered.
+// When it can't be told whether the file has changed, nobody is let in; afterwards
+// everything works again, and no earlier answer is given.
 func TestWithoutItsWatchNobodyIsLetIn(t *testing.T) {
 	ctx := context.Background()
 	h := moveIn(t)
@@ -304,8 +305,8 @@ func TestWithoutItsWatchNobodyIsLetIn(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswers asks what each request asks, of a file that does not change and of
-// one that changes before each.
+// BenchmarkAnswers asks what each request asks, of a file that does not change and of one
+// that changes before each question.
 func BenchmarkAnswers(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -14,7 +14,7 @@ var Newest = len(migrations())
 // MembersSince is the version from which on computers have members.
 const MembersSince = membersSince
 
-// Lay makes an empty file of a version.
+// Lay makes an empty file of a version of the schema.
 func Lay(ctx context.Context, path string, version int) error {
 	db, err := sql.Open("sqlite", "file:"+path)
 	if err != nil {
@@ -24,14 +24,14 @@ func Lay(ctx context.Context, path string, version int) error {
 	return errors.Join(s.migrate(ctx, version), db.Close())
 }
 
-// Kept is how many answers are kept.
+// Kept is how many answers are in memory.
 func (s *Store) Kept() int {
 	s.answers.mu.Lock()
 	defer s.answers.mu.Unlock()
 	return len(s.answers.kept)
 }
 
-// LoseWatch has the connection by which answers notice what changed fail.
+// LoseWatch makes the connection fail that notices changes of the file.
 func (s *Store) LoseWatch() {
 	s.answers.mu.Lock()
 	defer s.answers.mu.Unlock()

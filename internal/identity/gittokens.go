@@ -16,20 +16,20 @@ import (
 // Bounds of tokens for git.
 const (
 	maxGitTokens = 256 // of an account
-	// MostGitDays is how long one may be good for.
+	// MostGitDays is the longest lifetime of one.
 	MostGitDays = 366
 )
 
 // gitTokensSince is the version from which on there are tokens for git.
 const gitTokensSince = 5
 
-// summedGitTokens are the tables that they brought.
+// summedGitTokens are the tables that this version added.
 var summedGitTokens = []summedTable{
 	{"git_tokens", []string{"hash", "id", "user", "name", "computer", "repository", "write", "parent", "created", "expires"}},
 }
 
-// addGitTokens is the migration that brings tokens for git. They have a table of
-// their own: what reads the one of API tokens finds none of them.
+// addGitTokens is the migration that adds tokens for git. They have a table of their own,
+// so that nothing takes them for API tokens.
 func addGitTokens() string {
 	return `
 CREATE TABLE git_tokens (
@@ -49,7 +49,7 @@ CREATE INDEX git_tokens_by_user ON git_tokens (user);
 ` + summedGitTokens[0].triggers()
 }
 
-// GitScope is what a token for git is good for: one repository of one computer.
+// GitScope is what a token for git allows: one repository of one computer.
 type GitScope struct {
 	Computer   contract.CID
 	Repository string
@@ -57,8 +57,8 @@ type GitScope struct {
 	Expires    time.Time
 }
 
-// NewGitToken makes a token for git for an account; parent is the API token that
-// asks for it, "" for a person. The secret is returned once.
+// NewGitToken makes a token for git for an account; parent is the API token that asked for
+// it, "" for a person. The secret is returned only here.
 func (s *Store) NewGitToken(ctx context.Context, user, parent, name string, scope GitScope) (Token, string, error) {
 	const op = "identity.NewGitToken"
 	secret, hash := newSecret("choir_git_")
@@ -75,8 +75,8 @@ func (s *Store) NewGitToken(ctx context.Context, user, parent, name string, scop
 		if err := atMost(ctx, tx, maxGitTokens, "tokens for git of this account", "Revoke one first.", "SELECT count(*) FROM git_tokens WHERE user = ?", user); err != nil {
 			return err
 		}
-		// Who asks may have been revoked, or taken out, meanwhile, and this one would end
-		// with nothing. It is good for no longer than the token that asks for it.
+		// The token that asks may have been revoked, or the account removed as a member, in
+		// the meantime. The new token expires no later than the one that asked for it.
 		var ends int64
 		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(expires), 0) FROM tokens WHERE id = ?", parent).Scan(&ends); err != nil {
 			return err
@@ -102,9 +102,9 @@ func (s *Store) NewGitToken(ctx context.Context, user, parent, name string, scop
 	return t, secret, nil
 }
 
-// GitToken checks a secret that git was given: a token for git, or an API token,
-// which may what its account may. fault.Denied when it is unknown, revoked or
-// has expired.
+// GitToken checks a secret that git was given: a token for git, or an API token, which may
+// do what its account may. The error is fault.Denied when it is unknown, revoked or
+// expired.
 func (s *Store) GitToken(ctx context.Context, secret string) (Token, error) {
 	const op = "identity.GitToken"
 	if !strings.HasPrefix(secret, "choir_git_") {
@@ -141,13 +141,13 @@ func scanGitToken(row interface{ Scan(...any) error }) (Token, error) {
 	return t, err
 }
 
-// gitTokens lists an account's tokens for git that are good, oldest first.
+// gitTokens lists an account's valid tokens for git, oldest first.
 func (s *Store) gitTokens(ctx context.Context, user string) ([]Token, error) {
 	return scanAll(ctx, s.db, func(rows *sql.Rows) (Token, error) { return scanGitToken(rows) },
 		"SELECT "+gitTokenColumns+" FROM git_tokens WHERE user = ? AND expires > ? ORDER BY created, id", user, s.millis())
 }
 
-// endGitTokens makes those that a condition chooses invalid, and returns their ids.
+// endGitTokens removes the tokens that a condition selects, and returns their ids.
 func endGitTokens(ctx context.Context, tx *sql.Tx, chosen string, args ...any) ([]string, error) {
 	return scanAll(ctx, tx, func(rows *sql.Rows) (id string, err error) { return id, rows.Scan(&id) },
 		"DELETE FROM git_tokens WHERE "+chosen+" RETURNING id", args...)

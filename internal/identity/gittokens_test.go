@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/identity"
 )
 
-// TestTokensForGit: one is good for git alone, until it expires, is revoked, or what
-// made it is; an API token is good for git too.
+// TestTokensForGit: such a token is accepted for git alone, until it expires or until it,
+// or what it was made with, is revoked; an API token is accepted for git too.
 func TestTokensForGit(t *testing.T) {
 	ctx := t.Context()
 	s, clock, _ := open(t)

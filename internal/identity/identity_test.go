@@ -248,7 +248,7 @@ func TestTicket(t *testing.T) {
 	}
 }
 
-// 39: what the file holds signs nobody in.
+// Attack 39: nobody can sign in with what the file holds.
 func TestNoSecretAtRest(t *testing.T) {
 	ctx := context.Background()
 	s, _, file := open(t)
@@ -300,7 +300,8 @@ func TestTokens(t *testing.T) {
 	if st, err := os.Stat(keep); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
-	// The file went with the keys: what was given out stays valid, and is kept again.
+	// The file was lost together with the keys: the token that was given out stays valid,
+	// and is written again.
 	elsewhere := filepath.Join(filepath.Dir(file), "keys made anew", "token")
 	if again := must[string](t)(s.MachineToken(ctx, elsewhere, second)); again != second {
 		t.Error("the token that was given out changed")
@@ -309,7 +310,7 @@ func TestTokens(t *testing.T) {
 		t.Error("the token that was given out is not kept")
 	}
 	must[[]string](t)(s.RevokeAll(ctx, u.ID))
-	must[identity.Token](t)(s.Token(ctx, second)) // signing out everywhere is for browsers
+	must[identity.Token](t)(s.Token(ctx, second)) // signing out everywhere ends browsers' sessions only
 	tok, secret, err := s.NewToken(ctx, u.ID, "ci", identity.TokenScope{})
 	if err != nil {
 		t.Fatal(err)
@@ -377,7 +378,8 @@ func TestReopenAndNewerVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Every version writes its schema's sum down; without it this were a changed bit.
+	// Every version stores the sum of its schema; without the right one this would count as
+	// damage.
 	if _, err := db.Exec("PRAGMA user_version = 99; UPDATE schema_sum SET sum = (SELECT row_sum(99, group_concat(coalesce(sql, ''), ';')) FROM (SELECT sql FROM sqlite_schema ORDER BY type, name))"); err != nil {
 		t.Fatal(err)
 	}
@@ -408,10 +410,11 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestTheFileIsItsOwnersOnly, and so are those that SQLite puts beside it.
+// TestTheFileIsItsOwnersOnly: nobody else can read it or the files that SQLite puts beside
+// it.
 func TestTheFileIsItsOwnersOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sqlite")
-	for _, mode := range []os.FileMode{0, 0o644} { // a new one, and one of before
+	for _, mode := range []os.FileMode{0, 0o644} { // a new file, and an existing one
 		if mode != 0 {
 			if err := os.Chmod(path, mode); err != nil {
 				t.Fatal(err)

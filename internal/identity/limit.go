@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// SignInLimiter bounds how often sign-in may be tried. The secrets have 256 bits and can't be
-// guessed; the limit keeps those who try from using up the machine.
+// SignInLimiter bounds how often sign-in may be tried. The secrets have 256 bits and can't
+// be guessed; the limit keeps the tries from using up the machine.
 type SignInLimiter struct {
 	mu    sync.Mutex
 	all   *rate.Limiter
@@ -18,7 +18,8 @@ type SignInLimiter struct {
 	burst int
 }
 
-// maxAddresses bounds the memory of who tried; beyond it only the total counts.
+// maxAddresses bounds how many addresses are remembered; beyond it only the total is
+// limited.
 const maxAddresses = 10_000
 
 // NewTries allows 10 tries at once and then one every 6 seconds per address,
@@ -28,7 +29,7 @@ func NewTries(now func() time.Time) *SignInLimiter {
 	return &SignInLimiter{all: rate.NewLimiter(each*10, 100), by: map[string]*rate.Limiter{}, now: now, each: each, burst: 10}
 }
 
-// Allow counts one try from an address and reports whether it may go on.
+// Allow counts one try from an address and reports whether it is allowed.
 func (t *SignInLimiter) Allow(address string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

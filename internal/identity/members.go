@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/grant"
 )
 
-// InvitationTTL is how long an invitation waits.
+// InvitationTTL is how long an invitation can be accepted.
 const InvitationTTL = 7 * 24 * time.Hour
 
 // Bounds.
@@ -27,11 +27,11 @@ const (
 	maxTokens      = 64  // of an account
 )
 
-// membersSince is the version from which on computers have members.
+// membersSince is the schema version from which on computers have members.
 const membersSince = 4
 
-// addMembers is the migration from one owner to members: who owned a computer is
-// its owner, and the account that was there first is the machine's owner.
+// addMembers is the migration from one owner to members: the account that owned a computer
+// becomes its owner, and the first account becomes the machine's owner.
 func addMembers() string {
 	var b strings.Builder
 	b.WriteString(`
@@ -88,7 +88,7 @@ INSERT INTO members (id, computer, user, role, created) SELECT 'm-' || id, id, o
 DROP TABLE kept;
 INSERT INTO machine (one, owner) SELECT 1, id FROM users ORDER BY created, id LIMIT 1;
 `)
-	for _, p := range []string{"secrets", "models", "machine", "computers", "accounts"} { // those of that version
+	for _, p := range []string{"secrets", "models", "machine", "computers", "accounts"} { // the powers of that version
 		fmt.Fprintf(&b, "INSERT INTO powers (id, user, power, created) SELECT 'p-' || id || '-%[1]s', id, '%[1]s', created FROM users WHERE id = (SELECT owner FROM machine);\n", p)
 	}
 	return b.String()
@@ -102,8 +102,8 @@ type Member struct {
 	Since   time.Time
 }
 
-// Held returns what an account was granted: its powers, and its role in a
-// computer. An account that there is not holds nothing.
+// Held returns what an account was granted: its powers, and its role in a computer. An
+// account that does not exist holds nothing.
 func (s *Store) Held(ctx context.Context, account string, cid contract.CID) (grant.Holder, error) {
 	h, err := remembered(ctx, s, heldBy{account, cid}, func(ctx context.Context) (h grant.Holder, keep bool, err error) {
 		var powers string
@@ -123,7 +123,7 @@ func (s *Store) Held(ctx context.Context, account string, cid contract.CID) (gra
 	return h, fault.Wrap("identity.Held", err)
 }
 
-// heldBy asks what an account holds in a computer.
+// heldBy is the key of the question what an account holds in a computer.
 type heldBy struct {
 	account  string
 	computer contract.CID
@@ -148,10 +148,10 @@ func (s *Store) Mine(ctx context.Context, account string) (map[contract.CID]gran
 	return maps.Clone(roles), fault.Wrap("identity.Mine", err)
 }
 
-// rolesOf asks for the computers of an account.
+// rolesOf is the key of the question which computers an account is a member of.
 type rolesOf string
 
-// Members lists a computer's members, who was there first first.
+// Members lists a computer's members, in the order in which they joined.
 func (s *Store) Members(ctx context.Context, cid contract.CID) ([]Member, error) {
 	const op = "identity.Members"
 	out, err := scanAll(ctx, s.db, func(rows *sql.Rows) (m Member, err error) {
@@ -173,9 +173,9 @@ func (s *Store) addMember(ctx context.Context, tx *sql.Tx, cid contract.CID, acc
 
 var errNoMember = errors.New("there is no such member")
 
-// SetRole gives a member another role, and returns the desktop sessions, and the
-// tokens for git that push where they may not, that ended by it: what they may is said anew when they come back. A computer keeps
-// an owner.
+// SetRole gives a member another role. It returns the desktop sessions that ended by it,
+// which get their new permissions when they come back, and the tokens for git that ended
+// because they may no longer push. A computer keeps an owner.
 func (s *Store) SetRole(ctx context.Context, cid contract.CID, account string, role grant.Role) ([]string, error) {
 	return s.change(ctx, "identity.SetRole", cid, account, role, "UPDATE members SET role = ?3 WHERE computer = ?1 AND user = ?2", role)
 }
@@ -204,7 +204,7 @@ func (s *Store) change(ctx context.Context, op string, cid contract.CID, account
 			return err
 		}
 		if role != grant.Owner {
-			// Whom they invited is let in by nobody any more.
+			// Invitations that the member made are void.
 			if _, err := tx.ExecContext(ctx, "DELETE FROM invitations WHERE computer = ? AND user = ?", string(cid), account); err != nil {
 				return err
 			}
@@ -212,7 +212,7 @@ func (s *Store) change(ctx context.Context, op string, cid contract.CID, account
 		if ended, err = endSessions(ctx, tx, "user = ? AND computer = ?", account, string(cid)); err != nil {
 			return err
 		}
-		// What a token was made for is not lent again with a later role.
+		// A token for git that lost its permission does not get it back with a later role.
 		tokens, err := endGitTokens(ctx, tx, "user = ? AND computer = ? AND (? OR write AND ?)", account, string(cid), role == grant.None, !role.AtLeast(grant.Editor))
 		ended = append(ended, tokens...)
 		return err
@@ -228,9 +228,9 @@ type Invitation struct {
 	Expires time.Time
 }
 
-// NewInvitation makes a link's token that makes one account a member of a
-// computer. The caller has checked that by may; that by is still one of its owners,
-// whose invitations go with their place, is checked with it.
+// NewInvitation makes the token of a link that makes one account a member of a computer.
+// The caller has checked that by may invite; that by is still an owner is checked here in
+// the same transaction, for invitations are dropped with their maker's membership.
 func (s *Store) NewInvitation(ctx context.Context, cid contract.CID, role grant.Role, by string) (Invitation, string, error) {
 	const op = "identity.NewInvitation"
 	token, hash := newSecret("")
@@ -260,7 +260,7 @@ func (s *Store) NewInvitation(ctx context.Context, cid contract.CID, role grant.
 	return v, token, nil
 }
 
-// Invitations lists those to a computer that wait, oldest first.
+// Invitations lists a computer's open invitations, oldest first.
 func (s *Store) Invitations(ctx context.Context, cid contract.CID) ([]Invitation, error) {
 	const op = "identity.Invitations"
 	out, err := scanAll(ctx, s.db, func(rows *sql.Rows) (v Invitation, err error) {
@@ -272,7 +272,7 @@ func (s *Store) Invitations(ctx context.Context, cid contract.CID) ([]Invitation
 	return out, fault.Wrap(op, err)
 }
 
-// TakeBack makes an invitation to a computer worthless.
+// TakeBack revokes an invitation.
 func (s *Store) TakeBack(ctx context.Context, cid contract.CID, id string) error {
 	const op = "identity.TakeBack"
 	res, err := s.db.ExecContext(ctx, "DELETE FROM invitations WHERE id = ? AND computer = ?", id, string(cid))
@@ -285,10 +285,10 @@ func (s *Store) TakeBack(ctx context.Context, cid contract.CID, id string) error
 	return nil
 }
 
-// Accept uses an invitation up and makes an account a member. fault.Conflict when it is
-// one already with as much, and the invitation stays for who it was meant for.
-// fault.Denied when it is unknown, used, taken back or expired: the answer is the same
-// for all.
+// Accept uses an invitation up and makes an account a member. The error is fault.Conflict
+// when the account is one already with at least that role, and the invitation then stays
+// usable for whoever it was meant for. It is fault.Denied when the invitation is unknown,
+// used, revoked or expired: the answer is the same for all.
 func (s *Store) Accept(ctx context.Context, token, account string) (contract.CID, grant.Role, error) {
 	const op = "identity.Accept"
 	refuse := denied(op, "Ask for another one.", "this invitation is not valid any more")

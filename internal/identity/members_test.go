@@ -22,8 +22,8 @@ func role(t *testing.T, s *identity.Store, account string, cid contract.CID) gra
 	return must[grant.Holder](t)(s.Held(context.Background(), account, cid)).Role
 }
 
-// Who was taken out while they asked for an invitation gets none, by which they would
-// be back.
+// Whoever was removed while they asked for an invitation gets none, for they could come
+// back with it.
 func TestWhoIsOutInvitesNobody(t *testing.T) {
 	s, _, _ := open(t)
 	a, b := owner(t, s), account(t, s, "B")
@@ -58,8 +58,8 @@ func invite(t *testing.T, s *identity.Store, cid contract.CID, r grant.Role, by 
 	return token
 }
 
-// An invitation makes one account a member, once, within its time, for as long as
-// who invited is an owner, and takes nothing from who has more.
+// An invitation makes one account a member, once, within its time, for as long as its maker
+// is an owner, and lowers nobody's role.
 func TestInvitations(t *testing.T) {
 	ctx := context.Background()
 	s, clock, _ := open(t)
@@ -112,8 +112,8 @@ func TestInvitations(t *testing.T) {
 	}
 }
 
-// A computer keeps an owner, and a member that goes or changes loses the desktop
-// sessions of that computer alone.
+// A computer keeps an owner, and a member that is removed or gets another role loses the
+// desktop sessions of that computer alone.
 func TestMembersChange(t *testing.T) {
 	ctx := context.Background()
 	s, _, _ := open(t)
@@ -171,13 +171,13 @@ func TestMembersChange(t *testing.T) {
 	}
 }
 
-// An account goes with all that is its; the machine's owner does not, keeps every
-// power, and nobody leaves a computer without an owner.
+// An account is removed with all that belongs to it. The machine's owner can't be removed
+// and keeps every power, and nobody leaves a computer without an owner.
 func TestAccounts(t *testing.T) {
 	ctx := context.Background()
 	s, clock, _ := open(t)
 	a := owner(t, s)
-	clock.now.Store(1) // no clock makes another one the machine's owner
+	clock.now.Store(1) // a clock that is wrong does not change who is the machine's owner
 	b := account(t, s, "B", grant.Computers, grant.Computers, grant.Secrets)
 	if got := owner(t, s); got.ID != a.ID {
 		t.Errorf("the machine became %+v's", got)

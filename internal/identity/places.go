@@ -39,8 +39,8 @@ func (s *Store) Adopt(ctx context.Context, cid contract.CID, owner, name string)
 	return p, fault.Wrap(op, err)
 }
 
-// Forget undoes Adopt, of a computer that never was: nobody has seen a desktop under
-// its handle, so the next may have it.
+// Forget undoes Adopt for a computer that was never finished: nobody has seen a desktop
+// under its handle, so another may have it.
 func (s *Store) Forget(ctx context.Context, cid contract.CID) error {
 	const op = "identity.Forget"
 	err := s.tx(ctx, func(tx *sql.Tx) error {
@@ -50,8 +50,8 @@ func (s *Store) Forget(ctx context.Context, cid contract.CID) error {
 	return fault.Wrap(op, err)
 }
 
-// Rehandle gives a computer a handle from another name. Its desktop then has
-// another origin, with storage of its own: only the first claim does this.
+// Rehandle gives a computer a handle from another name. Its desktop then has another
+// origin, with storage of its own, so only the first claim does this.
 func (s *Store) Rehandle(ctx context.Context, cid contract.CID, name string) (Place, error) {
 	const op = "identity.Rehandle"
 	p := Place{Computer: cid}
@@ -99,13 +99,13 @@ func (s *Store) place(ctx context.Context, column, value string) (Place, error) 
 	return p, fault.Wrap(op, err)
 }
 
-// placeBy asks for the computer with a value in a column.
+// placeBy is the key of the question which computer has a value in a column.
 type placeBy struct{ column, value string }
 
 // maxHandle leaves room for a suffix within a DNS label.
 const maxHandle = 40
 
-// freeHandle makes a DNS label from name that no other computer has.
+// freeHandle makes of name a DNS label that no other computer has.
 func freeHandle(ctx context.Context, tx *sql.Tx, cid contract.CID, name string) (string, error) {
 	base := slug(name)
 	if base == "" {
@@ -128,8 +128,8 @@ func freeHandle(ctx context.Context, tx *sql.Tx, cid contract.CID, name string) 
 	return base + "-" + string(cid), nil
 }
 
-// slug keeps what a DNS label may hold. A label that starts with xn-- would be
-// read as punycode; hyphens in a row become one.
+// slug keeps the characters that a DNS label may hold. Consecutive hyphens become one, for
+// a label that starts with xn-- would be read as punycode.
 func slug(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {

@@ -24,14 +24,14 @@ const (
 // secret in its cookie is not kept.
 type Session struct {
 	ID       string
-	Root     string // the console session it hangs on, or itself: what is one person's at one browser
+	Root     string // the console session that it depends on, or itself
 	User     string
 	Kind     Kind
 	Computer contract.CID // of a desktop's session
 	Expires  time.Time    // absolute
 }
 
-// rootOf is the SQL of a session's root.
+// rootOf is the SQL expression for a session's Root.
 const rootOf = "coalesce((SELECT above.id FROM sessions AS above WHERE above.hash = sessions.parent), id)"
 
 const noSession = "this session has ended"
@@ -65,7 +65,7 @@ func (s *Store) Session(ctx context.Context, secret string, kind Kind) (Session,
 		return Session{}, refuse
 	}
 	if now-seen >= touchEvery.Milliseconds() {
-		// Using a desktop is using the console session it hangs on.
+		// Using a desktop keeps the console session alive that it depends on.
 		if _, err := s.db.ExecContext(ctx, `UPDATE sessions SET seen = ?1 WHERE hash = ?2
 			OR hash = (SELECT parent FROM sessions WHERE hash = ?2)`, now, hash); err != nil {
 			return Session{}, fault.Wrap(op, err)
@@ -75,15 +75,14 @@ func (s *Store) Session(ctx context.Context, secret string, kind Kind) (Session,
 	return out, nil
 }
 
-// sessionOf asks whose session has a hash; principalOf, which desktop's session has
-// an id.
+// sessionOf is the key of the question whose session has a hash; principalOf, of which
+// desktop session has an id.
 type (
 	sessionOf   string
 	principalOf string
 )
 
-// keptSession is a session's row. How long it lasts is for who looks at it to say, at
-// that time.
+// keptSession is a session's row. Whether it has expired is decided when it is used.
 type keptSession struct {
 	Session
 	seen, expires int64
@@ -96,7 +95,7 @@ func idle(k Kind) time.Duration {
 	return SessionIdle
 }
 
-// openSession inserts a session and drops what the account has too many of.
+// openSession inserts a session and drops the account's oldest when it has too many.
 func (s *Store) openSession(ctx context.Context, tx *sql.Tx, ses Session, parent []byte, expires int64) (Session, string, error) {
 	secret, hash := newSecret("")
 	now := s.millis()
@@ -115,9 +114,9 @@ func (s *Store) openSession(ctx context.Context, tx *sql.Tx, ses Session, parent
 	return ses, secret, err
 }
 
-// NewTicket lets a console session into one of its computers' desktops: a
-// secret that Enter takes once, within TicketTTL. The caller has checked that
-// the computer is the account's.
+// NewTicket makes a secret with which a console session enters one of its computers'
+// desktops: Enter accepts it once, within TicketTTL. The caller has checked that the
+// computer is the account's.
 func (s *Store) NewTicket(ctx context.Context, consoleSecret string, cid contract.CID) (string, error) {
 	const op = "identity.NewTicket"
 	secret, hash := newSecret("")
@@ -162,7 +161,8 @@ func (s *Store) Enter(ctx context.Context, ticket string, cid contract.CID) (Ses
 		var parent []byte
 		var computer string
 		var expires int64
-		// Deleted whatever computer it is for: a ticket shown at the wrong door is spent.
+		// The ticket is deleted whatever computer it is for: one that is used for another
+		// computer is spent.
 		use := "DELETE FROM tickets WHERE hash = ? RETURNING session, computer, expires"
 		if defence.Off(defence.IdentityTicket) {
 			use = "SELECT session, computer, expires FROM tickets WHERE hash = ?"
@@ -197,8 +197,8 @@ func (s *Store) Enter(ctx context.Context, ticket string, cid contract.CID) (Ses
 	return out, secret, nil
 }
 
-// SignOut ends a console session and the desktop sessions that hang on it, and
-// returns the ids of all that ended.
+// SignOut ends a console session and the desktop sessions that depend on it, and returns
+// the ids of all that ended.
 func (s *Store) SignOut(ctx context.Context, secret string) ([]string, error) {
 	return s.end(ctx, "identity.SignOut", "hash = ?1 OR parent = ?1", hashOf(secret))
 }
@@ -220,7 +220,7 @@ func (s *Store) end(ctx context.Context, op, where string, arg any) (ids []strin
 	return ids, fault.Wrap(op, err)
 }
 
-// Lives says whether there is a session or an API token of an id.
+// Lives says whether a session or an API token with this id exists.
 func (s *Store) Lives(ctx context.Context, id string) (lives bool, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1) OR EXISTS (SELECT 1 FROM tokens WHERE id = ?1 AND (expires = 0 OR expires > ?2))
 		OR EXISTS (SELECT 1 FROM git_tokens WHERE id = ?1 AND expires > ?2)`, id, s.millis()).Scan(&lives)

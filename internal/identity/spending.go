@@ -18,11 +18,11 @@ type Call struct {
 	Usage    contract.Usage
 }
 
-// Counted says up to which event a computer's log was counted. The zero value
-// is none of it.
+// Counted says up to which event a computer's log was counted. The zero value means that
+// nothing was.
 type Counted struct {
 	Sequence uint64
-	Link     contract.Link // of that event, so that another log is not taken for this one
+	Link     contract.Link // of that event, so that another log is not mistaken for this one
 }
 
 // Counted returns how far a computer's log was counted.
@@ -35,8 +35,8 @@ func (s *Store) Counted(ctx context.Context, cid contract.CID) (Counted, error) 
 	return c, fault.Wrap("identity.Counted", err)
 }
 
-// Count records, in one transaction, the calls that a computer's log holds up to
-// an event. A call that is there already stays as it is.
+// Count records, in one transaction, the calls that a computer's log holds up to an event.
+// A call that was recorded already stays as it is.
 func (s *Store) Count(ctx context.Context, cid contract.CID, to Counted, calls []Call) error {
 	return fault.Wrap("identity.Count", s.tx(ctx, func(tx *sql.Tx) error {
 		if err := spend(ctx, tx, calls...); err != nil {
@@ -48,7 +48,7 @@ func (s *Store) Count(ctx context.Context, cid contract.CID, to Counted, calls [
 	}))
 }
 
-// Spend records a call that stands in no log: the test of a model.
+// Spend records a call that is in no log: the test of a model.
 func (s *Store) Spend(ctx context.Context, c Call) error {
 	return fault.Wrap("identity.Spend", s.tx(ctx, func(tx *sql.Tx) error { return spend(ctx, tx, c) }))
 }
@@ -63,9 +63,9 @@ func spend(ctx context.Context, tx *sql.Tx, calls ...Call) error {
 	return nil
 }
 
-// Spent sums up calls: of a computer or, when cid is empty, of all there are or
-// ever were, with the tests of models; on a UTC day (YYYY-MM-DD) or, when day is
-// empty, ever.
+// Spent sums up calls: those of a computer or, when cid is empty, of all computers
+// including removed ones, and the tests of models; those of a UTC day (YYYY-MM-DD) or, when
+// day is empty, of all days.
 func (s *Store) Spent(ctx context.Context, cid contract.CID, day string) (contract.Usage, error) {
 	query, args := "SELECT coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0.0) FROM spending WHERE 1", []any{}
 	if cid != "" {

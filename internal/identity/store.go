@@ -29,11 +29,11 @@ const (
 	TicketTTL      = 30 * time.Second
 	SessionTTL     = 30 * 24 * time.Hour // absolute
 	SessionIdle    = 7 * 24 * time.Hour
-	DesktopIdle    = 24 * time.Hour // a desktop's session ends with its console session at the latest
-	touchEvery     = time.Minute    // a session's last use is written at most so often
-	maxLinks       = 8              // live ones per account
-	maxSessions    = 200            // live ones per account; beyond, the one unused longest goes
-	maxTickets     = 64             // live ones per console session
+	DesktopIdle    = 24 * time.Hour // at the latest it ends with its console session
+	touchEvery     = time.Minute    // how often a session's last use is written at most
+	maxLinks       = 8              // valid ones per account
+	maxSessions    = 200            // valid ones per account; beyond that the one unused longest is dropped
+	maxTickets     = 64             // valid ones per console session
 	secretBytes    = 32
 	maxSecretChars = 128
 )
@@ -129,7 +129,8 @@ type Store struct {
 	db   *sql.DB
 	path string
 	now  func() time.Time
-	// unsynced says that nothing in the file counts yet.
+	// unsynced says that writes are not synced yet: the file is being made, and its maker
+	// syncs all of it at the end.
 	unsynced atomic.Bool
 	answers  answers
 }
@@ -140,8 +141,8 @@ type Option func(*Store)
 // WithClock gives the store another clock.
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
 
-// Unsynced opens a file of which nothing counts before Settle: its maker syncs all
-// of it then.
+// Unsynced opens a file whose writes are not synced before Settle: whoever makes it syncs
+// all of it then.
 func Unsynced() Option { return func(s *Store) { s.unsynced.Store(true) } }
 
 // Open opens or makes the file at path (its directory must exist) and migrates
@@ -163,12 +164,13 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if _, err := newfile.SQLite(ctx, abs, on, s.lay); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	// SQLite gives the files beside it the same mode: they are the owner's only.
+	// SQLite gives the files beside it the same mode, so they are readable by the owner
+	// only.
 	if err := os.Chmod(abs, 0o600); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	// One connection, beside the one by which answers notice what changed: writes are rare, reads are
-	// microseconds, and a statement never waits for another one's lock.
+	// There is one connection, beside the one that notices changes: writes are rare, reads
+	// take microseconds, and no statement waits for another one's lock.
 	s.db = sql.OpenDB(connector{s})
 	s.db.SetMaxOpenConns(1)
 	if err := s.begin(ctx); err != nil {
@@ -198,8 +200,8 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return to.Connect(ctx)
 }
 
-// Settle has every change that follows be on disk when it was made. What was written
-// unsynced until then is its caller's to sync.
+// Settle makes every later change be on disk when it returns. What was written before is
+// for the caller to sync.
 func (s *Store) Settle(ctx context.Context) error {
 	if !s.unsynced.Swap(false) {
 		return nil
@@ -208,8 +210,8 @@ func (s *Store) Settle(ctx context.Context) error {
 	return fault.Wrap("identity.Settle", err)
 }
 
-// lay lays out a new file, which has its owner from the first: without one it
-// would be taken for a file that has lost its accounts.
+// lay makes the schema of a new file with its owner in it: a file without an owner would
+// count as one that has lost its accounts.
 func (s *Store) lay(ctx context.Context, db *sql.DB) error {
 	fresh := &Store{db: db, now: s.now}
 	if err := fresh.migrate(ctx, len(migrations())); err != nil {
@@ -219,7 +221,7 @@ func (s *Store) lay(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// begin looks through what is there before it changes anything.
+// begin checks the file before it changes anything.
 func (s *Store) begin(ctx context.Context) error {
 	if err := check(ctx, s.db); err != nil {
 		return err
@@ -227,8 +229,8 @@ func (s *Store) begin(ctx context.Context) error {
 	return s.migrate(ctx, len(migrations()))
 }
 
-// Check looks through the file at path, which nobody has open, without a write:
-// fault.Damaged when it does not hold together.
+// Check examines the file at path, which nobody has open, without writing: fault.Damaged
+// when it is inconsistent.
 func Check(ctx context.Context, path string) error {
 	const op = "identity.Check"
 	abs, err := filepath.Abs(path)
@@ -237,7 +239,7 @@ func Check(ctx context.Context, path string) error {
 	}
 	q := url.Values{"mode": {"ro"}}
 	if st, err := os.Stat(abs + "-wal"); err != nil || st.Size() == 0 {
-		q.Set("immutable", "1") // SQLite would make the files of a WAL, to read
+		q.Set("immutable", "1") // otherwise SQLite would make the files of a WAL in order to read
 	}
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String())
 	if err != nil {
@@ -265,8 +267,8 @@ func check(ctx context.Context, db *sql.DB) error {
 // HintDamaged is what to do about a file of accounts that is damaged.
 const HintDamaged = "Run choir recover: it makes the file of accounts anew, keeps the old one aside and leaves the computers as they are; then sign in again with the link that choir up prints. Or restore the data directory from a backup."
 
-// DamageError says what is wrong with a file of accounts that does not hold
-// together. A start, a later look and a recovery say it in these words.
+// DamageError says what is wrong with a damaged file of accounts. A start, a later check
+// and a recovery all use these words.
 type DamageError struct {
 	What error
 }
@@ -274,7 +276,7 @@ type DamageError struct {
 func (e *DamageError) Error() string { return "control.sqlite: " + fault.Text(e.What) }
 func (e *DamageError) Unwrap() error { return e.What }
 
-// unreadable says what to do about a file that SQLite can't make sense of.
+// unreadable is the error for a file that SQLite can't read.
 func unreadable(err error) error {
 	var se *sqlite.Error
 	broken := fault.Is(err, fault.Damaged)
@@ -290,9 +292,8 @@ func unreadable(err error) error {
 	return fault.New("", fault.Damaged, HintDamaged, &DamageError{err})
 }
 
-// QuickCheck looks through the open file: fault.Damaged when it does not hold
-// together. It does so on a connection of its own, for that of the store answers
-// from what it has read before.
+// QuickCheck checks the open file: fault.Damaged when it is inconsistent. It does so on a
+// connection of its own, for the store's answers from its cache.
 func (s *Store) QuickCheck(ctx context.Context) error {
 	const op = "identity.QuickCheck"
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
@@ -306,7 +307,7 @@ func (s *Store) QuickCheck(ctx context.Context) error {
 // Close closes the file.
 func (s *Store) Close() error { return errors.Join(s.answers.Close(), s.db.Close()) }
 
-// migrate brings the file to a version; every start does to the newest.
+// migrate brings the file to a version; each start brings it to the newest.
 func (s *Store) migrate(ctx context.Context, to int) error {
 	var have int
 	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
@@ -349,8 +350,9 @@ func (s *Store) millis() int64 { return s.now().UnixMilli() }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// newSecret draws a secret; prefix says what it is to whoever finds it. It begins with
-// no dash: people give secrets to programs as arguments, which would take it for an option.
+// newSecret draws a secret; its prefix says what it is to whoever finds it. It does not
+// begin with a dash: people give secrets to programs as arguments, and there it would be
+// taken for an option.
 func newSecret(prefix string) (secret string, hash []byte) {
 	for secret == "" || secret[0] == '-' {
 		var b [secretBytes]byte
@@ -368,7 +370,7 @@ func hashOf(secret string) []byte {
 	return sum[:]
 }
 
-// plausible spares the database what can't be a secret.
+// plausible rejects what can't be a secret before the database is asked.
 func plausible(secret string) bool { return len(secret) >= 43 && len(secret) <= maxSecretChars }
 
 func denied(op, hint, reason string) error {

@@ -17,14 +17,15 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// SQLite keeps no checksums: a bit that a disk changes in a value is served as it
-// is. So every row bears the sum of its values, which triggers write and check
-// compares, and the schema bears one with its version (docs/adr/0138).
+// SQLite keeps no checksums: if a disk changes a bit of a value, the changed value is read.
+// So every row has the sum of its values, which triggers write and check compares, and the
+// schema has one with its version (docs/adr/0138).
 
 // rowSum is the SQL function that adds values up. It is part of the format.
 const rowSum = "row_sum"
 
-// sumBytes is how much of a SHA-256 is kept: it is held against disks.
+// sumBytes is how much of a SHA-256 is kept: it guards against disks, not against
+// attackers.
 const sumBytes = 16
 
 func init() {
@@ -53,16 +54,16 @@ func init() {
 	})
 }
 
-// summedTable is a table whose rows bear a sum: its key first, then what else
-// the sum is made of.
+// summedTable is a table whose rows have a sum: its key first, then the other columns that
+// the sum covers.
 type summedTable struct {
 	table   string
 	columns []string
 }
 
-// summedOf are the tables that bear sums in files of a version. A migration that
-// changes a table replaces its triggers and computes its sums again; never change
-// what one that was released made.
+// summedOf are the tables that have sums in files of a version. A migration that changes a
+// table replaces its triggers and computes its sums again; never change what a released
+// migration made.
 func summedOf(version int) []summedTable {
 	if version < membersSince {
 		return summedFirst
@@ -77,7 +78,7 @@ func summedOf(version int) []summedTable {
 	return slices.Concat(members[:4], summedScopes, members[5:], summedGitTokens)
 }
 
-// summedFirst are those of the first version with sums.
+// summedFirst are the tables of the first version with sums.
 var summedFirst = []summedTable{
 	{"users", []string{"id", "name", "created", "claimed"}},
 	{"links", []string{"hash", "user", "created", "expires", "used"}},
@@ -89,7 +90,7 @@ var summedFirst = []summedTable{
 	{"counted", []string{"computer", "sequence", "link"}},
 }
 
-// summedMembers are those that computers with members brought.
+// summedMembers are the tables that the version with members added.
 var summedMembers = []summedTable{
 	{"computers", []string{"id", "handle", "created"}},
 	{"members", []string{"id", "computer", "user", "role", "created"}},
@@ -108,7 +109,7 @@ func addSums() string {
 	return b.String()
 }
 
-// triggers write a table's sums.
+// triggers are the SQL triggers that write a table's sums.
 func (t summedTable) triggers() string {
 	var b strings.Builder
 	for _, on := range [][2]string{{"inserted", "INSERT"}, {"updated", "UPDATE OF " + strings.Join(t.columns, ", ")}} {
@@ -121,13 +122,13 @@ func sumOf(table string, columns []string) string {
 	return fmt.Sprintf("%s('%s', %s)", rowSum, table, strings.Join(columns, ", "))
 }
 
-// sumsSince is the version from which on there are sums.
+// sumsSince is the version from which on rows have sums.
 const sumsSince = 3
 
 // schemaSum is the sum of the schema and of the version that it is said to have.
 const schemaSum = "SELECT " + rowSum + "(?, group_concat(coalesce(sql, ''), ';')) FROM (SELECT sql FROM sqlite_schema ORDER BY type, name)"
 
-// sumSchema writes the schema's sum down, after a migration to a version.
+// sumSchema stores the schema's sum after a migration to a version.
 func sumSchema(ctx context.Context, tx *sql.Tx, version int) error {
 	if version < sumsSince {
 		return nil
@@ -136,8 +137,8 @@ func sumSchema(ctx context.Context, tx *sql.Tx, version int) error {
 	return err
 }
 
-// checkSums compares the schema and every row with their sums: fault.Damaged when
-// one is other than it was written.
+// checkSums compares the schema and every row with their sums: fault.Damaged when one
+// differs.
 func checkSums(ctx context.Context, db *sql.DB) error {
 	damaged := func(format string, args ...any) error {
 		return fault.New("", fault.Damaged, "", fmt.Errorf(format, args...))
@@ -150,7 +151,7 @@ func checkSums(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if version < sumsSince && sums == 0 {
-		return nil // an earlier version wrote it
+		return nil // the file is of an earlier version
 	}
 	var same bool
 	err := db.QueryRowContext(ctx, "SELECT sum = ("+schemaSum+") FROM schema_sum", version).Scan(&same)
@@ -161,7 +162,7 @@ func checkSums(ctx context.Context, db *sql.DB) error {
 		return damaged("its schema is other than it was written")
 	}
 	if version > len(migrations()) {
-		return nil // what rows bear is for the build that wrote it to say
+		return nil // a newer version wrote it, and only that one knows its sums
 	}
 	for _, t := range summedOf(version) {
 		var other int

@@ -95,8 +95,8 @@ func dump(t *testing.T, file string) string {
 	return b.String()
 }
 
-// A bit that is changed anywhere in the file is seen, or it changes nothing that
-// the file says: SQLite itself would serve another name or price.
+// A bit that is changed anywhere in the file is noticed, or changes nothing that the file
+// says: SQLite itself would return a changed name or price.
 func TestEveryChangedBitOfTheAccountsIsSeen(t *testing.T) {
 	file := used(t)
 	whole, err := os.ReadFile(file)
@@ -136,8 +136,8 @@ func TestEveryChangedBitOfTheAccountsIsSeen(t *testing.T) {
 	}
 }
 
-// A value that was changed is damage with a way on, as the program starts and
-// while it runs.
+// A value that was changed is damage with a hint, when the program starts and while it
+// runs.
 func TestAChangedValueOfTheAccountsIsDamage(t *testing.T) {
 	file := used(t)
 	b, err := os.ReadFile(file)
@@ -164,7 +164,7 @@ func TestAChangedValueOfTheAccountsIsDamage(t *testing.T) {
 	if err := s.QuickCheck(t.Context()); err != nil {
 		t.Errorf("a whole file: %v", err)
 	}
-	// Whoever writes beside the triggers is whoever damages it.
+	// The value is changed past the triggers, as a disk would.
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
@@ -183,9 +183,9 @@ func TestAChangedValueOfTheAccountsIsDamage(t *testing.T) {
 	}
 }
 
-// A file of an earlier version opens: its rows get their sums and stay as they are,
-// whoever was there first is the machine's owner with every power, whatever the
-// clocks said later, and who owned a computer is its owner.
+// A file of an earlier version opens: its rows get their sums and stay as they are, the
+// first account becomes the machine's owner with every power, whatever its clock said, and
+// the owner of a computer stays its owner.
 func TestAnEarlierFileOpens(t *testing.T) {
 	for version := 1; version < identity.Newest; version++ {
 		file := filepath.Join(t.TempDir(), "control.sqlite")

@@ -17,17 +17,16 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// scopesSince is the version from which on API tokens have a scope and an end.
+// scopesSince is the version from which on API tokens have a scope and an expiry.
 const scopesSince = 6
 
-// summedScopes is the table of API tokens since then.
+// summedScopes is the table of API tokens from then on.
 var summedScopes = []summedTable{
 	{"tokens", []string{"hash", "id", "user", "name", "created", "may", "expires"}},
 }
 
-// addScopes is the migration that gives API tokens a scope and an end. Those that
-// there are may what their account may, for as long as it is there. A row without a
-// scope may nothing.
+// addScopes is the migration that gives API tokens a scope and an expiry. Existing ones may
+// do what their account may and do not expire. A row without a scope allows nothing.
 func addScopes() string {
 	return `
 DROP TRIGGER tokens_inserted;
@@ -39,10 +38,10 @@ UPDATE tokens SET may = '` + whole + `';
 `
 }
 
-// whole is the scope of a token that may all that its account may.
+// whole is the scope of a token that may do all that its account may.
 const whole = "*"
 
-// MostTokenDays is how long a token that ends may be good for.
+// MostTokenDays is the longest lifetime of a token that expires.
 const MostTokenDays = 366
 
 // Token is a token's record, without its secret.
@@ -50,14 +49,15 @@ type Token struct {
 	ID, User, Name string
 	Created        time.Time
 	Machine        bool // the one that the machine's owner keeps in a file
-	// Whole says that it may what its account may; May is else what it was made for.
+	// Whole says that it may do what its account may; otherwise May lists what it was made
+	// for.
 	Whole   bool
 	May     []contract.Capability
 	Expires time.Time // zero: never
-	Git     *GitScope // of one for git, which is good for nothing else
+	Git     *GitScope // set if it is a token for git, which is accepted for nothing else
 }
 
-// Scope is the most that whoever holds the token may, whatever its account may.
+// Scope is the most that the token allows, whatever its account may do.
 func (t Token) Scope() contract.CapabilitySet {
 	if t.Whole {
 		return contract.Everything()
@@ -65,7 +65,7 @@ func (t Token) Scope() contract.CapabilitySet {
 	return contract.SetOf(t.May...)
 }
 
-// machineToken is the name of that one.
+// machineToken is the name of the machine owner's token.
 const machineToken = "this machine"
 
 // TokenScope is what an API token is made for.
@@ -130,8 +130,8 @@ func scanToken(row interface{ Scan(...any) error }) (Token, error) {
 	return tokenOfRow(id, user, name, created, may, expires), err
 }
 
-// tokenOfRow makes a record of a row. What it was made for that this version does not
-// know is left out of it.
+// tokenOfRow makes a record of a row. Capabilities that this version does not know are left
+// out.
 func tokenOfRow(id, user, name string, created int64, may string, expires int64) Token {
 	t := Token{ID: id, User: user, Name: name, Created: fromMillis(created), Machine: name == machineToken, Whole: may == whole}
 	if !t.Whole {
@@ -164,19 +164,20 @@ func (s *Store) Token(ctx context.Context, secret string) (Token, error) {
 	if err == nil && s.ended(t) {
 		return Token{}, refuse
 	}
-	t.May = slices.Clone(t.May) // its callers' own
+	t.May = slices.Clone(t.May) // a copy, which the caller may change
 	return t, fault.Wrap(op, err)
 }
 
-// tokenOf asks whose token has a hash.
+// tokenOf is the key of the question whose token has a hash.
 type tokenOf string
 
-// ended says whether a token's time is over. What is remembered of one does not say so.
+// ended says whether a token has expired. It is asked at each use, for remembered tokens do
+// not change when they expire.
 func (s *Store) ended(t Token) bool {
 	return !t.Expires.IsZero() && s.millis() >= t.Expires.UnixMilli() && !defence.Off(defence.GrantExpiry)
 }
 
-// Tokens lists an account's API tokens that are good, oldest first, then those for git.
+// Tokens lists an account's valid API tokens, oldest first, then those for git.
 func (s *Store) Tokens(ctx context.Context, user string) ([]Token, error) {
 	const op = "identity.Tokens"
 	out, err := scanAll(ctx, s.db, func(rows *sql.Rows) (Token, error) { return scanToken(rows) },
@@ -188,10 +189,10 @@ func (s *Store) Tokens(ctx context.Context, user string) ([]Token, error) {
 	return append(out, git...), fault.Wrap(op, err)
 }
 
-// RevokeToken makes one of an account's tokens invalid, and those for git that it
-// made, and returns their ids. fault.NotFound when the account has none of that id:
-// somebody else's is as if it were not there. The machine's own is not revoked so,
-// for the programs that this user starts need it.
+// RevokeToken revokes one of an account's tokens, and the tokens for git that it made, and
+// returns their ids. The error is fault.NotFound when the account has none of that id, even
+// if somebody else has. The machine's own token can't be revoked this way, for the programs
+// of the machine's user need it.
 func (s *Store) RevokeToken(ctx context.Context, user, id string) (ended []string, err error) {
 	const op = "identity.RevokeToken"
 	err = s.tx(ctx, func(tx *sql.Tx) error {
@@ -215,10 +216,10 @@ func (s *Store) RevokeToken(ctx context.Context, user, id string) (ended []strin
 	return ended, fault.Wrap(op, err)
 }
 
-// MachineToken returns the API token that the machine's owner keeps in file
-// (mode 0600): the one there if it is still valid, else the one that was given
-// out before ("" for none) if that is, for the file may have gone with the keys
-// beside it, else a new one, which replaces those it made before.
+// MachineToken returns the API token that the machine's owner keeps in file (mode 0600). It
+// is the one in the file if that is still valid; otherwise the one given out before ("" for
+// none) if that is valid, for the file may have been lost with the keys beside it;
+// otherwise a new one, which replaces those made before.
 func (s *Store) MachineToken(ctx context.Context, file, given string) (string, error) {
 	const op = "identity.MachineToken"
 	b, err := os.ReadFile(file)
@@ -254,7 +255,7 @@ func (s *Store) MachineToken(ctx context.Context, file, given string) (string, e
 	return secret, nil
 }
 
-// keepSecret makes a file hold a secret, for its owner only.
+// keepSecret writes a secret into a file, readable by its owner only.
 func (s *Store) keepSecret(file, secret string) error {
 	if b, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(b)) == secret {
 		return os.Chmod(file, 0o600)

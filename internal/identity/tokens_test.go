@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/identity"
 )
 
-// A token is for what it was made for until its time is over: then it is neither good nor
-// listed, nor is one for git that it made, and it takes no room.
+// A token allows what it was made for until it expires. Then it is neither accepted nor
+// listed, nor is a token for git that it made, and it does not count against the limit.
 func TestTokensHaveAScopeAndAnEnd(t *testing.T) {
 	ctx := t.Context()
 	s, clock, _ := open(t)

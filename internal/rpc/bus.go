@@ -36,7 +36,7 @@ func (m *Method[In, Out]) Answer(ctx context.Context, t Table, who Caller, data 
 	return b, err
 }
 
-// fitting is an answer that knows how to be as short as what it travels in.
+// fitting is implemented by answers that can shorten themselves to fit their message.
 type fitting[T any] interface{ Fit(max int) (T, error) }
 
 func fit[T any](v T) (T, error) {
@@ -54,7 +54,7 @@ func encode[T any](_ Declared, v T) ([]byte, error) {
 	return json.Marshal(view.ByName[T]{Of: v})
 }
 
-// encodeList answers with as many entries as fit.
+// encodeList encodes as many entries as fit.
 func encodeList[T any](d Declared, l List[T]) ([]byte, error) {
 	named := make([]view.ByName[T], 0, len(l.Items))
 	for _, item := range l.Items {

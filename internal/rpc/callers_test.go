@@ -12,9 +12,9 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// What the code of a desktop may ask for, and what counts against its session, is
-// written down here once more, and so is what not every program may: a word in a
-// declaration opens a door.
+// What the code of a desktop may call, what counts against its session, and what not every
+// program may call is written down here a second time, because one word in a declaration
+// can give access.
 func TestWhoMayCallWhat(t *testing.T) {
 	desktop := map[string]rpc.Effect{
 		"action": rpc.Stores, "log.read": rpc.Reads, "state.snapshot": rpc.Reads, "run.get": rpc.Reads, "run.follow": rpc.Reads, "run.undo": rpc.Governs,
@@ -49,8 +49,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 	}
 }
 
-// What each method takes of its caller is written down here once more: a word in a
-// declaration lets somebody in.
+// The capability that each method requires of its caller is written down here a second
+// time, because one word in a declaration can give access.
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[string]string{
 		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.list computer.removed document.get document.revisions egress.list events.read exec.output " +
@@ -94,8 +94,8 @@ func TestWhatMethodsTake(t *testing.T) {
 	}
 }
 
-// A token is made for what some method takes of programs: any other word would promise
-// something.
+// Tokens can be made only for capabilities that some method requires of programs: any other
+// would promise something that does not exist.
 func TestWhatTokensAreMadeForIsTaken(t *testing.T) {
 	taken := map[contract.Capability]bool{}
 	for _, m := range rpc.All() {

@@ -21,7 +21,7 @@ type Request struct {
 	Body       []byte // JSON; nil: none
 }
 
-// Request puts a call to a computer into HTTP.
+// Request turns a call to a computer into an HTTP request.
 func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 	if m.HTTP.ID == "" {
 		return Request{}, fmt.Errorf("%s is not over HTTP", m.Name)
@@ -59,16 +59,16 @@ func (m *Method[In, Out]) Request(computer string, in In) (Request, error) {
 	return r, err
 }
 
-// Decode reads the one JSON value that an answer is, all of it and within the bounds
-// of what a client reads. Names in other letters are not taken. Names that come twice, and
-// half a surrogate pair, are: a model's arguments are kept in the log as it wrote them.
+// Decode decodes an answer, which has to be exactly one JSON value of at most the size that
+// a client reads. Names must match in case. Names that come twice and unpaired surrogates
+// are accepted, for the log keeps a model's arguments as it wrote them.
 func Decode(from io.Reader, to any) error {
 	return decode.UnmarshalRead(io.LimitReader(from, maxClient), to, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 type reader[Out any] func(body io.Reader, more bool) (Out, error)
 
-// Read reads an answer. more is what its header says of a list.
+// Read decodes an answer. more is what the response's header says about a list.
 func (m *Method[In, Out]) Read(body io.Reader, more bool) (Out, error) {
 	return m.read(body, more)
 }

@@ -10,13 +10,13 @@ import (
 func get(path, id string) Route  { return Route{http.MethodGet, path, id} }
 func post(path, id string) Route { return Route{http.MethodPost, path, id} }
 
-// Paged is what a list by sequence takes.
+// Paged are the parameters of a list that is paged by sequence.
 type Paged struct {
 	Before uint64 `query:"before" doc:"only what is older than this sequence; 0: from the newest"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"100"`
 }
 
-// Of is a request that names the computer and no more.
+// Of is a request that has no parameters but the computer.
 type Of struct{ At }
 
 // RenameRequest gives a computer another name.
@@ -35,13 +35,13 @@ type RebuildRequest struct {
 	}
 }
 
-// WakeRequest is another try to wake a computer.
+// WakeRequest asks for another try to wake a computer.
 type WakeRequest struct {
 	At
 	Body view.WakeRequest
 }
 
-// TicketRequest asks to be let into a desktop.
+// TicketRequest asks for a ticket that lets a page into a desktop.
 type TicketRequest struct {
 	At
 	Generation int `query:"generation" minimum:"0" maximum:"1000000" doc:"which of the desktop's origins: the next one leaves a page that hangs, and what it stored, behind"`
@@ -53,7 +53,7 @@ type OnCommand struct {
 	Command string `path:"command" maxLength:"36"`
 }
 
-// SignalRequest brings something to a command that runs.
+// SignalRequest sends a signal or a terminal's size to a running command.
 type SignalRequest struct {
 	OnCommand
 	Body view.CommandSignal
@@ -78,7 +78,7 @@ type EventsRequest struct {
 	Follow  bool     `query:"follow" doc:"go on with what happens"`
 }
 
-// Validate implements validation: a type that there is not would never come.
+// Validate refuses an event type that does not exist, of which no event would ever come.
 func (r EventsRequest) Validate() error {
 	for _, t := range r.Type {
 		if _, ok := contract.Lookup(t); !ok {
@@ -88,7 +88,7 @@ func (r EventsRequest) Validate() error {
 	return nil
 }
 
-// ForkRequest makes a computer of a checkpoint of another.
+// ForkRequest makes a computer from a checkpoint of another one.
 type ForkRequest struct {
 	At
 	Body struct {
@@ -158,7 +158,7 @@ var (
 		Name: "state.snapshot", Summary: "What the first paint needs, and nothing more", May: contract.CanRead, Callers: Desktop})
 )
 
-// ExecRequest starts a command whose output is asked for.
+// ExecRequest starts a command whose output is requested separately.
 type ExecRequest struct {
 	At
 	Body struct {

@@ -9,14 +9,14 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Conditions are what a request wants there to be in the place of which it asks. They
-// are held against what was displaced; where they do not hold, nothing is.
+// Conditions are a request's preconditions about the file that it replaces or removes. They
+// are checked on the file that was displaced; if they do not hold, nothing is changed.
 type Conditions struct {
 	Match     string `header:"If-Match" maxLength:"200" doc:"one ETag, or * for anything that is there"`
 	NoneMatch string `header:"If-None-Match" maxLength:"200" doc:"*: nothing is there"`
 }
 
-// OnlyOn are the conditions of which Condition makes only.
+// OnlyOn are the conditions that Condition turns into only.
 func OnlyOn(only string) Conditions {
 	switch only {
 	case "":
@@ -29,11 +29,11 @@ func OnlyOn(only string) Conditions {
 	return Conditions{Match: `"` + only + `"`}
 }
 
-// Conditional reports whether the request wants anything.
+// Conditional reports whether the request has any condition.
 func (c Conditions) Conditional() bool { return c != Conditions{} }
 
-// Condition is what may be displaced: one version, view.AnyVersion, view.NoVersion,
-// or "" for whatever there is.
+// Condition is what may be displaced: one version, view.AnyVersion, view.NoVersion, or ""
+// for anything and nothing.
 func (c Conditions) Condition() (string, error) {
 	switch version, ok := strings.CutPrefix(strings.TrimSuffix(c.Match, `"`), `"`); {
 	case !c.Conditional():
@@ -45,7 +45,7 @@ func (c Conditions) Condition() (string, error) {
 	case c.NoneMatch == "" && ok && versionForm().MatchString(version):
 		return version, nil
 	case c.NoneMatch == "" && ok && !strings.ContainsAny(version, `",`):
-		return noVersion, nil // a tag that was never given
+		return noVersion, nil // a tag that this server never gave out
 	}
 	return "", &contract.FieldError{Field: "If-Match", Reason: "takes one ETag, or * there or in If-None-Match"}
 }

@@ -8,13 +8,13 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// TestAnAnswerIsReadStrictly: what a server of ours never says is not guessed at.
+// TestAnAnswerIsReadStrictly: spellings that no server of ours uses are not guessed at.
 func TestAnAnswerIsReadStrictly(t *testing.T) {
 	type answer struct {
 		Name string `json:"name"`
 	}
 	for text, want := range map[string]string{
-		`{"name":"one","new":{"later":true}}`: "one", // of a newer server
+		`{"name":"one","new":{"later":true}}`: "one", // a field of a newer server
 		`{"Name":"one"}`:                      "",
 		"{}\n":                                "",
 	} {
@@ -31,8 +31,8 @@ func TestAnAnswerIsReadStrictly(t *testing.T) {
 	}
 }
 
-// TestWhatAModelWroteIsRead: arguments are kept in events as the model wrote them, so a
-// page of events with such ones is an answer too.
+// TestWhatAModelWroteIsRead: events keep arguments as the model wrote them, so an answer
+// may contain such ones.
 func TestWhatAModelWroteIsRead(t *testing.T) {
 	for _, args := range []string{`{"text":"cut in two \ud83d"}`, `{"path":"a","path":"b"}`} {
 		data := `{"call":"c","name":"write","args":` + args + `,"read_only":false,"attempt":1}`

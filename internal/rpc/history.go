@@ -51,18 +51,18 @@ type UndoRequest struct {
 	}
 }
 
-// RewindRequest takes the desktop back.
+// RewindRequest rewinds the desktop.
 type RewindRequest struct {
 	At
 	Body struct {
 		To     string `json:"to,omitempty" maxLength:"64" doc:"empty: the last good one"`
 		DryRun bool   `json:"dry_run,omitempty"`
-		// Nobody pressed a button.
+		// Unasked means that nobody pressed a button.
 		Unasked bool `json:"unasked,omitempty" doc:"only if the desktop is broken by a task's edits that no check has passed, and nothing else would be taken back"`
 	}
 }
 
-// shellPaths is what Rewind takes back: the desktop's source and its theme.
+// shellPaths is what Rewind restores: the desktop's source and its theme.
 var shellPaths = []string{"choiros", "artifacts/system/theme.json"}
 
 // Restore is the rewind as a restore to a checkpoint.

@@ -12,10 +12,10 @@ type HTTPBinding interface {
 	API() huma.API
 	// Operation describes a method's route and how it is limited.
 	Operation(Declared) huma.Operation
-	// Reach says who asks, whether they may, and what answers.
+	// Reach returns who asks and the table that answers, or why they may not ask.
 	Reach(ctx context.Context, d Declared, computer string) (Table, Caller, error)
-	// Refuse puts an error into HTTP. conditional says that the request was to be
-	// carried out only on what the caller named.
+	// Refuse turns an error into an HTTP error. conditional says that the request had
+	// conditions.
 	Refuse(d Declared, conditional bool, err error) error
 }
 
@@ -45,7 +45,7 @@ func (m *Method[In, Out]) Mount(binding HTTPBinding) {
 // jsonAnswer is a JSON answer.
 type jsonAnswer[T any] struct{ Body T }
 
-// page is a JSON list; More says that an older page is worth asking for.
+// page is a JSON list; More says that there is another page.
 type page[T any] struct {
 	More bool `header:"Choir-More" doc:"whether there is more"`
 	Body []T

@@ -14,36 +14,36 @@ import (
 // Callers are the kinds of callers that may call a method, as a set of bits.
 type Callers uint8
 
-// Who may call. A program holds a token; the machine's owner keeps another one
-// in a file; the console and a desktop are pages with a session of their own.
+// Who may call. A program holds a token; the machine's owner has a token of its own in a
+// file; the console and a desktop are pages with a session of their own.
 const (
 	Program Callers = 1 << iota
 	Owner
 	Console
 	Desktop
 
-	// API is whoever may use HTTP, People who may decide what reaches beyond a
-	// computer: a person on the console, or the owner's own program.
+	// API is whoever may use HTTP. People is who may decide what reaches beyond a computer:
+	// a person on the console, or the owner's own program.
 	API    = Program | Owner | Console
 	People = Owner | Console
 )
 
-// Effect is what a call does to the log, and so what it counts against.
+// Effect is what a call does to the log, which decides what it counts against.
 type Effect uint8
 
 // The effects.
 const (
 	Reads   Effect = iota // nothing
 	Stores                // a client has something stored
-	Governs               // a person stops, decides or takes back: over HTTP no page's flood stands in the way
-	Stops                 // something is changed, and nothing stored in the caller's name
+	Governs               // a person stops, decides or takes back, which no page's flood of requests may prevent over HTTP
+	Stops                 // something is changed, but nothing is stored in the caller's name
 )
 
 // Kind is how a method's request and answer travel.
 type Kind uint8
 
-// The kinds. All but Call are bound by hand, for over HTTP alone they are a
-// stream of bytes one way or both; their declarations hold the rest.
+// The kinds. All but Call are bound by hand, since over HTTP alone they are a stream of
+// bytes in one or both directions; the declarations hold everything else.
 const (
 	Call     Kind = iota
 	Stream        // the answer goes on
@@ -52,15 +52,15 @@ const (
 	Duplex        // both
 )
 
-// Needs is of what a method is asked.
+// Needs says what a method is asked of.
 type Needs uint8
 
 // What is needed.
 const (
-	Awake   Needs = iota // of a computer that is awake
-	History              // also of one that does not wake, if its history can be opened
-	Known                // of one that is the caller's, whatever its state
-	Plane                // of no computer: of the control plane itself
+	Awake   Needs = iota // a computer that is awake
+	History              // also one that does not wake, if its history can be opened
+	Known                // any computer of the caller's, whatever its state
+	Plane                // no computer: the control plane itself
 )
 
 // How long a call may take.
@@ -69,7 +69,7 @@ const (
 	Long  = 15 * time.Minute // what copies, builds, compares or replays
 )
 
-// Bounds of what travels, in bytes. A method's own are tags of its types.
+// Bounds of messages, in bytes. A method's own bounds are tags of its types.
 const (
 	MaxBody       = 1 << 20   // a request over HTTP
 	MaxBusRequest = 256 << 10 // one on the bus
@@ -87,7 +87,7 @@ const (
 	computer = root + "/computers/{computer}"
 )
 
-// Declared is all that is known of a method but its types.
+// Declared is all that is declared of a method except its types.
 type Declared struct {
 	// Name is its service and verb: its subject on the bus, and its name
 	// everywhere in this program.
@@ -96,8 +96,8 @@ type Declared struct {
 	Detail  string
 	HTTP    Route // none: only on the bus
 	Callers Callers
-	// May is what the caller must be able to do, and Also what else, of the few for
-	// which one is not enough. Without it nobody may call.
+	// May is the capability that the caller must have, and Also a second one, for the few
+	// methods that require two. Without May nobody may call.
 	May, Also contract.Capability
 	Effect    Effect
 	Kind      Kind
@@ -121,15 +121,15 @@ func (d Declared) Address() string {
 type Caller struct {
 	Computer contract.CID
 	Actor    contract.Actor
-	// Session is whose streams the caller's are: a browser's console session,
-	// whatever hangs on it, or a token.
+	// Session identifies whose streams the caller gets: the console session that a
+	// browser's sessions depend on, or a token.
 	Session string
 	// Principal is who the caller is on the bus, "" elsewhere.
 	Principal string
 }
 
-// At is the part of every request that names the computer. It is filled by the
-// transport: from the path over HTTP, from the subject on the bus.
+// At is the part of every request that names the computer. The transport fills it in: from
+// the path over HTTP, from the subject on the bus.
 type At struct {
 	Computer string `path:"computer" maxLength:"16" doc:"id, or - when there is only one"`
 }
@@ -143,10 +143,10 @@ type NoComputer struct{}
 // Named returns no computer.
 func (NoComputer) Named() string { return "" }
 
-// Asked is what every request is: it embeds At, or NoComputer.
+// Asked is implemented by every request, by embedding At or NoComputer.
 type Asked interface{ Named() string }
 
-// None is an answer that says no more than that it was done.
+// None is the answer of a method that returns nothing but success.
 type None struct{}
 
 // List is a part of a list; More says that there is more to ask for.
@@ -155,12 +155,12 @@ type List[T any] struct {
 	More  bool
 }
 
-// Listed makes a list of what a function returned.
+// Listed makes a List of what a function returned.
 func Listed[T any](items []T, more bool, err error) (List[T], error) {
 	return List[T]{items, more}, err
 }
 
-// Done is the answer of what answers nothing.
+// Done makes the answer of a function that returns only an error.
 func Done(err error) (None, error) { return None{}, err }
 
 // Method is a declaration with its types.
@@ -171,19 +171,19 @@ type Method[In Asked, Out any] struct {
 	read   reader[Out]
 	item   reflect.Type // of a list
 
-	apart sync.Once // its request, when it is first asked for
+	apart sync.Once // guards parts, which are made when they are first needed
 	parts *flat
 }
 
-// Any is a method whatever its types.
+// Any is a method of any types.
 type Any interface {
 	About() Declared
-	// Asks and Answers are its request as it is on the bus, and its answer; of a
-	// list the entry.
+	// Asks is the type of its request as it is on the bus, and Answers that of its answer
+	// or, for a list, of an entry.
 	Asks() reflect.Type
 	Answers() (t reflect.Type, list bool)
 	Mount(HTTPBinding)
-	// Answer asks a table on behalf of the bus.
+	// Answer answers a request from the bus with a table.
 	Answer(ctx context.Context, t Table, who Caller, data []byte) ([]byte, error)
 	bound(Table) bool
 }
@@ -202,7 +202,7 @@ func (m *Method[In, Out]) Answers() (reflect.Type, bool) {
 	return reflect.TypeFor[Out](), false
 }
 
-// flat is the method's request, taken apart.
+// flat is the flat form of the method's request.
 func (m *Method[In, Out]) flat() *flat {
 	m.apart.Do(func() { m.parts = flatten(reflect.TypeFor[In]()) })
 	return m.parts
@@ -210,8 +210,8 @@ func (m *Method[In, Out]) flat() *flat {
 
 var all = make([]Any, 0, 128)
 
-// All lists every method, in the order of their declaration. What a method takes is
-// said of each.
+// All lists every method, in the order of their declaration. The capabilities that each
+// requires are added to its description.
 func All() []Any {
 	for _, m := range all {
 		if d := m.About(); !d.says() {
@@ -229,12 +229,12 @@ func add[In Asked, Out any](m *Method[In, Out]) *Method[In, Out] {
 	return m
 }
 
-// single declares a method that answers with one thing.
+// single declares a method that answers with one value.
 func single[In Asked, Out any](d Declared) *Method[In, Out] {
 	return add(&Method[In, Out]{Declared: d, mount: mountOne[In, Out], answer: encode[Out], read: readOne[Out]})
 }
 
-// done declares a method that answers nothing.
+// done declares a method that answers with nothing.
 func done[In Asked](d Declared) *Method[In, None] {
 	return add(&Method[In, None]{Declared: d, mount: mountNone[In], answer: encode[None], read: readNone})
 }
@@ -252,10 +252,10 @@ func bytes[In Asked](d Declared) *Method[In, None] {
 	return add(&Method[In, None]{Declared: d})
 }
 
-// Table is what answers methods, by their names.
+// Table holds the functions that answer methods, by the methods' names.
 type Table map[string]any
 
-// Bind has f answer a method.
+// Bind makes f answer a method.
 func Bind[In Asked, Out any](t Table, m *Method[In, Out], f func(context.Context, Caller, In) (Out, error)) {
 	if _, twice := t[m.Name]; twice {
 		panic("rpc: " + m.Name + " is bound twice")
@@ -268,7 +268,7 @@ func (m *Method[In, Out]) bound(t Table) bool {
 	return ok
 }
 
-// Ask asks a table.
+// Ask calls the function in a table that answers the method.
 func (m *Method[In, Out]) Ask(ctx context.Context, t Table, who Caller, in In) (Out, error) {
 	f, ok := t[m.Name].(func(context.Context, Caller, In) (Out, error))
 	if !ok {
@@ -278,8 +278,7 @@ func (m *Method[In, Out]) Ask(ctx context.Context, t Table, who Caller, in In) (
 	return f(ctx, who, in)
 }
 
-// Unbound names the methods of those that are asked for which a table does not
-// answer.
+// Unbound names those of the selected methods that a table does not answer.
 func (t Table) Unbound(asked func(Declared) bool) []string {
 	var out []string
 	for _, m := range all {
@@ -290,7 +289,7 @@ func (t Table) Unbound(asked func(Declared) bool) []string {
 	return out
 }
 
-// validate checks a request's form, where it has one beyond its tags.
+// validate checks a request's form, if it has rules beyond its tags.
 func validate(in any) error {
 	if v, ok := in.(interface{ Validate() error }); ok {
 		return v.Validate()

@@ -53,7 +53,7 @@ type OnInvitation struct {
 	Invitation string `path:"invitation" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
 }
 
-// JoinRequest uses an invitation up.
+// JoinRequest accepts an invitation.
 type JoinRequest struct {
 	NoComputer
 	Body struct {
@@ -84,7 +84,7 @@ func (r NewAccountRequest) Validate() error {
 	return validPowers(r.Body.Powers)
 }
 
-// ChangeAccountRequest says what of the machine an account may.
+// ChangeAccountRequest sets an account's powers over the machine.
 type ChangeAccountRequest struct {
 	OnAccount
 	Body struct {
@@ -104,7 +104,7 @@ func validPowers(powers []grant.Power) error {
 	return nil
 }
 
-// validLine refuses what is no name for people to read.
+// validLine refuses what is not one line of text for people.
 func validLine(field, s string) error {
 	if strings.TrimSpace(s) == "" || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return &contract.FieldError{Field: field, Reason: "is blank or has characters that can't be seen"}
@@ -164,7 +164,7 @@ type OnToken struct {
 func remove(path, id string) Route { return Route{http.MethodDelete, path, id} }
 func patch(path, id string) Route  { return Route{http.MethodPatch, path, id} }
 
-// Who is in a computer.
+// Members of a computer and invitations to it.
 var (
 	MemberList = list[Of, view.Member](Declared{
 		Name: "member.list", Summary: "Who is in a computer, and as what",
@@ -189,7 +189,7 @@ var (
 		HTTP: remove("/invitations/{invitation}", "invitations-revoke"), May: contract.CanInvite, Callers: API, Effect: Stops, Needs: Known, Host: true})
 )
 
-// Who may sign in to this machine, and the programs of each.
+// Accounts of this machine and their tokens.
 var (
 	AccountGet = single[Nothing, view.Account](Declared{
 		Name: "account.get", Summary: "Who is signed in", HTTP: get("/account", "account-get"), May: contract.CanRead, Callers: API, Needs: Plane, Host: true})

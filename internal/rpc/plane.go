@@ -8,7 +8,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Nothing is a request of the control plane that says no more.
+// Nothing is a request to the control plane that has no parameters.
 type Nothing struct{ NoComputer }
 
 var secretName = lazy.Regexp(`^[A-Za-z][A-Za-z0-9_.-]{0,99}$`)
@@ -35,7 +35,7 @@ type SetSecretRequest struct {
 	}
 }
 
-// TestModelRequest asks a model for a word.
+// TestModelRequest tests a model by a minimal request.
 type TestModelRequest struct {
 	NoComputer
 	Body struct {

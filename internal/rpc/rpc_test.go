@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// What is declared is whole and does not contradict itself.
-// desktop asks on the bus.
+// A declaration is complete and does not contradict itself.
+// desktop is a caller on the bus.
 var desktop = rpc.Caller{Actor: contract.DesktopOf("u")}
 
 func TestDeclarations(t *testing.T) {
@@ -51,7 +51,7 @@ func TestDeclarations(t *testing.T) {
 	}
 }
 
-// Whoever asks on the bus is held to the same bounds as over HTTP.
+// A request on the bus has the same bounds as over HTTP.
 func TestRequestsOnTheBus(t *testing.T) {
 	var listed rpc.FilesRequest
 	var put rpc.PutBackRequest
@@ -78,7 +78,7 @@ func TestRequestsOnTheBus(t *testing.T) {
 	if _, err := ask(rpc.FilesList, `{"path":"a","after":"b","limit":9000}`); err != nil || listed.Limit != 2000 || listed.Path != "a" || listed.After != "b" {
 		t.Errorf("%v, %+v", err, listed)
 	}
-	// What is a path and a body over HTTP is one object here.
+	// What is a path and a body over HTTP is one object on the bus.
 	if got, err := ask(rpc.TrashPutBack, `{"entry":"e1","to":"b"}`); err != nil || !strings.Contains(got, `"id":"a"`) || put.Entry != "e1" || put.Body.To != "b" {
 		t.Errorf("%s, %v, %+v", got, err, put)
 	}
@@ -99,7 +99,7 @@ func TestRequestsOnTheBus(t *testing.T) {
 	}
 }
 
-// An answer is as long as what it travels in allows, and no longer.
+// An answer on the bus is cut to what its message may hold.
 func TestAnswersOnTheBusFit(t *testing.T) {
 	table := rpc.Table{}
 	rpc.Bind(table, rpc.CheckpointList, func(context.Context, rpc.Caller, rpc.CheckpointsRequest) (rpc.List[view.Checkpoint], error) {
@@ -131,7 +131,7 @@ func TestAnswersOnTheBusFit(t *testing.T) {
 	}
 }
 
-// A list that is empty is one all the same: what is generated for the desktop says so.
+// An empty list is encoded as a list, as the TypeScript types for the desktop say.
 func TestNoListIsNull(t *testing.T) {
 	table := rpc.Table{}
 	rpc.Bind(table, rpc.LogRead, func(context.Context, rpc.Caller, rpc.LogRequest) (p view.EventPage, _ error) { return p, nil })
@@ -153,7 +153,7 @@ func TestNoListIsNull(t *testing.T) {
 	}
 }
 
-// A call that the client makes is the route that is declared.
+// The client's requests match the declared routes.
 func TestRequestsOverHTTP(t *testing.T) {
 	r, err := rpc.CheckpointDiff.Request("-", rpc.DiffRequest{DiffRequest: view.DiffRequest{From: "a b"}})
 	if err != nil || r.Verb != "GET" || r.Path != "/api/computers/-/diff" || r.Query.Encode() != "from=a+b" || r.Body != nil {

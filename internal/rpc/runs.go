@@ -7,7 +7,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// ActionRequest is a person's intention, as events say it.
+// ActionRequest is a person's intention, in the form of an event.
 type ActionRequest struct {
 	At
 	Body struct {
@@ -19,7 +19,7 @@ type ActionRequest struct {
 	}
 }
 
-// Action reads the intention.
+// Action decodes the intention.
 func (r ActionRequest) Action(by contract.Actor) (view.Action, error) {
 	in := r.Body
 	if info, ok := contract.Lookup(in.Type); !ok || !info.Action {
@@ -62,7 +62,7 @@ type OnRun struct {
 // Validate implements validation.
 func (r OnRun) Validate() error { return contract.ValidID("run", r.Run) }
 
-// ShowRunRequest asks for a run.
+// ShowRunRequest asks for one run.
 type ShowRunRequest struct {
 	OnRun
 	Wait int `query:"wait" minimum:"0" maximum:"300" doc:"seconds to wait; then it is answered as it stands"`
@@ -89,7 +89,7 @@ type RunEventsRequest struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }
 
-// UndoRunRequest takes a run back.
+// UndoRunRequest undoes what a run changed.
 type UndoRunRequest struct {
 	OnRun
 	Body struct {
@@ -97,7 +97,7 @@ type UndoRunRequest struct {
 	}
 }
 
-// Runs, and what is said to them.
+// Runs, and what a person tells them.
 var (
 	Action = single[ActionRequest, view.Acted](Declared{
 		Name: "action", Summary: "Say what a person wants; on the bus at user.{cid}.action", May: contract.CanPrompt, Callers: Desktop, Effect: Stores})
@@ -145,7 +145,7 @@ type DecideRequest struct {
 // Validate implements validation.
 func (r DecideRequest) Validate() error { return contract.ValidID("approval", r.Approval) }
 
-// EgressRequest asks which hosts were reached.
+// EgressRequest asks for the traffic with each host.
 type EgressRequest struct {
 	At
 	Run string `query:"run" maxLength:"36" doc:"only this run's boxes"`
@@ -159,7 +159,7 @@ func (r EgressRequest) Validate() error {
 	return contract.ValidID("run", r.Run)
 }
 
-// What reaches beyond the computer.
+// Approvals and network traffic.
 var (
 	ApprovalList = list[ApprovalsRequest, view.Approval](Declared{
 		Name: "approval.list", Summary: "What waits for a person, newest first", HTTP: get("/approvals", "approvals-list"), May: contract.CanRead, Callers: API, Noun: "approvals"})

@@ -10,7 +10,7 @@ import (
 	"choir.dev/choiros/internal/grant"
 )
 
-// Takes lists what a method takes of who asks it: all of it.
+// Takes lists the capabilities that a method requires of its caller.
 func (d Declared) Takes() []contract.Capability {
 	if d.Also == "" {
 		return []contract.Capability{d.May}
@@ -18,14 +18,14 @@ func (d Declared) Takes() []contract.Capability {
 	return []contract.Capability{d.May, d.Also}
 }
 
-// says tells whether a declaration says what the method takes, and nothing that
-// there is not.
+// says reports whether a declaration names the capabilities that the method requires, and
+// only existing ones.
 func (d Declared) says() bool {
 	return contract.SetOf(d.May) != 0 && (d.Also == "" || contract.SetOf(d.Also) != 0)
 }
 
-// AskedBy reports whether actors of a kind may ask a method: people over HTTP,
-// a desktop's code on the bus, and nobody else.
+// AskedBy reports whether actors of a kind may call a method: people over HTTP, a desktop's
+// code on the bus, and nobody else.
 func (d Declared) AskedBy(kind contract.ActorKind) bool {
 	switch kind {
 	case contract.KindPerson:
@@ -36,9 +36,9 @@ func (d Declared) AskedBy(kind contract.ActorKind) bool {
 	return false
 }
 
-// Permits refuses an actor who may not ask a method. It is the one place that asks, of
-// an actor that has no more than their kind, their role and powers, and what they came with allow: each door
-// asks it before anything is done.
+// Permits refuses an actor who may not call a method. It is the one place that checks an
+// actor, whose capabilities are already limited to those of its kind, role, powers and
+// token. HTTP and bus call it before anything is done.
 func (d Declared) Permits(who contract.Actor) error {
 	if !d.AskedBy(who.Kind) && !defence.Off(defence.ActorAsk) {
 		return fault.New("", fault.Denied, "", fmt.Errorf("%s may not be asked by %s", d.Name, kindOf(who)))

@@ -7,8 +7,8 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// Whoever may ask a method by their kind can do what it takes, and nobody else is
-// let in; who was not given it is not.
+// Actors whose kind may call a method have the capability that it requires, others are
+// refused, and so are actors that were not given the capability.
 func TestWhatMethodsTakeOfActors(t *testing.T) {
 	for _, m := range rpc.All() {
 		d := m.About()
@@ -32,8 +32,8 @@ func TestWhatMethodsTakeOfActors(t *testing.T) {
 	}
 }
 
-// What a kind of actor can is asked somewhere: a capability that no method and no event
-// type takes is a word without meaning, and taking it from somebody changes nothing.
+// Every capability is required somewhere: one that no method and no event type requires
+// would mean nothing, and taking it from somebody would change nothing.
 func TestEveryCapabilityIsAsked(t *testing.T) {
 	asked := map[contract.Capability]bool{}
 	for _, m := range rpc.All() {
@@ -51,8 +51,8 @@ func TestEveryCapabilityIsAsked(t *testing.T) {
 	}
 }
 
-// A method whose declaration says nothing of what it takes, or names what there is not,
-// is nobody's: not even of whoever may everything.
+// A method whose declaration names no capability, or one that does not exist, can be called
+// by nobody, whatever they may do.
 func TestAMethodWithoutACapabilityIsNobodys(t *testing.T) {
 	for _, d := range []rpc.Declared{
 		{Name: "x", Callers: rpc.API | rpc.Desktop}, {Name: "x", Callers: rpc.API | rpc.Desktop, May: "everything"},

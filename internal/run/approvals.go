@@ -2,7 +2,7 @@ package run
 
 import "choir.dev/choiros/contract"
 
-// Approval is one that was asked for in a run, and its answer.
+// Approval is an approval that was requested in a run, and its answer.
 type Approval struct {
 	contract.ApprovalRequested
 	Task     string
@@ -11,7 +11,7 @@ type Approval struct {
 	BySystem bool // nobody answered: the system denied it
 }
 
-// applyApproval takes the events about approvals. The first answer counts.
+// applyApproval applies the events about approvals. The first answer counts.
 func (r *Run) applyApproval(e contract.Event, p contract.Payload) bool {
 	switch p := p.(type) {
 	case *contract.ApprovalRequested:
@@ -38,7 +38,7 @@ func (r *Run) Approval(id string) *Approval {
 	return nil
 }
 
-// OpenApprovals counts those that wait.
+// OpenApprovals counts the approvals without an answer.
 func (r *Run) OpenApprovals() int {
 	n := 0
 	for _, k := range r.Approvals {

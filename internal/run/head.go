@@ -20,11 +20,11 @@ type Head struct {
 	Error      string                      `json:"error"`
 	Verified   contract.VerificationStatus `json:"verified"`
 	Checkpoint string                      `json:"checkpoint"`
-	// Usage is what was metered so far; once the run is reported, what the
-	// report says, and what was metered after it.
+	// Usage is what was metered so far; once the run is reported, it is what the report
+	// says and what was metered afterwards.
 	Usage contract.Usage `json:"usage"`
 	Ended time.Time      `json:"ended"` // zero while the run is open
-	// StoodMS is how long it stood still with the machine or with choir.
+	// StoodMS is how long it stood still because the machine or choir did.
 	StoodMS int64 `json:"stood_ms"`
 }
 
@@ -33,8 +33,8 @@ func NewHead(p contract.PromptSubmitted) Head {
 	return Head{Status: contract.RunQueued, Model: p.Model}
 }
 
-// Apply takes an event of the run and says whether it meant something: a move
-// after the report, which lost the race with it, does not.
+// Apply applies an event of the run and says whether it changed anything: a change of
+// status after the report, which lost the race against it, does not.
 func (h *Head) Apply(e contract.Event, p contract.Payload) bool {
 	switch p := p.(type) {
 	case *contract.RunStarted:
@@ -47,7 +47,7 @@ func (h *Head) Apply(e contract.Event, p contract.Payload) bool {
 		}
 		h.Status, h.Reason = p.Status, p.Reason
 	case *contract.RunStood:
-		if p.Why != contract.StoodBox { // whose time is its task's, and counts
+		if p.Why != contract.StoodBox { // a box's time is part of its task's, which counts
 			h.StoodMS += p.ForMS
 		}
 	case *contract.RunCommanded:
@@ -92,8 +92,8 @@ func NewTaskHead(t contract.DirectorTask) TaskHead {
 	return TaskHead{Status: TaskRequested, Attempt: t.Attempt, Base: t.Base}
 }
 
-// Apply takes an event of the task and says whether it meant something; what
-// belongs to an older attempt does not.
+// Apply applies an event of the task and says whether it changed anything; an event of an
+// older attempt does not.
 func (t *TaskHead) Apply(e contract.Event, p contract.Payload) bool {
 	switch p := p.(type) {
 	case *contract.TaskStarted:

@@ -8,10 +8,9 @@ import (
 	"choir.dev/choiros/internal/attempt"
 )
 
-// Lose takes, in its place in the log's order, an event of the run whose data
-// can't be had any more: what stands in its envelope counts. An attempt that
-// moved where nobody can say any more stays in the state it was known in, so
-// that giving it up is the next transition.
+// Lose applies, at its place in the log's order, an event of the run whose data are lost:
+// only its envelope counts. An attempt that made a transition that can't be known any more
+// stays in its last known state, so that giving it up is the next transition.
 func (r *Run) Lose(e contract.Event) {
 	if e.Sequence <= r.Last {
 		return
@@ -25,7 +24,7 @@ func (r *Run) Lose(e contract.Event) {
 	number := 0
 	if t != nil {
 		if rest, ok := strings.CutPrefix(e.Subject, strings.TrimSuffix(attempt.Subject(e.Task, 0), "0")); ok {
-			number, _ = strconv.Atoi(rest) // another subject is no attempt's
+			number, _ = strconv.Atoi(rest) // any other subject is not an attempt's
 		}
 	}
 	if number < 1 || number < t.Now.Number {
@@ -49,9 +48,9 @@ func (r *Run) Lose(e contract.Event) {
 	}
 }
 
-// Matters says whether how a run goes on hangs on an event of it that was lost.
-// It does not when the event is none that a run is made of, or when it tells how
-// a task worked that has its result since.
+// Matters says whether the further course of a run depends on a lost event. It does not
+// when runs ignore the event, or when the event says how a task worked that has its result
+// since.
 func (r *Run) Matters(e contract.Event) bool {
 	kind, _, _ := strings.Cut(e.Type, ".")
 	switch kind {

@@ -10,7 +10,7 @@ import (
 	"choir.dev/choiros/internal/attempt"
 )
 
-// Run is one run as its events tell it, and as nothing else does.
+// Run is one run as its events describe it, from nothing else.
 type Run struct {
 	Head
 	ID          string
@@ -22,7 +22,7 @@ type Run struct {
 	Began       time.Time
 	Last        uint64        // sequence of the newest event that was applied
 	Newest      time.Time     // when that was
-	Away        time.Duration // when it did not go on: while it waited for its user, and between one process and the next
+	Away        time.Duration // how long it did not go on: while it waited for its user, and between one process and the next
 	epoch       uint64        // of the newest event
 
 	Started   bool
@@ -34,7 +34,7 @@ type Run struct {
 	Paused    bool
 	Cancelled bool
 	Report    *contract.RunReported
-	Metered   contract.Usage // of every model call of the run, its tasks' included
+	Metered   contract.Usage // every model call of the run, its tasks' included
 }
 
 // Question is a question of a run, and its answer.
@@ -49,7 +49,7 @@ type Question struct {
 type Task struct {
 	TaskHead
 	Request contract.DirectorTask
-	Cause   string // what delegated it
+	Cause   string // the id of the event that delegated it
 	Batch   int    // tasks of one delegation share it
 	Results map[int]contract.AssociateResult
 	Newest  *contract.AssociateResult // the result of the newest attempt that has one
@@ -62,7 +62,7 @@ type Task struct {
 	Refused []string
 }
 
-// New is a run of which nothing is known.
+// New is a run without any events.
 func New(id string) *Run { return &Run{ID: id, Head: Head{Status: contract.RunQueued}} }
 
 // DocumentID is the id of the run's living document.
@@ -92,8 +92,8 @@ func (t *Task) Open() *attempt.Attempt {
 	return &t.Now
 }
 
-// Apply takes one event of the run. They must come in the log's order; one that
-// was applied before changes nothing. Payloads that are not about runs do not.
+// Apply applies one event of the run. Events must come in the log's order; one that was
+// applied before changes nothing, and neither do payloads that are not about runs.
 func (r *Run) Apply(e contract.Event, p contract.Payload) {
 	if e.Sequence <= r.Last {
 		return
@@ -158,8 +158,8 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 	}
 }
 
-// pass takes the time since the event before: it is not the run's when the run
-// waited for its user, or when the process of then had ended.
+// pass counts the time since the event before as Away when the run waited for its user, or
+// when the process that had written that event had ended.
 func (r *Run) pass(e contract.Event) {
 	if passed := e.Time.Sub(r.Newest); !r.Newest.IsZero() && passed > 0 && (r.Status == contract.RunWaiting || e.Epoch > r.epoch) {
 		r.Away += passed
@@ -231,7 +231,7 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 	}
 }
 
-// AddHost adds a host:port to a list of such, once, as far as a result holds them.
+// AddHost adds a host:port to a list, once, up to the number that a result may hold.
 func AddHost(list []string, hostport string) []string {
 	if len(list) >= 100 || len(hostport) > 300 || slices.Contains(list, hostport) {
 		return list
@@ -239,8 +239,8 @@ func AddHost(list []string, hostport string) []string {
 	return append(list, hostport)
 }
 
-// move takes a transition of the newest attempt, or of the one after it. What
-// is not legal, or of an older attempt, is not taken.
+// move applies a transition of the newest attempt, or of the one after it. It ignores what
+// is illegal or of an older attempt.
 func (t *Task) move(e contract.Event, p contract.Payload) {
 	number, to := attempt.To(p)
 	switch {
@@ -259,7 +259,7 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 	}
 }
 
-// next makes an attempt the newest one, of which nothing else is known yet.
+// next makes an attempt the newest one, without anything else known of it.
 func (t *Task) next(a attempt.Attempt) {
 	t.Now, t.Turns, t.Calls, t.Metered = a, nil, nil, contract.Usage{}
 	t.Reached, t.Refused = nil, nil

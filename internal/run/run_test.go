@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the reducer gives into the cases")
 
-// goldenCase is one story and what every reducer must make of it.
+// goldenCase is a sequence of events and what every reducer must make of it.
 type goldenCase struct {
 	Name   string            `json:"name"`
 	Run    string            `json:"run"`
@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 				e, p := decode(t, raw)
 				r.Apply(e, p)
 				again.Apply(e, p)
-				again.Apply(e, p) // an event that comes twice changes nothing
+				again.Apply(e, p) // an event that is applied twice changes nothing
 			}
 			if *update {
 				c.Want = runtest.Of(r)

@@ -71,8 +71,8 @@ var projections = map[string]projection{
 	"window.closed":         on(windowClosed),
 }
 
-// must runs a statement that has to change a row; otherwise what it was about
-// does not exist, and the event is poison.
+// must runs a statement that has to change a row; otherwise what the event is about does
+// not exist, and the event is poison.
 func must(ctx context.Context, w *writer, missing string, query string, args ...any) error {
 	n, err := w.exec(ctx, query, args...)
 	if err == nil && n == 0 {

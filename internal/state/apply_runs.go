@@ -66,8 +66,7 @@ func updateRun(ctx context.Context, w *writer, e contract.Event, set string, arg
 	return must(ctx, w, "no run has the event's run id", `UPDATE runs SET `+set+`, updated = ?, last_seq = ? WHERE id = ?`, args...)
 }
 
-// foldRun takes an event into its run's row, through the reducer that runs have
-// while they go on.
+// foldRun applies an event to its run's row, with the reducer that the dispatcher uses.
 func foldRun(ctx context.Context, w *writer, e contract.Event, p contract.Payload) (run.Head, error) {
 	var h run.Head
 	var plan, usage, ended string
@@ -204,8 +203,8 @@ func taskStarted(ctx context.Context, w *writer, e contract.Event, p *contract.T
 	return err
 }
 
-// foldTask takes an event into its task's row, as foldRun does for runs, and
-// says whether it meant something.
+// foldTask applies an event to its task's row, as foldRun does for runs, and says whether
+// it changed anything.
 func foldTask(ctx context.Context, w *writer, e contract.Event, id string, p contract.Payload) (bool, error) {
 	var h run.TaskHead
 	var started, finished string
@@ -236,7 +235,7 @@ func foldTask(ctx context.Context, w *writer, e contract.Event, id string, p con
 		h.Status, h.Attempt, h.Base, h.Head, h.Summary, string(h.Verification), stamped(h.Started), stamped(h.Finished), id)
 }
 
-// attemptMoved keeps where an attempt stands, until it has its result.
+// attemptMoved stores an attempt's state, until the attempt has its result.
 func attemptMoved(ctx context.Context, w *writer, e contract.Event, p *contract.AttemptMoved) error {
 	return must(ctx, w, "the attempt has finished", `INSERT INTO attempts (task, attempt, base, status, started_seq)
 		VALUES (?,?,?,?,?)

@@ -33,8 +33,8 @@ func checkpointCreated(ctx context.Context, w *writer, e contract.Event, p *cont
 	if err != nil {
 		return err
 	}
-	// The same commit may be told twice: what is new is what was found out
-	// about it since.
+	// The same commit may have several events: a later one adds what was found out about it
+	// since.
 	return do(ctx, w, `INSERT INTO checkpoints (id, parent, tree, kind, message, at_seq, verified, files, skipped, left_out, ignored, outside, run, task, time, seq)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET verified = excluded.verified`,
 		p.Commit, p.Parent, p.Tree, string(p.Kind), p.Message, int64(p.Seq), string(p.Verified), p.Files, skipped, p.Left, ignored, p.Outside, e.Run, e.Task, stamp(e.Time), int64(e.Sequence))
@@ -88,7 +88,7 @@ func documentProposed(ctx context.Context, w *writer, e contract.Event, p *contr
 }
 
 func proposalResolved(ctx context.Context, w *writer, e contract.Event, p *contract.ProposalResolved) error {
-	// Only what makes way for a newer proposal goes without a user.
+	// Only a proposal that a newer one replaces is resolved by somebody other than a user.
 	if (p.Resolution == contract.ProposalSuperseded) == (e.Kind().Client()) {
 		return poisoned("a proposal is not %s by %s", p.Resolution, e.Kind())
 	}
@@ -113,7 +113,7 @@ func egressDecided(ctx context.Context, w *writer, e contract.Event, p *contract
 }
 
 func usageMetered(ctx context.Context, w *writer, e contract.Event, p *contract.UsageMetered) error {
-	// The call is the key: what was metered twice is counted once.
+	// The call is the key, so what was metered twice is counted once.
 	u := p.Usage
 	return do(ctx, w, `INSERT INTO usage (call, run, task, role, provider, model, outcome, retries, estimated, tokens_in, tokens_out, wall_ms, cost_usd, day, time, seq)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,

@@ -31,8 +31,8 @@ func egressMetered(ctx context.Context, w *writer, e contract.Event, p *contract
 		p.Tunnel, p.Box, p.Host, p.Port, p.Sent, p.Received, truth(p.Ended), e.Run, e.Task, e.Time.UTC().Format("2006-01-02"), stamp(e.Time), int64(e.Sequence))
 }
 
-// Approval is something beyond what the computer was granted that waits for a
-// person, or did. It is open while AnsweredSeq is 0.
+// Approval is a request for something beyond what the computer was granted, which waits for
+// a person or did. It is open while AnsweredSeq is 0.
 type Approval struct {
 	ID          string                  `json:"id"`
 	Run         string                  `json:"run"`
@@ -92,8 +92,8 @@ type Traffic struct {
 	Received int64  `json:"received"`
 }
 
-// Traffic sums up a run's tunnels, or all when run is empty, by host and port,
-// those that moved most first.
+// Traffic sums up a run's tunnels, or all when run is empty, by host and port, those with
+// the most bytes first.
 func (s *Store) Traffic(ctx context.Context, run string) ([]Traffic, error) {
 	query, args := `SELECT host, port, count(*), sum(sent), sum(received) FROM egress_traffic WHERE 1`, []any{}
 	if run != "" {

@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Evidence is what a state file says of the log that it was projected from. It
-// is read without a write, also not of what SQLite keeps beside the file.
+// Evidence is what a state file says of the log that it was projected from. Reading it
+// writes nothing, not even to the files that SQLite keeps beside it.
 type Evidence struct {
 	Last   uint64   // newest sequence that was projected
 	Digest [32]byte // contract.Digest of that event
@@ -70,8 +70,8 @@ func ReadEvidence(ctx context.Context, path string) (e Evidence, err error) {
 	return e, err
 }
 
-// openRuns reports whether a run has not ended. Of a file that does not tell, which
-// an earlier version may have written, that is so.
+// openRuns reports whether a run has not ended. It is true for a file that does not say it,
+// which an earlier version may have written.
 func openRuns(ctx context.Context, db *sql.DB) (open bool, err error) {
 	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM runs WHERE status NOT IN ('done', 'failed', 'cancelled'))").Scan(&open)
 	if ctx.Err() != nil {
@@ -80,9 +80,9 @@ func openRuns(ctx context.Context, db *sql.DB) (open bool, err error) {
 	return open || err != nil, nil
 }
 
-// ReadRows calls each with every event that a state file holds, in order: as
-// logged, and the digest that was taken when it was recorded. What can't be read
-// ends it, with fault.Damaged; what came before was read.
+// ReadRows calls each with every event that a state file holds, in order: the event as
+// logged, and the digest that was taken when it was recorded. A row that can't be read ends
+// it with fault.Damaged, after the rows before it.
 func ReadRows(ctx context.Context, path string, each func(e contract.Event, digest []byte) error) (err error) {
 	const op = "state.ReadRows"
 	db, err := openReadOnly(path)
@@ -96,7 +96,7 @@ func ReadRows(ctx context.Context, path string, each func(e contract.Event, dige
 		if err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('events') WHERE name = ?", *column).Scan(&has); err != nil {
 			return unreadable(op, path, err)
 		}
-		if has == 0 { // of a version that knew no chain, or no actors
+		if has == 0 { // a file from before events were chained or had actors
 			*column = "''"
 		}
 	}
@@ -129,7 +129,7 @@ func unreadable(op, path string, err error) error {
 	return fault.New(op, fault.Damaged, "It is replayed from the log when that is whole.", fmt.Errorf("%s can't be read: %w", filepath.Base(path), err))
 }
 
-// openReadOnly opens a file so that not even its WAL is folded in.
+// openReadOnly opens a file without writing to it: its WAL is not checkpointed either.
 func openReadOnly(path string) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -140,7 +140,7 @@ func openReadOnly(path string) (*sql.DB, error) {
 	}
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}
 	if st, err := os.Stat(abs + "-wal"); errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() == 0 {
-		q.Set("immutable", "1") // SQLite would make the files of a WAL, to read
+		q.Set("immutable", "1") // otherwise SQLite would make the files of a WAL in order to read
 	} else if err != nil {
 		return nil, err
 	}
@@ -152,10 +152,9 @@ func openReadOnly(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// QuickCheck has SQLite look through the open file; "" when it holds together,
-// else what is wrong. It does so on a connection of its own: others answer from
-// what they have read before, and are there for who waits for them. Nobody who
-// writes waits for it.
+// QuickCheck has SQLite check the open file; "" when it is sound, and otherwise what is
+// wrong. It uses a connection of its own: the others answer from their caches, and are
+// needed for readers. It does not block writers.
 func (s *Store) QuickCheck(ctx context.Context) (_ string, err error) {
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: s.path, RawQuery: q.Encode()}).String())

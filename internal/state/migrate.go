@@ -57,7 +57,7 @@ func loadMigrations() ([]migration, error) {
 func SchemaVersion() int {
 	m, err := loadMigrations()
 	if err != nil {
-		panic("state: embedded migrations: " + err.Error()) // a broken build, found by any test
+		panic("state: embedded migrations: " + err.Error()) // only possible in a broken build, which any test finds
 	}
 	return len(m)
 }

@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Log is what is projected; *ledger.Log is one.
+// Log is the log that is projected; *ledger.Log is one.
 type Log interface {
 	// Read returns up to limit events after a sequence, in order, dense.
 	Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error)
@@ -32,9 +32,9 @@ type Log interface {
 // batchSize bounds the events of one transaction.
 const batchSize = 500
 
-// Recover makes the state fit the log: state beyond the log's end, or of
-// another log, is dropped and everything is replayed. It returns when all that
-// the log held at the call is projected. Call it before the log is appended to.
+// Recover makes the state fit the log: if the state goes beyond the log's end, or is of
+// another log, it is dropped and everything is replayed. It returns when all that the log
+// held at the call is projected. Call it before the log is appended to.
 func (s *Store) Recover(ctx context.Context, log Log) error {
 	const op = "state.Recover"
 	if log.Last() > 0 {
@@ -126,7 +126,7 @@ func (s *Store) catchUp(ctx context.Context, log Log, upTo uint64) error {
 // something fails that is not one event's fault, such as a full disk. One
 // projection may run at a time.
 func (s *Store) Project(ctx context.Context, log Log) error {
-	s.advance(s.Last(), nil) // waiters of an earlier projection that failed may hope again
+	s.advance(s.Last(), nil) // waiters that an earlier, failed projection turned away may wait again
 	err := s.follow(ctx, log)
 	if ctx.Err() != nil {
 		return nil
@@ -193,8 +193,8 @@ func (s *Store) follow(ctx context.Context, log Log) error {
 	}
 }
 
-// batchBytes bounds the data of one transaction, which are held in memory, as
-// are those of the next.
+// batchBytes bounds the data of one transaction. They are held in memory, together with
+// those of the next.
 const batchBytes = 16 << 20
 
 // Apply projects events that follow each other, in one transaction unless
@@ -257,9 +257,9 @@ func (s *Store) applyBatch(ctx context.Context, batch []prepared) error {
 
 // commit projects a batch in one transaction.
 func (s *Store) commit(ctx context.Context, batch []prepared) error {
-	// First without savepoints: poison is rare, and each savepoint costs as
-	// much as an insert. If an event fails, the batch is done again with one
-	// savepoint per event, so that only the event's own changes are undone.
+	// The first try is without savepoints: poison is rare, and each savepoint costs as much
+	// as an insert. If an event fails, the batch is done again with one savepoint per
+	// event, so that only the failed event's changes are undone.
 	err := s.transact(ctx, batch, false)
 	if isPoison(err) {
 		err = s.transact(ctx, batch, true)
@@ -288,8 +288,8 @@ type prepared struct {
 	size    int                // bytes of data
 }
 
-// prepare decodes an event's data before the transaction begins. It fails only
-// for what another try may cure.
+// prepare decodes an event's data before the transaction begins. It returns an error only
+// if another try may succeed.
 func (s *Store) prepare(ctx context.Context, e contract.Event) (prepared, error) {
 	p := prepared{event: e, digest: contract.Digest(e)}
 	data := []byte(e.Data)
@@ -345,7 +345,7 @@ func (s *Store) load(ctx context.Context, e contract.Event) ([]byte, error) {
 	return b, fault.Wrap(op, err)
 }
 
-// poison says that an event can't be projected because of what it is.
+// poison says that an event can't be projected because of its content.
 type poison struct{ reason string }
 
 func (p *poison) Error() string { return p.reason }
@@ -371,7 +371,7 @@ func reason(err error) string {
 func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool) (err error) {
 	w := s.write
 	if _, err := w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
-		// The driver says that ctx has ended also of a statement that was done.
+		// The driver reports that ctx has ended even for a statement that succeeded.
 		return errors.Join(err, rollback(ctx, w.conn))
 	}
 	committed := false
@@ -380,8 +380,8 @@ func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool)
 			err = errors.Join(err, rollback(ctx, w.conn))
 		}
 	}()
-	// The driver watches a context that can end by a goroutine and a handler for
-	// each statement, which costs more than most of them do.
+	// For a context that can end, the driver starts a goroutine and installs a handler per
+	// statement, which costs more than most statements.
 	apart := context.WithoutCancel(ctx)
 	recorded := 0
 	if !savepoints {
@@ -418,7 +418,8 @@ func (s *Store) one(ctx context.Context, p *prepared, recorded, savepoints bool)
 			return err
 		}
 	}
-	// Of an event that can't be projected too: a later build may understand it.
+	// This is also done for an event that can't be projected: a later build may understand
+	// it.
 	for _, ref := range p.refs {
 		need := int64(0)
 		if slices.Contains(p.needed, ref) {
@@ -476,7 +477,7 @@ const (
 		(seq, id, source, origin, actor, type, subject, time, epoch, computer, user, run, task, causation, correlation, traceparent, data, dataref, digest, prev, duplicate, error)
 		VALUES `
 	eventRow = `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`
-	// An id that is taken leaves its event out, which is then not counted.
+	// An event whose id is taken is left out, and then not counted as inserted.
 	eventTaken = ` ON CONFLICT (origin, id) WHERE duplicate = 0 DO NOTHING`
 
 	rowsAtOnce = 16
@@ -487,7 +488,7 @@ var (
 	insertEvents = eventInsert + strings.Repeat(eventRow+",", rowsAtOnce-1) + eventRow + eventTaken
 )
 
-// values are what an event's row holds, added to args.
+// values appends the values of an event's row to args.
 func (p *prepared) values(args []any, duplicate int, reason string) []any {
 	e := &p.event
 	return append(args, int64(e.Sequence), e.ID, e.Source, contract.Origin(e.Source), string(e.Actor), e.Type, e.Subject, stamp(e.Time), int64(e.Epoch), string(e.Computer),
@@ -500,10 +501,10 @@ func (w *writer) record(ctx context.Context, p *prepared, duplicate int, reason 
 	return n == 1, err
 }
 
-// recordMany inserts the rows of a batch's first events, several with one statement,
-// which is most of what a replay does, and returns how many it has inserted. What a
-// projection does depends on no row of events. An id that is taken fails it as poison
-// does: event by event it is found which.
+// recordMany inserts the rows of a batch's first events, several with one statement, which
+// is most of the work of a replay, and returns how many it has inserted. Projections never
+// depend on rows of the events table. An id that is taken makes it fail as poison does;
+// event by event it is then found which one it is.
 func (w *writer) recordMany(ctx context.Context, batch []prepared) (int, error) {
 	var args []any
 	done := 0

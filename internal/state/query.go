@@ -117,8 +117,8 @@ func scanEventAnd(rows *sql.Rows, more ...any) (Event, error) {
 	return e, err
 }
 
-// Events returns a page of the log as projected, in order. What it costs is
-// what it returns, not what the log holds: see the indexes of the table.
+// Events returns a page of the log as projected, in order. Its cost depends on what it
+// returns and not on the length of the log: see the indexes of the table.
 func (s *Store) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	limit := page(f.Limit)
 	from, than, order := int64(f.After), ">", ""
@@ -137,14 +137,14 @@ func (s *Store) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	case about != "" || len(f.Types) == 1:
 		operand := "type"
 		if about != "" {
-			operand = "+type" // looked at in the other term's index, which keeps the order
+			operand = "+type" // evaluated on the other term's index, which keeps the order
 		}
 		query += " AND " + operand + " IN (?" + strings.Repeat(", ?", len(f.Types)-1) + ")"
 		for _, t := range f.Types {
 			args = append(args, t)
 		}
 	default:
-		// So many of each type at most: together they hold the first of all.
+		// At most so many of each type are read: together they contain the first of all.
 		args = nil
 		parts := make([]string, len(f.Types))
 		for i, t := range f.Types {

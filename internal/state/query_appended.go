@@ -8,7 +8,7 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Appended is what of a log people, apps and programs said since some time.
+// Appended is how much people, apps and programs have appended to a log since some time.
 type Appended struct {
 	Events int
 	Bytes  int64 // of data that stand in the events

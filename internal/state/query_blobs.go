@@ -7,9 +7,9 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// BlobRefs returns every blob that the projected log refers to, in whatever
-// field of whatever type, and the first event that does. What is not among
-// them, and is older than any append under way, can go.
+// BlobRefs returns every blob that the projected log refers to, in whatever field of
+// whatever type, and the first event that does. A blob that is not among them, and is older
+// than any append under way, can be removed.
 func (s *Store) BlobRefs(ctx context.Context) (map[contract.BlobRef]uint64, error) {
 	return s.refs(ctx, "state.BlobRefs", "SELECT ref, seq FROM blob_refs")
 }

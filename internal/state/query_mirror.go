@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-// Mirrored is how far a document's file follows it.
+// Mirrored is how far a document's file has followed its revisions.
 type Mirrored struct {
 	ID      string
 	Path    string
@@ -18,11 +18,12 @@ type Mirrored struct {
 	Next     uint64
 }
 
-// The mark is the system's newest file.written for the path. The hash says which
-// revision it was: the newest before it with that text. Hashes are compared first and
-// one revision is read for what comes next, for an event's sequence lies behind the
-// text in a row, and whoever writes one revision after the other has hundreds since the
-// mark. The limits keep m from being worked out once for each of its columns.
+// m.rev is the revision that the file has: the system's newest file.written event for the
+// path has its hash, and the revision is the newest before that event with this text. The
+// hashes are compared first, and one revision is read for the next column, because an
+// event's sequence is stored behind the text in a row, and a document that is written often
+// has hundreds of revisions since. The LIMITs keep SQLite from evaluating m once for each
+// of its columns.
 const mirroredQuery = `SELECT m.id, m.path, m.head, m.head_seq, m.rev,
 	coalesce((SELECT v.seq FROM revisions v WHERE v.document = m.id AND v.revision > m.rev ORDER BY v.revision LIMIT 1), 0)
 	FROM (SELECT d.id AS id, d.path AS path, d.revision AS head, d.seq AS head_seq, coalesce((
@@ -35,12 +36,12 @@ func scanMirrored(r *sql.Rows) (m Mirrored, err error) {
 	return m, r.Scan(&m.ID, &m.Path, &m.Head, &m.HeadSeq, &m.Revision, &m.Next)
 }
 
-// Mirrored says how far the file of a document follows it.
+// Mirrored returns how far the file of a document has followed it.
 func (s *Store) Mirrored(ctx context.Context, document string) (Mirrored, error) {
 	return one(ctx, s, "state.Mirrored", "document "+document, scanMirrored, mirroredQuery+" WHERE d.id = ? LIMIT 1) m", document)
 }
 
-// Mirrors says so of the documents that were revised last, newest first.
+// Mirrors returns the same for the documents that were revised last, newest first.
 func (s *Store) Mirrors(ctx context.Context, limit int) ([]Mirrored, error) {
 	return all(ctx, s, "state.Mirrors", scanMirrored, mirroredQuery+" ORDER BY d.seq DESC LIMIT ?) m ORDER BY m.head_seq DESC", page(limit))
 }

@@ -11,8 +11,8 @@ import (
 // its contract.Resolution.
 const ProposalOpen = "open"
 
-// Proposal is a change to a document that waits for a user, or did. Body is set
-// by Proposal, not by Proposals.
+// Proposal is a change to a document that waits for a user, or did. Body is only set by the
+// method Proposal, not by Proposals.
 type Proposal struct {
 	contract.DocumentProposed
 	Role   contract.ActorKind

@@ -12,9 +12,9 @@ import (
 	"choir.dev/choiros/internal/run"
 )
 
-// Run is all that followed from one prompt: what the reducer made of its events,
-// and where they are. Usage is what was metered so far.
-// Tasks is set by Run, not by Runs.
+// Run is all that followed from one prompt: what the reducer made of its events, and which
+// events they are. Usage is what was metered so far. Tasks is only set by the method Run,
+// not by Runs.
 type Run struct {
 	run.Head
 	ID      string
@@ -79,7 +79,7 @@ func (s *Store) Run(ctx context.Context, id string) (Run, error) {
 	return r, err
 }
 
-// Task is a task with what its last attempt came to, as the reducer has it.
+// Task is a task with the outcome of its last attempt, according to the reducer.
 type Task struct {
 	run.TaskHead
 	ID        string
@@ -90,7 +90,7 @@ type Task struct {
 	Seq       uint64
 }
 
-// TaskDetail is a task with everything that was said about it.
+// TaskDetail is a task with all that is recorded of it.
 type TaskDetail struct {
 	Task
 	Request       contract.DirectorTask     `json:"request"`

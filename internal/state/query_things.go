@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Checkpoint is a commit of the workspace: what its event says, and the event.
+// Checkpoint is a commit of the workspace: the data of its event, and the event's envelope.
 type Checkpoint struct {
 	contract.CheckpointCreated
 	By       contract.Actor // who made it, as far as its event says so
@@ -58,7 +58,7 @@ func (s *Store) Checkpoint(ctx context.Context, id string) (Checkpoint, error) {
 	return list[0], nil
 }
 
-// Restore is one time the workspace went back.
+// Restore is one restore of the workspace.
 type Restore struct {
 	ID         uint64   `json:"id"` // sequence of its event
 	To         string   `json:"to"`
@@ -117,8 +117,8 @@ func (s *Store) Publishes(ctx context.Context, task string, open bool) ([]Publis
 	return all(ctx, s, "state.Publishes", scanPublish, query+" ORDER BY started_seq LIMIT ?", append(args, MaxPage)...)
 }
 
-// Revision is one revision of a living document: what its event says, and the
-// event. A document is its newest revision. Body is not set in lists.
+// Revision is one revision of a living document: the data of its event, and the event's
+// envelope. A document is its newest revision. Body is not set in lists.
 type Revision struct {
 	contract.DocumentRevised
 	Role contract.ActorKind
@@ -130,7 +130,7 @@ type Revision struct {
 	Seq   uint64
 }
 
-// RevisionIn is the revision that an event made, as it is projected.
+// RevisionIn is the revision that an event makes, as it is projected.
 func RevisionIn(e contract.Event, p contract.DocumentRevised) Revision {
 	return Revision{DocumentRevised: p, Role: e.Kind(), Run: e.Run, Task: e.Task, Cause: e.Causation, Time: stamp(e.Time), Seq: e.Sequence}
 }

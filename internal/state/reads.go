@@ -7,18 +7,19 @@ import (
 	"sync"
 )
 
-// maxReads bounds how many questions are kept ready. There are fewer: only lists with
+// maxReads bounds how many prepared queries are kept. There are fewer: only lists with
 // filters have more than one text.
 const maxReads = 256
 
-// reads are the store's questions, parsed once for each connection: that costs as
-// much as most of the answers.
+// reads are the store's queries, parsed once for each connection: parsing costs as much as
+// most of the answers.
 type reads struct {
 	mu sync.Mutex
 	by map[string]*sql.Stmt
 }
 
-// ready returns a question that was asked before or may be again; nil without room.
+// ready returns a prepared query, preparing it if need be; nil when there is no room for
+// it.
 func (r *reads) ready(ctx context.Context, db *sql.DB, query string) (*sql.Stmt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +48,7 @@ func (r *reads) close() error {
 	return errors.Join(errs...)
 }
 
-// query asks for rows.
+// query runs a query that returns rows.
 func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	st, err := s.reads.ready(ctx, s.read, query)
 	switch {
@@ -59,7 +60,7 @@ func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows
 	return st.QueryContext(ctx, args...)
 }
 
-// row asks for one row and reads it; sql.ErrNoRows without one.
+// row runs a query that returns one row and scans it; sql.ErrNoRows without one.
 func (s *Store) row(ctx context.Context, query string, args []any, into ...any) error {
 	rows, err := s.query(ctx, query, args...)
 	if err != nil {

@@ -47,9 +47,8 @@ func Check(ctx context.Context, path string, log Log, opts ...Option) (Report, e
 	return rebuild(ctx, "state.Check", path, log, false, opts)
 }
 
-// Rebuild is Check, and then puts the new file, with the whole log in it, in
-// the old one's place. Nobody may have the old file open; it need not exist,
-// or be readable.
+// Rebuild does the same and then puts the new file, with the whole log in it, in the old
+// one's place. Nobody may have the old file open; it need not exist, or be readable.
 func Rebuild(ctx context.Context, path string, log Log, opts ...Option) (Report, error) {
 	return rebuild(ctx, "state.Rebuild", path, log, true, opts)
 }
@@ -79,8 +78,8 @@ func rebuild(ctx context.Context, op, path string, log Log, swap bool, opts []Op
 	if !swap {
 		return rep, nil
 	}
-	// A WAL left beside the old file would be applied to the new one. The old
-	// file was closed above, which empties its WAL, or could not be read.
+	// A WAL left beside the old file would be applied to the new one. The old file was
+	// closed above, which empties its WAL, or it could not be read.
 	if err := errors.Join(gone(os.Remove(path+"-wal")), gone(os.Remove(path+"-shm"))); err != nil {
 		return rep, fault.Wrap(op, err)
 	}
@@ -94,14 +93,14 @@ func rebuild(ctx context.Context, op, path string, log Log, swap bool, opts []Op
 	return rep, fault.Wrap(op, syncFile(filepath.Dir(path)))
 }
 
-// compareOld brings the new store to the old file's sequence and compares.
+// compareOld replays the log to the old file's sequence and compares.
 func compareOld(ctx context.Context, fresh *Store, path string, log Log, rep *Report) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		rep.Unreadable = "there is no file"
 		return nil
 	}
-	// Most of the replay comes before the old file is held: it is written to
-	// meanwhile, and what is written waits beside it as long as it is held.
+	// Most of the replay is done before the old file's snapshot is opened: the file is
+	// written to meanwhile, and its WAL grows as long as the snapshot is open.
 	if seq, err := lastSeq(ctx, path); err == nil {
 		if err := fresh.catchUp(ctx, log, min(seq, log.Last())); err != nil {
 			return err
@@ -131,7 +130,7 @@ func compareOld(ctx context.Context, fresh *Store, path string, log Log, rep *Re
 	defer want.close()
 	rep.Tables, rep.Rows, rep.Differences, err = diff(ctx, old.conn, want.conn)
 	if err != nil && ctx.Err() == nil {
-		// The new file was written a moment ago: it is the old one that can't be read.
+		// The new file was written a moment ago, so it is the old one that can't be read.
 		rep.Unreadable, err = err.Error(), nil
 	}
 	return err
@@ -190,7 +189,7 @@ func Dump(ctx context.Context, path string, w io.Writer) error {
 	return nil
 }
 
-// snapshot is a connection inside one read transaction.
+// snapshot is a connection in one read transaction.
 type snapshot struct {
 	db   *sql.DB
 	conn *sql.Conn
@@ -201,7 +200,7 @@ func openSnapshot(ctx context.Context, path string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(abs); err != nil { // opening would make the file
+	if _, err := os.Stat(abs); err != nil { // opening it would make the file
 		return nil, fault.New("state.openSnapshot", fault.NotFound, "", err)
 	}
 	db, err := sql.Open("sqlite", dsn(abs, "busy_timeout(5000)"))

@@ -11,12 +11,11 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Replace is Rebuild for a file that is open: it replays the log into a new
-// file, compares, and puts the new content in the old one's place in one
-// transaction. Projection waits meanwhile; readers see the old state or the
-// new one, never a part of each. Errors: fault.Invalid when the file is so
-// damaged that SQLite can't write it; then it has to be moved aside while
-// nobody has it open.
+// Replace is Rebuild for a file that is open: it replays the log into a new file, compares,
+// and replaces the old content by the new in one transaction. Projection waits meanwhile;
+// readers see either the old state or the new one. The error is fault.Invalid when the file
+// is so damaged that SQLite can't write it; then it has to be moved aside while nobody has
+// it open.
 func (s *Store) Replace(ctx context.Context, log Log) (rep Report, err error) {
 	const op = "state.Replace"
 	rep.Differences = []Difference{}
@@ -54,16 +53,16 @@ func (s *Store) Replace(ctx context.Context, log Log) (rep Report, err error) {
 	return rep, nil
 }
 
-// takeFrom makes the file's schema and rows those of the file at path. Tables,
-// indexes and triggers are made anew, for those may be what is damaged.
+// takeFrom replaces the file's schema and rows by those of the file at path. Tables,
+// indexes and triggers are made anew, as they may be what is damaged.
 func (s *Store) takeFrom(ctx context.Context, path string) (err error) {
 	steps, err := loadMigrations()
 	if err != nil {
 		return err
 	}
 	conn := s.write.conn
-	// Neither can be done inside a transaction. Rows are taken as they are from
-	// a file in which every reference was checked.
+	// Neither statement works inside a transaction. Foreign keys need not be checked, as
+	// they were in the file that the rows come from.
 	if _, err := conn.ExecContext(ctx, "ATTACH DATABASE ? AS fresh", path); err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (s *Store) takeFrom(ctx context.Context, path string) (err error) {
 	return err
 }
 
-// copied lists a table's columns; a virtual table's rows are known by rowid only.
+// copied lists a table's columns; the rows of a virtual table are identified by rowid only.
 func copied(ctx context.Context, conn *sql.Conn, table string) (string, error) {
 	rows, err := conn.QueryContext(ctx, "SELECT name FROM pragma_table_info(?)", table)
 	if err != nil {

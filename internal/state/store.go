@@ -22,8 +22,8 @@ import (
 	"choir.dev/choiros/internal/newfile"
 )
 
-// Blobs is where data too large for an event are read from; *disk.Store is one.
-// A reference that is not there must give a fault.NotFound error.
+// Blobs reads data that are too large for an event; *disk.Store is one. A reference that
+// does not exist must give a fault.NotFound error.
 type Blobs interface {
 	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)
 }
@@ -35,7 +35,7 @@ type Option func(*Store)
 // event whose data are a blob is kept with an error.
 func WithBlobs(b Blobs) Option { return func(s *Store) { s.blobs = b } }
 
-// WithLogger gives the store a logger; without one it says nothing.
+// WithLogger gives the store a logger; without one it logs nothing.
 func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
 
 // withSchema opens at an older schema; for tests of the migrations.
@@ -51,7 +51,7 @@ type Store struct {
 
 	read  *sql.DB                            // several connections, query_only
 	reads reads                              // parsed for those
-	asked func(op, query string, args []any) // test hook: hears of each list's query
+	asked func(op, query string, args []any) // test hook: called with each list's query
 
 	wmu   sync.Mutex // held by whoever writes
 	db    *sql.DB    // one connection
@@ -67,9 +67,9 @@ type Store struct {
 
 // Open opens or makes the state file at path (its directory must exist) and
 // migrates it. A file from a newer version is refused with fault.Newer.
-// A file that an older projector wrote is emptied; Recover or Project fill it
-// from the log again. One that it makes is not synced: Recover does that when there
-// is a log, and whoever makes a computer before its log has anything.
+// A file that an older projector wrote is emptied; Recover or Project fill it from the log
+// again. A file that Open makes is not synced: Recover does that when there is a log, and
+// whoever makes a computer does it before its log has anything.
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	const op = "state.Open"
 	s := &Store{path: path, log: slog.New(slog.DiscardHandler), schema: SchemaVersion(), moved: make(chan struct{})}
@@ -83,11 +83,11 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if _, err := os.Stat(filepath.Dir(abs)); err != nil {
 		return nil, fault.New(op, fault.NotFound, "Make the directory first.", err)
 	}
-	// Its name need not be durable: a state that is gone is replayed.
+	// The file's name need not be durable: a state that is lost is replayed.
 	if s.unsynced, err = newfile.SQLite(ctx, abs, newfile.Unsynced, s.begin); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	// The log is what acknowledged means; state may lose its last transactions
+	// Only the log decides what is acknowledged. The state may lose its last transactions
 	// to a power cut and replays them, so it need not sync each one.
 	common := []string{"busy_timeout(5000)", "foreign_keys(1)", "synchronous(NORMAL)", "temp_store(MEMORY)"}
 	if s.db, err = sql.Open("sqlite", dsn(abs, common...)); err != nil {
@@ -104,7 +104,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if err := migrate(ctx, conn, s.schema); err != nil {
 		return fail(err)
 	}
-	if _, err := conn.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil { // not before the file is known to be ours
+	if _, err := conn.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil { // only done once the file is known to be a state file
 		return fail(err)
 	}
 	if s.unsynced {
@@ -120,7 +120,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 		return fail(err)
 	}
 	s.read.SetMaxOpenConns(4)
-	s.read.SetMaxIdleConns(4) // each has the questions parsed
+	s.read.SetMaxIdleConns(4) // each has parsed the queries
 	return s, nil
 }
 
@@ -133,16 +133,16 @@ func (s *Store) begin(ctx context.Context, db *sql.DB) error {
 	return errors.Join(migrate(ctx, conn, s.schema), conn.Close())
 }
 
-// beginWAL says in a file that is new what an empty state says of itself. So the WAL
-// is made without the syncs that SQLite makes for the beginning of one: they keep
-// what an earlier turn of it left from being taken for this one's, and there was
-// none. Whatever is in it is synced before it goes into the file.
+// beginWAL writes the first values of a new file's meta table into its WAL without the
+// syncs that SQLite does for the beginning of one. Those keep remains of an earlier WAL
+// from being taken for parts of this one, and there was none. What is in the WAL is synced
+// before it is checkpointed into the file.
 func beginWAL(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, "PRAGMA synchronous = OFF;\n"+beginMeta+";\nPRAGMA synchronous = NORMAL")
 	return err
 }
 
-// settle makes a file that Open has made durable.
+// settle syncs a file that Open has made.
 func (s *Store) settle() error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
@@ -216,18 +216,18 @@ func (s *Store) Last() uint64 {
 	return s.lastSeq
 }
 
-// Ended says how far a log goes; *ledger.Log is one.
+// Ended says where a log ends; *ledger.Log is one.
 type Ended interface{ Last() uint64 }
 
-// CaughtUp waits until the state reflects everything that was acknowledged before
-// the call: one reads one's own writes, and whoever asks for more about an event, which
-// is shown to nobody before, is not answered from before it.
+// CaughtUp waits until the state reflects everything that was acknowledged before the call.
+// So a caller reads its own writes, and whoever asks about an event that they were shown
+// gets an answer from after it.
 func (s *Store) CaughtUp(ctx context.Context, log Ended) error {
 	return s.Wait(ctx, log.Last())
 }
 
-// Wait returns when everything up to minSeq is projected, so that one reads
-// one's own writes. It fails when ctx ends or projection has stopped.
+// Wait returns when everything up to minSeq is projected. It fails when ctx ends or
+// projection has stopped.
 func (s *Store) Wait(ctx context.Context, minSeq uint64) error {
 	for {
 		s.mu.Lock()
@@ -247,7 +247,7 @@ func (s *Store) Wait(ctx context.Context, minSeq uint64) error {
 	}
 }
 
-// advance publishes that lastSeq moved, or that projection stopped.
+// advance tells waiters that lastSeq moved, or that projection stopped.
 func (s *Store) advance(seq uint64, stopped error) {
 	s.mu.Lock()
 	s.lastSeq, s.stopped = seq, stopped
@@ -256,7 +256,7 @@ func (s *Store) advance(seq uint64, stopped error) {
 	s.mu.Unlock()
 }
 
-// beginMeta is what an empty state says of itself.
+// beginMeta fills the meta table of an empty state.
 var beginMeta = "INSERT INTO meta (key, value) VALUES ('last_seq', '0'), ('projector', '" + strconv.Itoa(ProjectorVersion) + "')"
 
 // reset empties every table and starts again at sequence 0.
@@ -266,7 +266,7 @@ func (s *Store) reset(ctx context.Context) error {
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	// Foreign keys are checked at commit here, so the order does not matter.
+	// Foreign keys are checked at commit here, so the order of the tables does not matter.
 	script := []string{"PRAGMA defer_foreign_keys = 1"}
 	for _, t := range tables {
 		script = append(script, "DELETE FROM "+quote(t))
@@ -325,8 +325,8 @@ func (w *writer) close() error {
 	for _, st := range w.stmts {
 		errs = append(errs, st.Close())
 	}
-	// A small file for whoever copies or opens it next; what is left in the
-	// WAL otherwise is as safe, so a busy reader is no error.
+	// This makes the file complete for whoever copies or opens it next. The WAL is as safe,
+	// so a busy reader is no error.
 	if _, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil && !isCode(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) {
 		errs = append(errs, err)
 	}

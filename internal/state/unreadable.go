@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// OpenOrReplace opens the state file at path. One that can't be read is kept beside the
-// new one, which the log fills.
+// OpenOrReplace opens the state file at path. One that can't be read is kept beside a new
+// one, which the log fills.
 func OpenOrReplace(ctx context.Context, path string, logger *slog.Logger, opts ...Option) (*Store, error) {
 	opts = append(opts, WithLogger(logger))
 	open := func() (*Store, error) {
@@ -18,7 +18,7 @@ func OpenOrReplace(ctx context.Context, path string, logger *slog.Logger, opts .
 		if err != nil {
 			return nil, err
 		}
-		// What is malformed further in would show only when somebody asks for it.
+		// Damage further into the file would only show when somebody queries it.
 		text, err := s.QuickCheck(ctx)
 		if err == nil && text != "" {
 			err = fault.New("state.OpenOrReplace", fault.Invalid, "", errors.New(text))

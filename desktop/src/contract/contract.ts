@@ -1,6 +1,6 @@
 // Generated from contract/ by go generate ./contract. Do not edit.
 
-/** ActorKind is what somebody is who asks something of a computer or adds to its log: the last element of an event's source, and a token of its NATS subject. */
+/** ActorKind says what sort of actor asks something of a computer or adds to its log: the last element of an event's source, and a token of its NATS subject. */
 export type ActorKind = 'person' | 'app' | 'program' | 'director' | 'associate' | 'worker' | 'system'
 
 /** ApprovalAnswer is what a person decided; the system itself only denies. */
@@ -36,7 +36,7 @@ export type LockOf = 'base' | 'change'
 /** MessageRole says who speaks. */
 export type MessageRole = 'user' | 'assistant'
 
-/** OnFailure says what becomes of a failed task's tree. */
+/** OnFailure says what happens to a failed task's tree. */
 export type OnFailure = 'rollback' | 'keep'
 
 /** PlanStatus is where a plan item stands. */
@@ -138,13 +138,13 @@ export interface AttemptMerge {
   tree: string
 }
 
-/** AttemptMoved is one transition of an attempt, with what is needed to go on from there. Its event is appended behind the attempt's last one and no other, so that each transition happens once. */
+/** AttemptMoved is one transition of an attempt, with what is needed to continue from there. It is only appended if the attempt's newest event is still the one that it was decided on, so that each transition happens once. */
 export interface AttemptMoved {
   attempt: number
   state: AttemptState
   /** begun: commit the tree is made from */
   base?: string
-  /** Result is the attempt's result as far as it stands: finished has the loop's word and what the host saw, merged adds what changed, taking_back and left what it will end with. */
+  /** Result is the attempt's result so far: finished has the loop's report and what the host observed, merged adds what changed, taking_back and left have what it will end with. */
   result?: AssociateResult
   /** merged; absent when nothing changed */
   merge?: AttemptMerge
@@ -156,7 +156,7 @@ export interface AttemptMoved {
   verification?: Verification
   /** taking_back: another attempt is made after this one */
   again?: boolean
-  /** taking_back: its tree is kept for a look */
+  /** taking_back: its tree is kept to look at */
   keep?: boolean
   /** left: why it could not be taken back */
   reason?: string
@@ -194,7 +194,7 @@ export interface Change {
   removed: number
 }
 
-/** Check is one command of a verification, run in a verify box of its own. Runner names whose report says how many tests ran; of an "exit code" nobody does. */
+/** Check is one command of a verification, run in a verify box of its own. Runner names the program whose report says how many tests ran; for an "exit code" nobody says it. */
 export interface Check {
   name: string
   status: VerificationStatus
@@ -287,11 +287,11 @@ export interface ComputerWoken {
   version: string
   driver: string
   isolation: string
-  /** what this host could not provide */
+  /** what isolation this host could not provide */
   notes?: string[]
 }
 
-/** DamageFound says what of a computer's data is damaged, and what it was made again from, "" when nothing else holds it. */
+/** DamageFound says what of a computer's data is damaged, and what it was restored from, "" when nothing else holds it. */
 export interface DamageFound {
   part: string
   what: string
@@ -375,7 +375,7 @@ export interface EgressDecided {
   reason?: string
 }
 
-/** EgressMetered is what has passed a tunnel so far, in bytes as its box sees it. A tunnel is told of when it ends and, if it lives long, in between: the newest event counts. */
+/** EgressMetered is what has passed a tunnel so far, in bytes as its box sees it. The event is appended when the tunnel ends and, if it is open for long, in between as well; the newest one counts. */
 export interface EgressMetered {
   tunnel: string
   box: string
@@ -394,12 +394,12 @@ export interface EgressReport {
   denied?: string[]
 }
 
-/** EgressSpec is what network a task asks for. The host decides what it gets: what goes beyond the computer's grant waits for a person. */
+/** EgressSpec is the network access that a task asks for. The host decides what it gets: what exceeds the computer's grant waits for a person. */
 export interface EgressSpec {
   profile: EgressProfile
   /** host:port or *.suffix:port; custom only */
   allow?: string[]
-  /** for that person, who is told that it is a claim; custom only */
+  /** shown to that person as a claim; custom only */
   reason?: string
 }
 
@@ -418,10 +418,10 @@ export interface Event {
   sequence: number
   /** ownership generation of the log */
   epoch: number
-  /** hash of the event before it as stored; none in events from before there was a chain */
+  /** hash of the event before it as stored; empty in events from before events were chained */
   prev?: string
   computer: string
-  /** who acted; none in events from before there were actors */
+  /** who acted; empty in events from before actors existed */
   actor?: string
   /** the account on whose behalf */
   user?: string
@@ -435,10 +435,10 @@ export interface Event {
   traceparent?: string
 }
 
-/** FileRemoved is a file that is gone; Trash is the entry that has it. */
+/** FileRemoved is a file that was removed; Trash is the entry of the trash that has it. */
 export interface FileRemoved {
   path: string
-  /** when it is no UTF-8 */
+  /** set when it is not UTF-8 */
   path_base64?: string
   trash?: string
 }
@@ -446,11 +446,11 @@ export interface FileRemoved {
 /** FileWritten is a file that was made or changed, coalesced per path. */
 export interface FileWritten {
   path: string
-  /** when it is no UTF-8 */
+  /** set when it is not UTF-8 */
   path_base64?: string
   size: number
   sha256?: string
-  /** What undoes it, told since there is a way to: how it came to be, which entry of the trash has what it replaced, if anything, and where it was. */
+  /** How to undo it, which events of earlier versions don't say: how the file came to be, which entry of the trash has what it replaced, if anything, and where it was. */
   deed?: FileOperation
   trash?: string
   from?: string
@@ -482,7 +482,7 @@ export interface Input {
   blob?: string
 }
 
-/** Installation is what a lock file names, installed for checks in a box of its own. Of says whose lock it is: the base's, or the change's. Hosts are where the packages came from; none when they were kept from an earlier check. Problem says why they could not be installed. */
+/** Installation is the installation, in a box of its own, of the packages that a lock file names and checks need. Of says whose lock file it is: the base's, or the change's. Hosts are where the packages came from, empty when they were kept from an earlier check. Problem says why they could not be installed. */
 export interface Installation {
   tool: string
   lock: string
@@ -493,24 +493,24 @@ export interface Installation {
   bytes?: number
   hosts?: string[]
   kept?: boolean
-  /** what is not as the packages want it */
+  /** what differs from what the packages ask for */
   note?: string
   problem?: string
 }
 
-/** LogRecovered says what a computer was brought back from after damage. The old is kept beside, under Aside in the data directory. */
+/** LogRecovered says what a computer was recovered from after damage. The damaged data are kept under Aside in the data directory. */
 export interface LogRecovered {
   /** events before this one */
   kept: number
   /** of these, only the state had them */
   from_state: number
-  /** of these, from before there was a chain */
+  /** of these, from before events were chained */
   unproven: number
-  /** events that were acknowledged and can't be had */
+  /** events that were acknowledged and could not be recovered */
   lost: number
   /** checkpoints before this event may be gone */
   history?: boolean
-  /** the commit at which the history stands: events that can't be had made it */
+  /** the commit at which the history stands; it was made by events that could not be recovered */
   continues?: string
   /** what is missing, each with why it matters */
   gone?: string[]
@@ -551,7 +551,7 @@ export interface PromptSubmitted {
   budget?: Budget
 }
 
-/** ProposalResolved ends a proposal. Revision holds an accepted one's text; Successor is the proposal that a superseded one made way for. */
+/** ProposalResolved ends a proposal. Revision is the one that holds an accepted proposal's text; Successor is the proposal that replaced a superseded one. */
 export interface ProposalResolved {
   proposal: string
   document: string
@@ -628,17 +628,17 @@ export interface RepositoryAdded {
   skipped?: number
 }
 
-/** RepositoryPushed says that somebody pushed into a repository of the workspace; what came is in Commit, which a publish made. */
+/** RepositoryPushed says that somebody pushed into a repository of the workspace; a publish made Commit, which holds what was pushed. */
 export interface RepositoryPushed {
   /** in the workspace */
   path: string
   /** whose checkpoint it is */
   publish: string
-  /** the workspace's, not the repository's */
+  /** a commit of the workspace, not of the repository */
   commit: string
   /** the first of them */
   refs?: PushedRef[]
-  /** how many there were beyond */
+  /** how many more there were */
   more?: number
 }
 
@@ -689,7 +689,7 @@ export interface RunStep {
   cwd?: string
 }
 
-/** RunStood says that a run stood still and went on: the machine, choir or one of its boxes did not run meanwhile. That time does not count against it, but for a box's. */
+/** RunStood says that a run stood still for a while and goes on: the machine, choir or one of its boxes did not run meanwhile. That time does not count against the run's budget, unless it was a box. */
 export interface RunStood {
   for_ms: number
   why: StoodWhy
@@ -788,7 +788,7 @@ export interface ToolReturn {
   is_error?: boolean
 }
 
-/** ToolReturned is appended after a tool ran; a call without it is unknown. Command is the command that it ran, shortened, if it ran one: what a result lists as evidence comes from here. */
+/** ToolReturned is appended after a tool ran; the outcome of a call without it is unknown. Command is the command that it ran, shortened, if it ran one: a result lists it as evidence. */
 export interface ToolReturned {
   call: string
   name: string
@@ -823,7 +823,7 @@ export interface TurnChunk {
   error?: TurnError
 }
 
-/** TurnError is why no turn could be had. Retriable says whether the same request may work later. */
+/** TurnError is why there is no turn. Retriable says whether the same request may succeed later. */
 export interface TurnError {
   /** budget, rate_limited, unavailable, timeout, invalid, too_large, no_model */
   code: string
@@ -876,7 +876,7 @@ export interface UsageMetered {
   price_out?: number
 }
 
-/** Verification is the outcome of checking a task's tree. Tree is the git tree that was checked: it is the tree that was published, or differs from it only outside of the projects that were checked, or Status is unknown. Tests is how many tests ran with what the base judges by; Said names what the task changed of that. */
+/** Verification is the outcome of checking a task's tree. Tree is the git tree that was checked. It is the published tree, or differs from it only outside of the projects that were checked; otherwise Status is unknown. Tests is how many tests ran, with the base's tools and configuration of the checks; Said names what the task changed of those. */
 export interface Verification {
   profile: VerifyProfile
   status: VerificationStatus

@@ -1,6 +1,5 @@
-// Command gen writes the desktop's TypeScript of the methods that a desktop may
-// call. Run it through go generate ./internal/rpc; a test fails when its output is
-// stale.
+// Command gen writes the desktop's TypeScript types of the methods that a desktop may call.
+// Run it through go generate ./internal/rpc; a test fails when its output is stale.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// source is what reflection does not know of a package's types.
+// source is what reflection does not tell about a package's types.
 type source struct {
 	docs   map[string]string   // of Type and Type.Field
 	values map[string][]string // of a string type: its constants
@@ -66,7 +66,7 @@ func (s source) take(g *ast.GenDecl) {
 	}
 }
 
-// words are comments as one line.
+// words joins comments into one line.
 func words(groups ...*ast.CommentGroup) string {
 	var out []string
 	for _, g := range groups {

@@ -20,7 +20,7 @@ const (
 	viewPath     = "choir.dev/choiros/internal/view"
 )
 
-// writer writes TypeScript, and remembers what it wrote about.
+// writer writes TypeScript, and collects the types that it refers to.
 type writer struct {
 	source
 	b        bytes.Buffer
@@ -40,8 +40,8 @@ func (w *writer) comment(indent, text string) {
 	}
 }
 
-// generate renders what a desktop may call, its requests and answers as they are
-// on the bus.
+// generate renders the methods that a desktop may call, with their requests and answers as
+// they are on the bus.
 func generate(root string) ([]byte, error) {
 	s, err := readSource(filepath.Join(root, "internal/view"))
 	if err != nil {
@@ -62,10 +62,10 @@ func generate(root string) ([]byte, error) {
 	services.line("")
 	services.line("export type Service = keyof Services")
 
-	services.typ(reflect.TypeFor[view.Session]()) // what the page has before it can ask for anything
+	services.typ(reflect.TypeFor[view.Session]()) // the page gets it before it can call anything
 
 	types := &writer{source: s, seen: services.seen, shown: services.shown, imported: services.imported}
-	for i := 0; i < len(types.shown); i++ { // it grows
+	for i := 0; i < len(types.shown); i++ { // the list grows during the loop
 		types.declare(types.shown[i])
 	}
 	out := &writer{}
@@ -79,7 +79,7 @@ func generate(root string) ([]byte, error) {
 	return slices.Concat(out.b.Bytes(), types.b.Bytes(), services.b.Bytes()), nil
 }
 
-// request is an object type in a line.
+// request renders an object type on one line.
 func (w *writer) request(t reflect.Type) string {
 	var fields []string
 	for i := range t.NumField() {
@@ -114,7 +114,7 @@ func named(f reflect.StructField) (name string, optional bool) {
 	return name, strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
 }
 
-// typ names a type, and remembers to declare it.
+// typ returns a type's name, and collects it for declaration.
 func (w *writer) typ(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[json.RawMessage]():
@@ -163,7 +163,7 @@ func (w *writer) remember(t reflect.Type) string {
 	return t.Name()
 }
 
-// declare writes a type. An id goes by the name that events give it.
+// declare writes a type. Its id has the name that events give it.
 func (w *writer) declare(t reflect.Type) {
 	w.comment("", w.docs[t.Name()])
 	if t.Kind() == reflect.String {

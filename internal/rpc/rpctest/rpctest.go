@@ -1,5 +1,5 @@
-// Package rpctest draws requests from the registry of methods, for tests that ask
-// every method there is: a new method is asked as soon as it is declared.
+// Package rpctest makes requests from the registry of methods, for tests that call every
+// method: a new method is tested as soon as it is declared.
 package rpctest
 
 import (
@@ -14,15 +14,15 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// values are what fields of these names hold in a request that is well formed.
-// Others hold an id.
+// values are what fields of these names contain in a well-formed request. Other fields
+// contain an id.
 var values = map[string]any{
 	"path": "a", "from": "a", "to": "", "name": "name", "entry": "e1", "url": "https://example.org/a", "argv": []string{"true"}, "checkpoint": strings.Repeat("a", 40),
 	"text": "words", "value": "a value", "answer": "deny", "digest": strings.Repeat("7", 64), "model": "", "role": "viewer", "powers": []string{}, "token": strings.Repeat("a", 43),
 	"type": "prompt.submitted", "data": json.RawMessage(`{"text":"words"}`), "message": "words", "cwd": "", "subject": "", "undo": true, "mode": "0644",
 }
 
-// of are those of one method where its own meaning of a name is another.
+// of overrides values for methods in which a name means something else.
 var of = map[string]map[string]any{
 	"files.move":         {"to": "b"},
 	"document.revise":    {"base": 1},
@@ -39,15 +39,15 @@ var of = map[string]map[string]any{
 	"git.token":          {"repository": "", "days": 1},
 }
 
-// Request is one over HTTP.
+// Request is an HTTP request.
 type Request struct {
 	Verb, Target string
 	Content      string // the type of Body
 	Body         string
 }
 
-// HTTP is a well-formed request of a method over HTTP, to a computer. fields say
-// what some of its fields hold instead.
+// HTTP makes a well-formed HTTP request for a method of a computer. fields overrides the
+// values of fields.
 func HTTP(m rpc.Any, computer string, fields map[string]any) Request {
 	d := m.About()
 	r := Request{Verb: d.HTTP.Verb, Target: strings.Replace(d.Address(), "{computer}", computer, 1)}
@@ -94,8 +94,8 @@ func HTTP(m rpc.Any, computer string, fields map[string]any) Request {
 	return r
 }
 
-// Bus is a well-formed request of a method on the bus, and the subject that it is
-// sent on.
+// Bus makes a well-formed request for a method on the bus, and returns the subject that it
+// is sent on.
 func Bus(m rpc.Any, cid contract.CID, fields map[string]any) (subject string, body []byte) {
 	all := map[string]any{}
 	each(m, fields, func(name string, _ reflect.StructField, v any) {

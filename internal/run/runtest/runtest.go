@@ -1,5 +1,4 @@
-// Package runtest has what tests hold the reducers of runs against. Nothing but tests
-// imports it.
+// Package runtest has what tests compare the reducers of runs with. Only tests import it.
 package runtest
 
 import (
@@ -7,8 +6,8 @@ import (
 	"choir.dev/choiros/internal/run"
 )
 
-// Told is what of a run every reducer must agree on: the cases in run's testdata hold
-// it for run's own, for the state's tables and for the desktop's.
+// Told is what every reducer must agree on about a run: the cases in run's testdata check
+// it for the reducer of package run, the state's tables and the desktop's reducer.
 type Told struct {
 	Status    contract.RunStatus          `json:"status"`
 	Reason    string                      `json:"reason"`
@@ -45,7 +44,7 @@ type Step struct {
 	Verification contract.VerificationStatus `json:"verification"`
 }
 
-// Of tells of a run as run's reducer has it.
+// Of returns what the reducer of package run says about a run.
 func Of(r *run.Run) Told {
 	v := Told{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt.Text, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 		Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
