@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestStagesBeginBeforeWhatGuestsUse: a box starts this program two or three times, so
-// whatever is initialised before a stage begins slows each start. Packages are counted
-// rather than time, which depends on the load.
+// TestStagesBeginBeforeWhatGuestsUse: a box starts this program as its guest and, where trees
+// are built, as the launcher. Whatever is initialised before a guest is sealed or a launcher begins slows
+// each start. Packages are counted rather than time, which depends on the load.
 func TestStagesBeginBeforeWhatGuestsUse(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(t.TempDir(), "guest")
@@ -37,7 +37,7 @@ func TestStagesBeginBeforeWhatGuestsUse(t *testing.T) {
 		t.Fatalf("%d packages tell that they are initialised: the trace reads otherwise by now", len(all))
 	}
 	if at := slices.Index(all, "choir.dev/choiros/internal/guest/early"); at < 0 || at > 24 {
-		t.Errorf("the stage that seals a box begins behind %d packages: %v", at, all[:max(at, 0)])
+		t.Errorf("a guest is sealed behind %d packages: %v", at, all[:max(at, 0)])
 	}
 	for i, size := range sizes {
 		if len(size) > 5 { // 100,000 bytes and more, such as of a pattern that is compiled

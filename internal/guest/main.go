@@ -148,6 +148,7 @@ func begin(ctx context.Context, kind string, services Services) (b beginning) {
 		}
 	}
 	g.fresh = g.state()
+	runtime.SetDefaultGOMAXPROCS() // it was started on one (seal.Procs)
 	crash.At("ready")
 	close(ready)
 	return b
@@ -173,7 +174,6 @@ func harden() error {
 			return fmt.Errorf("keep descriptors from children: %w", err)
 		}
 	}
-	unix.Umask(0o022)
 	debug.SetMemoryLimit(128 << 20)
 	return nil
 }

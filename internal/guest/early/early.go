@@ -1,6 +1,5 @@
 // Package early does what a guest must do before anything else of the process
-// runs, and the stage before it (package seal), which must be quick. Import it, for
-// its effect, from the main package of a binary that can be a guest.
+// runs. Import it, for its effect, from the main package of a binary that can be a guest.
 package early
 
 import (
@@ -20,11 +19,15 @@ var Guest = len(os.Args) > 1 && os.Args[1] == "guest"
 var Err error
 
 func init() {
-	if len(os.Args) > 1 && os.Args[1] == "seal" && os.Getpid() == 1 {
-		os.Exit(seal.Main(os.Args[2:])) // initialisation runs on the first thread
-	}
 	if !Guest {
 		return
+	}
+	// Who is not process 1 of a box finds out in guest.Main, and changes nothing here.
+	if os.Getpid() == 1 {
+		if err := seal.Process(); err != nil { // initialisation runs on the first thread
+			_, _ = os.Stderr.WriteString("choir guest: " + err.Error() + "\n") // nobody else is there to be told
+			os.Exit(125)
+		}
 	}
 	// From here on no other process of the same user can read or write this
 	// one's memory or take its descriptors.

@@ -3,7 +3,7 @@
 // `make build` compiles cmd/choir-guest, packs it into payload/ and then builds
 // choir with the build tag embedguest. Without the tag (go run, tests) there is
 // no payload, and choir itself serves as the guest: the same code, a few
-// milliseconds slower to start.
+// milliseconds slower to start. It must be built without cgo, as all guests are (guest/seal).
 package image
 
 import (

@@ -15,7 +15,6 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/defence"
-	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/guest/seal"
 	"choir.dev/choiros/internal/sandbox"
 )
@@ -29,8 +28,7 @@ const (
 
 // Descriptors that the driver passes, after the guest's own.
 const (
-	seccompFD = guest.SpecFD + 1 + iota
-	infoFD
+	infoFD = seal.FilterFD + 1 + iota
 	lockFD
 )
 
@@ -155,7 +153,7 @@ func (d *Driver) commonArgs() []string {
 	if !defence.Off(defence.BoxEnvironment) {
 		args = append(args, "--clearenv")
 	}
-	args = append(args, "--setenv", seal.Procs, seal.One) // for the seal, which doesn't hand it on
+	args = append(args, "--setenv", seal.Procs, seal.One) // until the guest answers
 	args = append(args, "--proc", "/proc")
 	if !defence.Off(defence.BoxProc) {
 		args = append(args, d.maskProc(os.Geteuid() == 0)...)

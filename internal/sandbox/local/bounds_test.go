@@ -1,8 +1,12 @@
 package local_test
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"choir.dev/choiros/contract"
@@ -112,8 +116,10 @@ func TestMountinfo(t *testing.T) {
 			"own":   {Kind: contract.BoxAssociate, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/bound", Mode: sandbox.ReadOnly}}},
 		} {
 			spec.ID = name
+			umask := syscall.Umask(0o027) // a box has its own, whatever the host's is
 			_, g := e.Box(t, spec)
-			for _, files := range []string{"/proc/self/mountinfo /proc/self/mounts /proc/self/mountstats /proc/thread-self/mountinfo", "/proc/1/mountinfo /proc/1/mounts", "/proc/[0-9]*/mountinfo"} {
+			syscall.Umask(umask)
+			for _, files := range []string{"/proc/self/mountinfo /proc/self/mounts /proc/self/mountstats /proc/thread-self/mountinfo", "/proc/1/mountinfo /proc/1/mounts", "/proc/[0-9]*/mountinfo", "/proc/1/task/[0-9]*/mountinfo"} {
 				if r := sandboxtest.Run(t, g, "sh", "-c", "cat "+files); r.Code != 0 || r.Out != "" {
 					t.Errorf("%s: %s tell of mounts: %+v", name, files, r)
 				}
@@ -126,15 +132,39 @@ func TestMountinfo(t *testing.T) {
 			if r := sandboxtest.Run(t, g, "sh", "-c", "cd /bound && test $(/bin/pwd) = /bound && test $(readlink /proc/self/cwd) = /bound && test $(readlink /proc/self/root) = / && df . | grep -q /bound && ! touch x 2>&1"); r.Code != 0 {
 				t.Errorf("%s: a mount is not what it was: %+v", name, r)
 			}
-			caps := sandboxtest.Run(t, g, "cat", "/proc/self/status", "/proc/1/status").Out
+			// Each thread of the guest, for it had some when it was sealed.
+			caps := sandboxtest.Run(t, g, "sh", "-c", "cat /proc/self/status /proc/1/task/[0-9]*/status").Out
+			threads := strings.Count(caps, "\nPid:\t")
+			if threads < 4 {
+				t.Errorf("%s: a program and a guest's threads are %d: %s", name, threads, caps)
+			}
 			for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
-				if strings.Count(caps, set+":\t0000000000000000\n") != 2 {
+				if strings.Count(caps, set+":\t0000000000000000\n") != threads {
 					t.Errorf("%s: capabilities are left: %s", name, caps)
 				}
 			}
-			if strings.Count(caps, "Seccomp:\t2\n") != 2 || strings.Count(caps, "NoNewPrivs:\t1\n") != 2 {
+			if strings.Count(caps, "\nSeccomp:\t2\n") != threads || strings.Count(caps, "\nNoNewPrivs:\t1\n") != threads {
 				t.Errorf("%s: the filter is not applied: %s", name, caps)
+			}
+			if strings.Count(caps, "\nUmask:\t0022\n") != threads {
+				t.Errorf("%s: the host's umask is the box's: %s", name, caps)
 			}
 		}
 	})
+}
+
+// TestAGuestHasAllProcessors: that it begins on one is over when it answers, and is
+// nobody's to inherit.
+func TestAGuestHasAllProcessors(t *testing.T) {
+	e := sandboxtest.NewEnv(t, open(t))
+	b, _ := e.Box(t, sandbox.BoxSpec{})
+	res, err := b.Tether().Client().Get("http://box/processors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(res.Body)
+	if want := fmt.Sprintf("%d %q", runtime.NumCPU(), ""); err != nil || string(got) != want {
+		t.Errorf("the guest says %s (%v), want %s", got, err, want)
+	}
 }

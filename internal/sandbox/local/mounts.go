@@ -17,7 +17,6 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/guest/seal"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 	"choir.dev/choiros/internal/sandbox/local/launch"
@@ -86,8 +85,7 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 		args, guest = append(args, guest...), nil
 	}
 	args = append(append(args, o.args...), guest...)
-	args = append(args, "--remount-ro", "/", "--chdir", "/", guestInside)
-	args = append(args, seal.Args(seccompFD, "guest", string(spec.Kind))...)
+	args = append(args, "--remount-ro", "/", "--chdir", "/", guestInside, "guest", string(spec.Kind))
 	if !launcher {
 		return args, false, nil
 	}
