@@ -33,8 +33,8 @@ func Declared() []tool.Tool {
 			"suggested_next":{"type":"string","maxLength":4096}`, "summary", "status")}}
 }
 
-// agentTools are the tools that the host offers an agent. Those that its loop
-// does not carry out itself are the host's to carry out, wherever that is.
+// agentTools are the tools that the host offers an agent. Those that the loop does not
+// carry out itself are carried out by the host, wherever that is.
 type agentTools struct {
 	*tool.Registry
 	host  harness.Host
@@ -95,8 +95,8 @@ func (t agentTools) finish(c contract.ToolCall) tool.Result {
 	return tool.Result{OK: true, Output: "The task is over."}
 }
 
-// Ended returns the call of an ending tool that a recorded loop ended with, if it
-// did: it is not asked again then.
+// Ended returns the call of an ending tool with which a recorded loop ended, if it did: the
+// model is not asked again then.
 func Ended(turns []contract.TurnRecorded, tools *tool.Registry) (contract.ToolCall, bool) {
 	if len(turns) == 0 {
 		return contract.ToolCall{}, false
@@ -176,8 +176,7 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 	return d, nil
 }
 
-// History is what was recorded, for the harness: the newest record of each
-// turn counts.
+// History converts recorded turns for the harness: the newest record of each turn counts.
 func History(turns []contract.TurnRecorded) []harness.Record {
 	at := map[int]int{}
 	var out []harness.Record
@@ -193,7 +192,7 @@ func History(turns []contract.TurnRecorded) []harness.Record {
 	return out
 }
 
-// wake is the context every turn of a task starts from.
+// wake is the context that every turn of a task starts from.
 func wake(m Message, s harness.State) string {
 	var inputs strings.Builder
 	for _, in := range m.Inputs {

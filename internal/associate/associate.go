@@ -18,15 +18,14 @@ import (
 // MaxMessage bounds the body of POST /task, in bytes.
 const MaxMessage = 16 << 20
 
-// Message is the body of POST /task: one attempt at one task. Fence goes back
-// with everything this attempt asks of the host. Turns are what an interrupted
-// attempt recorded, Spent what it used.
+// Message is the body of POST /task: one attempt at one task. Fence is sent with every
+// request of this attempt to the host. Turns are those that an interrupted attempt
+// recorded, and Spent what it used.
 type Message struct {
 	Task  contract.DirectorTask `json:"task"`
 	Fence string                `json:"fence"`
 	Model string                `json:"model,omitempty"`
-	// Tools are what the host offers the model of an agent: the loop knows no
-	// others.
+	// Tools are what the host offers the model of an agent; the loop knows no others.
 	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
 	MaxTurns int                     `json:"max_turns,omitempty"`
@@ -42,8 +41,8 @@ type Input struct {
 	Text string `json:"text"`
 }
 
-// Draft is how the loop says an attempt went. What was changed, what ran and
-// whether it verifies is not its to say; the host knows.
+// Draft is how the loop says that an attempt went. What was changed, what ran and whether
+// it verifies is not part of it: the host knows.
 type Draft struct {
 	Status        contract.ResultStatus `json:"status"`
 	Summary       string                `json:"summary"`
@@ -56,7 +55,7 @@ type Draft struct {
 
 // Wake is the host's answer to POST /wake, which waits while the run is paused.
 type Wake struct {
-	Notes []string `json:"notes,omitempty"` // what the user or the host says since last time
+	Notes []string `json:"notes,omitempty"` // what the user or the host said since the last wake
 }
 
 // Options of the loop. Client reaches the host over the box's tether.
@@ -94,8 +93,8 @@ func Handler(o Options) http.Handler {
 	return mux
 }
 
-// Execute carries out one attempt. It always has an answer: what went wrong is
-// a Draft with status failed or cancelled.
+// Execute carries out one attempt. It always returns an answer: what went wrong is a Draft
+// with status failed or cancelled.
 func Execute(ctx context.Context, o Options, m Message) Draft {
 	h := harness.Host{Client: o.Client, Base: o.Base, Fence: m.Fence}
 	var d Draft
@@ -120,8 +119,8 @@ func Execute(ctx context.Context, o Options, m Message) Draft {
 	return d
 }
 
-// call asks the host to run one tool. What the tool could not do is a Result
-// with OK false; a refusal of the host too, since the model should see it.
+// call asks the host to run one tool. If the tool can't do it, that is a Result with OK
+// false; so is a refusal of the host, for the model should see it.
 func call(ctx context.Context, h harness.Host, id, name string, args json.RawMessage) (tool.Result, error) {
 	var res tool.Result
 	err := h.Post(ctx, "/tools/"+name, map[string]string{harness.HeaderCall: id}, args, &res)
@@ -165,12 +164,12 @@ func steps(ctx context.Context, h harness.Host, m Message) (Draft, error) {
 	return d, nil
 }
 
-// Git is the tool that a git step calls. The host carries it out: the history is
-// not in the task's box.
+// Git is the tool that a git step calls. The host carries it out, as the history is not in
+// the task's box.
 const Git = "git"
 
-// StepCall is a deterministic step as a tool call. The host uses it to accept
-// from a task of kind exec or git its own steps and nothing else.
+// StepCall is a deterministic step as a tool call. The host accepts from a task of kind
+// exec or git only the calls of its own steps, which it compares with this.
 func StepCall(s contract.Step) (name string, args json.RawMessage, err error) {
 	var v any
 	switch {

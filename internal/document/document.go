@@ -39,17 +39,17 @@ type State interface {
 // MaxBody bounds a document, in bytes.
 const MaxBody = 4 << 20
 
-// maxTries bounds how often a change is rebased before its author is told that
-// the document does not hold still.
+// maxTries bounds how often a change is rebased before its author is told that the document
+// changes too often.
 const maxTries = 20
 
 // Documents are the living documents of one computer.
 type Documents struct {
 	log   Log
 	state State
-	paths sync.Mutex // held while a new document's path is chosen and taken
-	// proposing is held while proposals are made or resolved. Nobody else does:
-	// the log has one owner, and the owner one Documents.
+	paths sync.Mutex // held while a new document's path is chosen and recorded
+	// proposing is held while proposals are made or resolved. Only a Documents does that:
+	// the log has one owner, and the owner has one Documents.
 	proposing sync.Mutex
 	turns     turns // of those who write one document
 }
@@ -59,7 +59,7 @@ func New(log Log, st State) *Documents { return &Documents{log: log, state: st} 
 
 // Author says who makes a revision, and what for.
 type Author struct {
-	Name  string // as shown: a user's name, "director", a model
+	Name  string // as shown: a user's name, "director" or a model's name
 	By    contract.Actor
 	Run   string
 	Task  string
@@ -208,8 +208,8 @@ func (d *Documents) append(ctx context.Context, last uint64, r contract.Document
 	return state.RevisionIn(events[0], r), nil
 }
 
-// revise makes the event of a revision by an author, conditional on last, and
-// fills in what the revision has of them.
+// revise drafts the event of a revision by an author, conditional on last, and fills in the
+// author's fields of the revision.
 func revise(r *contract.DocumentRevised, last uint64, by Author) (contract.Draft, error) {
 	const op = "document.revise"
 	if len(r.Body) > MaxBody {
@@ -268,8 +268,8 @@ func (d *Documents) History(ctx context.Context, id string, after, limit int) ([
 	return list, fault.Wrap("document.History", err)
 }
 
-// PathFor makes a document's path in a folder under artifacts/ from its title:
-// lower-case words, and the last eight digits of its id so that no two meet.
+// PathFor makes a document's path in a folder under artifacts/ from its title: lower-case
+// words, and the last eight digits of its id so that no two are the same.
 func PathFor(folder, title, id string) string {
 	var b strings.Builder
 	gap := false

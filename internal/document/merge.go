@@ -68,8 +68,8 @@ func (in *interner) merge(base, ours, theirs []int) (string, []Conflict) {
 	var conflicts []Conflict
 	at := 0 // in base
 	for len(a) > 0 || len(b) > 0 {
-		// A region of base that the next hunks of both sides cover, grown until
-		// no hunk overlaps or touches it.
+		// A region of base that the next hunks of either side cover, grown until no other
+		// hunk overlaps or touches it.
 		lo := len(base) + 1
 		if len(a) > 0 {
 			lo = a[0].from
@@ -104,10 +104,10 @@ func (in *interner) merge(base, ours, theirs []int) (string, []Conflict) {
 	return out.String(), conflicts
 }
 
-// region is what a side has for base[lo:hi], given its hunks there.
+// region is a side's text for base[lo:hi], given its hunks there.
 func region(side []int, hunks []hunk, lo, hi int) []int {
 	if len(hunks) == 0 {
-		return nil // the side left it as it is; the caller does not ask
+		return nil // the side did not change it, and then the caller does not ask
 	}
 	first, last := hunks[0], hunks[len(hunks)-1]
 	return side[first.start-(first.from-lo) : last.end+(hi-last.to)]
@@ -125,8 +125,8 @@ func equal(a, b []int) bool {
 	return true
 }
 
-// maxEdits bounds the work of diff, in lines changed. Beyond it the texts have
-// little in common, and what differs counts as one change.
+// maxEdits bounds the work of diff, in lines changed. Beyond it the texts have little in
+// common, and all that differs counts as one change.
 const maxEdits = 1500
 
 // diff finds a shortest edit script from a to b (Myers' greedy algorithm), as

@@ -10,8 +10,7 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// MaxOpen bounds the proposals of one document that wait for a user; beyond it
-// the oldest makes way.
+// MaxOpen bounds the open proposals of one document; beyond it the oldest is superseded.
 const MaxOpen = 20
 
 // Resolved is how a proposal ended.
@@ -31,12 +30,11 @@ type Preview struct {
 	Overlaps []Conflict
 }
 
-// Propose keeps a change that Revise refuses: body, written on revision base (0:
-// on a text that is no revision), waits for a user. Nothing of it is applied.
-// Key names the change, so that a repeated call makes one proposal; without a
-// key its text does. An open proposal of the same task, or of the same author
-// and run where there is no task, makes way for it. A change that has no effect
-// on the newest revision gives ok = false.
+// Propose keeps a change that Revise refuses: body, written on revision base (0: on a text
+// that is no revision), waits for a user. Nothing of it is applied. Key identifies the
+// change, so that a repeated call makes one proposal; without a key the text does. It
+// supersedes an open proposal of the same task or, where there is no task, of the same
+// author and run. If the change has no effect on the newest revision, ok is false.
 func (d *Documents) Propose(ctx context.Context, id string, base int, body string, by Author, key string) (p state.Proposal, ok bool, err error) {
 	const op = "document.Propose"
 	d.proposing.Lock()
@@ -61,8 +59,8 @@ func (d *Documents) Propose(ctx context.Context, id string, base int, body strin
 	case err != nil:
 		return p, false, fault.Wrap(op, err)
 	default:
-		// It was made before. A crash may have come before what it supersedes
-		// was resolved.
+		// The proposal was made before. A crash may have come before those that it
+		// supersedes were resolved.
 		if p.Status == state.ProposalOpen {
 			err = d.makeWay(ctx, p)
 		}
@@ -93,7 +91,7 @@ func (d *Documents) Propose(ctx context.Context, id string, base int, body strin
 // not the document's own, which revisions are conditional on.
 func proposalsOf(document string) string { return "proposals/" + document }
 
-// makeWay resolves the open proposals that a newer one takes the place of.
+// makeWay resolves the open proposals that a newer one supersedes.
 func (d *Documents) makeWay(ctx context.Context, newest state.Proposal) error {
 	if err := d.state.CaughtUp(ctx, d.log); err != nil {
 		return err
@@ -116,8 +114,8 @@ func (d *Documents) makeWay(ctx context.Context, newest state.Proposal) error {
 	return err
 }
 
-// sameHand reports whether two proposals are by the same task, or by the same
-// author of a run where neither is a task's.
+// sameHand reports whether two proposals are by the same task or, where neither is by a
+// task, by the same author in the same run.
 func sameHand(a, b state.Proposal) bool {
 	if a.Task != "" || b.Task != "" {
 		return a.Task == b.Task
@@ -125,8 +123,8 @@ func sameHand(a, b state.Proposal) bool {
 	return a.Role == b.Role && a.Author == b.Author && a.Run == b.Run
 }
 
-// resolution drafts the end of a proposal. Its id derives from the proposal's,
-// so that the same end again is the same event.
+// resolution drafts the event that ends a proposal. Its id derives from the proposal's, so
+// that a repeated end is the same event.
 func resolution(p state.Proposal, how contract.ProposalResolved, by Author) contract.Draft {
 	how.Proposal, how.Document = p.Proposal, p.Document
 	return contract.Draft{
@@ -158,8 +156,8 @@ func (d *Documents) Preview(ctx context.Context, p state.Proposal) (Preview, err
 	return v, fault.Wrap("document.Preview", err)
 }
 
-// preview merges a proposal into a revision. Where both changed the same lines
-// the proposal's text is there.
+// preview merges a proposal into a revision. Where both changed the same lines, the
+// proposal's text wins.
 func (d *Documents) preview(ctx context.Context, head state.Revision, p state.Proposal) (Preview, error) {
 	base := ""
 	if p.Base > 0 {
@@ -173,10 +171,10 @@ func (d *Documents) preview(ctx context.Context, head state.Revision, p state.Pr
 	return Preview{head, merged, overlaps}, nil
 }
 
-// Accept merges a proposal into the newest revision, the proposal's text winning
-// where both changed the same lines, as a revision by the user whose cause is
-// the proposal. Accepting it again answers the same; one that was dismissed or
-// superseded is a fault.Conflict.
+// Accept merges a proposal into the newest revision, the proposal's text winning where both
+// changed the same lines. The result is a revision by the user whose cause is the proposal.
+// Accepting it again returns the same; one that was dismissed or superseded is a
+// fault.Conflict.
 func (d *Documents) Accept(ctx context.Context, document, id string, by Author) (Resolved, error) {
 	const op = "document.Accept"
 	d.proposing.Lock()
@@ -212,8 +210,8 @@ func (d *Documents) Accept(ctx context.Context, document, id string, by Author) 
 	return Resolved{}, fault.New(op, fault.Unavailable, "Try again in a moment.", fmt.Errorf("the document moved %d times while a proposal was merged", maxTries))
 }
 
-// acceptance drafts the revision that an accepted proposal makes: none if it was
-// made before a crash, or if the document says what was proposed already.
+// acceptance drafts the revision that an accepted proposal makes; none if it was made
+// before a crash, or if the document has the proposed text already.
 func (d *Documents) acceptance(ctx context.Context, p state.Proposal, by Author) (drafts []contract.Draft, revision int, err error) {
 	switch revision, err = d.accepted(ctx, p); {
 	case err == nil:
@@ -246,8 +244,8 @@ func (d *Documents) accepted(ctx context.Context, p state.Proposal) (int, error)
 	return d.state.RevisionBy(ctx, p.Document, contract.OriginOfClients(d.log.CID()), acceptanceID(p))
 }
 
-// Dismiss resolves a proposal without a revision. Dismissing it again answers
-// the same; one that ended otherwise is a fault.Conflict.
+// Dismiss resolves a proposal without a revision. Dismissing it again returns the same; one
+// that ended otherwise is a fault.Conflict.
 func (d *Documents) Dismiss(ctx context.Context, document, id string, by Author) (Resolved, error) {
 	const op = "document.Dismiss"
 	d.proposing.Lock()
@@ -268,7 +266,7 @@ func (d *Documents) Dismiss(ctx context.Context, document, id string, by Author)
 	return Resolved{p.Proposal, contract.ProposalDismissed, 0, events[0].Sequence}, nil
 }
 
-// ended answers for a proposal that has been resolved.
+// ended is the answer for a proposal that was resolved before.
 func ended(p state.Proposal, wanted contract.Resolution) (Resolved, error) {
 	if p.Status != string(wanted) {
 		return Resolved{}, fault.New("", fault.Conflict, "Its text is in the log; ask for the change again if you want it.", fmt.Errorf("the proposal was %s already, by %s", p.Status, p.By))

@@ -28,16 +28,15 @@ const (
 	maxOutput   = 1500
 )
 
-// section is a part of a run's document that is kept up to date until the user
-// edits it.
+// section is a part of a run's document that is kept up to date until the user edits it.
 type section struct{ key, heading, text string }
 
 // Sections are what a run's document says of the run, rendered.
 type Sections []section
 
-// SectionsOf renders what a document says of a run. What a task costs is added when
-// an attempt ends: a revision for each of its turns would say nothing else. end is
-// the report of a run that is about to end, nil while it goes on.
+// SectionsOf renders the sections about a run. What a task costs is added when an attempt
+// ends, as otherwise each of its turns would need a revision. end is the report of a run
+// that is about to end, nil while it goes on.
 func SectionsOf(r *run.Run, end *contract.RunReported) Sections {
 	status, report, took := r.Status, r.Report, time.Duration(0)
 	var used contract.Usage
@@ -98,7 +97,7 @@ func UpdateRun(body string, sections Sections) string {
 			out.WriteString(p.text)
 			continue
 		}
-		delete(fresh, p.key) // a copy of it is the user's
+		delete(fresh, p.key) // a second copy of a section belongs to the user
 		text := s.render()
 		if strings.HasSuffix(p.text, "\n\n") {
 			text += "\n"
@@ -125,7 +124,7 @@ func (d *Documents) UpdateRun(ctx context.Context, id string, sections Sections,
 	return state.Revision{}, fault.New(op, fault.Unavailable, "Try again in a moment.", errors.New("the document did not hold still"))
 }
 
-// objective shows what the run is after and, where that is in other words, what
+// objective shows what the run is meant to achieve and, if that is worded differently, what
 // was asked for.
 func objective(r *run.Run) string {
 	if r.Objective == "" {
@@ -279,7 +278,7 @@ func evidence(t *run.Task) string {
 	return b.String()
 }
 
-// tests is how many tests a check ran, and who says so.
+// tests says how many tests a check ran, and which program reported it.
 func tests(c contract.Check) string {
 	if c.Runner == "" {
 		return ""
@@ -340,8 +339,7 @@ func plural(n int, word string) string {
 	return word + "s"
 }
 
-// head keeps the first items that fit, tail the last; more is told in place of
-// the others.
+// head keeps the first items that fit, tail the last; more is shown in place of the others.
 func head(items []string, limit int, more string) string {
 	n, size := 0, 0
 	for n < len(items) && size+len(items[n]) <= limit {
@@ -430,8 +428,8 @@ func longest(s string, r rune) (n int) {
 	return n
 }
 
-// prose takes in Markdown that a model wrote. A line that would begin a section
-// of this document, or pass for its marks, is defused.
+// prose shows Markdown that a model wrote. A line that would begin a section of this
+// document, or be taken for one of its marks, is escaped.
 func prose(s string) string {
 	s = strings.TrimSpace(contract.Clip(strings.ReplaceAll(s, "\r\n", "\n"), maxProse))
 	if s == "" {

@@ -65,7 +65,7 @@ func split(body string) []piece {
 	return out
 }
 
-// Edited returns what of a run's document is its user's: the sections they
+// Edited returns the parts of a run's document that its user wrote: the sections they
 // changed, and what they wrote besides, at most max bytes.
 func Edited(body string, max int) string {
 	var out strings.Builder
@@ -80,7 +80,7 @@ func Edited(body string, max int) string {
 		case content == "":
 			out.WriteString(strings.TrimSpace(p.text) + "\n\n")
 		case i == 0 && strings.HasPrefix(p.text, "# "):
-			out.WriteString(content + "\n\n") // the title was there before
+			out.WriteString(content + "\n\n") // the title was there before the user's text
 		default:
 			out.WriteString(strings.TrimSpace(p.text) + "\n\n")
 		}
@@ -88,7 +88,7 @@ func Edited(body string, max int) string {
 	return strings.TrimSpace(contract.Clip(out.String(), max))
 }
 
-// fence follows code blocks line by line.
+// fence keeps track, line by line, of whether a line is in a code block.
 type fence struct{ mark string }
 
 func (f *fence) open() bool    { return f.mark != "" }

@@ -7,11 +7,11 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Nobody is the person whose hand is only seen in a file: a program of theirs
-// wrote it, or they did so while nobody looked.
+// Nobody is a person who is not known: an edit was only noticed in a file, whoever or
+// whichever program of theirs wrote it.
 var Nobody = contract.Person("")
 
-// By is the author of what a person wrote, or what acts for them.
+// By is the author for an actor who is a person, or acts for one.
 func By(a contract.Actor) Author {
 	name := a.Account()
 	if name == "" {

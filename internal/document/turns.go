@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// turns lets those who write a document wait for each other. Without it whoever
-// comes while another's revision is on its way to the disk would lose the race
-// again and again: the log refuses what was made on the revision before, and
-// knows nothing of the new one until it is acknowledged.
+// turns makes writers of one document wait for each other. Without it, whoever comes while
+// another's revision is being synced would lose the compare-and-append again and again: the
+// log refuses what was made on the revision before, and shows the new one only once it is
+// acknowledged.
 type turns struct {
 	mu   sync.Mutex
 	held map[string]*turn // by document; those with a writer
@@ -19,8 +19,8 @@ type turn struct {
 	writers int           // who writes or waits, under turns.mu
 }
 
-// take waits until nobody else writes a document and returns how to end one's
-// own turn. The only error is the context's.
+// take waits until nobody else writes a document, and returns a function that ends the
+// caller's turn. The only error is the context's.
 func (t *turns) take(ctx context.Context, id string) (end func(), err error) {
 	t.mu.Lock()
 	mine := t.held[id]

@@ -27,7 +27,7 @@ type Tools interface {
 	Call(ctx context.Context, call contract.ToolCall) (Return, error)
 }
 
-// Return is what a tool call gave. End ends the loop: the model is done.
+// Return is the outcome of a tool call. End ends the loop: the model is done.
 type Return struct {
 	Content string
 	IsError bool
@@ -110,11 +110,11 @@ type Options struct {
 	EndTool string
 	// Backoff is the pause before try n (from 1) of a model turn; nil: 1 s, 2 s, 4 s…
 	Backoff func(n int) time.Duration
-	// Used is how much of the wall clock the host says is used, which is asked
-	// before the budget's is held to be: the loop can't tell a host that stood
-	// still from one that works. nil: what the loop counts itself.
+	// Used is how much of the wall-clock budget the host counts as used. It is asked before
+	// the loop ends for that reason: the loop can't tell a host that stood still from one
+	// that works. nil: the loop's own count decides.
 	Used func(ctx context.Context) (time.Duration, error)
-	// Now is the clock; nil: one of the time in which this process ran.
+	// Now is the clock; nil: one that counts only the time in which this process ran.
 	Now func() time.Time
 }
 
@@ -128,7 +128,7 @@ const (
 	Repetition Reason = "repetition" // the same call with the same outcome, again and again
 	Silence    Reason = "silence"    // no usable tool call in several turns
 	Refused    Reason = "refused"    // the model declined
-	ModelError Reason = "model"      // no turn could be had
+	ModelError Reason = "model"      // the model gave no turn
 )
 
 // Outcome says why a loop ended and what it used.
@@ -140,8 +140,8 @@ type Outcome struct {
 	Usage  contract.Usage
 }
 
-// Run drives the model until the loop ends. The error is for what is not an
-// outcome: the context ended, a tool's or recorder's machinery failed.
+// Run drives the model until the loop ends. It returns an error only for what is not an
+// outcome: the context ended, or the machinery of a tool or of the recorder failed.
 func Run(ctx context.Context, o Options) (Outcome, error) {
 	defer awake.Hold()()
 	l, err := newLoop(o)

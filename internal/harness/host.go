@@ -19,7 +19,7 @@ const (
 	HeaderCall  = "Choir-Call"  // id of a tool call
 )
 
-// Host is the host as a loop in a box sees it over its tether.
+// Host is how a loop in a box reaches the host over its tether.
 type Host struct {
 	Client *http.Client
 	Base   string // such as http://host; empty means that
@@ -41,13 +41,13 @@ func (r *Refusal) Error() string {
 	return r.Reason
 }
 
-// Clock is how much of its wall clock the host says that a loop has used. Only
-// the host knows when it could not answer because it stood still itself.
+// Clock is how much of its wall-clock budget the host counts as used by a loop. Only the
+// host knows when it could not answer because it stood still itself.
 type Clock struct {
 	UsedMS int64 `json:"used_ms"`
 }
 
-// Used asks the host's clock. It answers once the host runs.
+// Used asks the host for the clock. The answer comes once the host runs.
 func (h Host) Used(ctx context.Context) (time.Duration, error) {
 	var c Clock
 	err := h.Post(ctx, "/clock", nil, struct{}{}, &c)
@@ -117,8 +117,8 @@ type Line[T any] struct {
 	End  *T  `json:"end,omitempty"`
 }
 
-// Stream runs work and writes its lines: a beat at once and then at every
-// interval until work is done, then its end. It returns when work has.
+// Stream runs work and writes its lines: a heartbeat at once and then at every interval
+// until work is done, then its end. It returns when work has.
 func Stream[T any](w http.ResponseWriter, r *http.Request, interval time.Duration, work func(context.Context) T) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -136,7 +136,7 @@ func Stream[T any](w http.ResponseWriter, r *http.Request, interval time.Duratio
 			err = rc.Flush()
 		}
 		if err != nil {
-			cancel() // the host has gone: nobody waits for the rest
+			cancel() // the host is gone, so nobody waits for the rest
 		}
 	}
 	done := make(chan struct{})

@@ -18,13 +18,13 @@ import (
 )
 
 // HTTPModel asks the host's gateway for turns: POST {Base}/model/turns with a
-// contract.TurnRequest, answered by NDJSON contract.TurnChunk lines. It needs
-// no key; the host knows who asks by the tether.
+// contract.TurnRequest, answered by NDJSON contract.TurnChunk lines. It needs no key; the
+// host knows by the tether who asks.
 type HTTPModel struct {
 	Client *http.Client
 	Base   string // such as http://host; empty means that
 	Fence  string // sent along when set
-	// Idle ends a stream that says nothing for so long; 0 means five minutes.
+	// Idle ends a stream on which nothing arrives for so long; 0 means five minutes.
 	Idle time.Duration
 }
 
@@ -48,8 +48,8 @@ func (m HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta f
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A host that stood still could send nothing: it is asked, which takes until
-	// it runs, and then has the time once more.
+	// A host that stood still could send nothing: it is asked, which waits until it runs,
+	// and then gets the whole idle time once more.
 	var asked atomic.Bool
 	host := Host{Client: m.Client, Base: m.Base, Fence: m.Fence}
 	var timer *awake.Timer
@@ -91,7 +91,7 @@ func (m HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta f
 }
 
 func httpError(resp *http.Response) error {
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what could be read is all there is to say
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // whatever could be read is shown
 	var c contract.TurnChunk
 	if json.Unmarshal(b, &c) == nil && c.Error != nil {
 		return c.Error

@@ -28,7 +28,7 @@ type loop struct {
 	nudges   int
 	spent    contract.Usage
 	started  time.Time
-	paused   atomic.Int64 // nanoseconds that do not count
+	paused   atomic.Int64 // nanoseconds that do not count against the budget
 	lastText string
 	stopWith string // set when repetition was found
 }
@@ -108,8 +108,8 @@ func (l *loop) left() time.Duration {
 	return time.Duration(l.Budget.WallS)*time.Second - time.Duration(l.Spent.WallMS)*time.Millisecond - l.elapsed()
 }
 
-// more asks the host what is left of the wall clock when this loop's own says
-// that nothing is. What the host did not run for is not counted from then on.
+// more asks the host what is left of the wall clock when this loop's own count says that
+// nothing is. Time in which the host did not run no longer counts from then on.
 func (l *loop) more(ctx context.Context) time.Duration {
 	if l.Used == nil {
 		return l.left()
@@ -360,8 +360,8 @@ func (l *loop) call(ctx context.Context, c contract.ToolCall, broken string) (re
 	if ret.End || n < l.Limits.RepeatWarn {
 		return ret, ok, nil
 	}
-	// It is stopped for going on after it could read the warning, not for what
-	// it had already asked for in the same turn.
+	// The model is stopped for going on after it could read the warning, not for calls that
+	// it had already made in the same turn.
 	switch fresh, heard := l.seen.warn(key, l.index); {
 	case heard && n >= l.Limits.RepeatStop:
 		l.stopWith = fmt.Sprintf("The model made the same call of %s %d times with the same outcome.", c.Name, n)
@@ -371,7 +371,7 @@ func (l *loop) call(ctx context.Context, c contract.ToolCall, broken string) (re
 	return ret, ok, nil
 }
 
-// nudge asks for a usable call, a bounded number of times in a row.
+// nudge asks the model for a usable call, a bounded number of times in a row.
 func (l *loop) nudge(stop contract.StopReason) Outcome {
 	l.nudges++
 	if l.nudges >= l.Limits.Nudges {

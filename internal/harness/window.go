@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// toolName says whether vendors take s for the name of a tool or of a call. A regular expression
-// that counts so far takes each guest 0.2 ms to compile.
+// toolName says whether vendors accept s as the name of a tool or of a call. It uses no
+// regular expression: compiling one that counts repetitions takes each guest 0.2 ms.
 func toolName(s string) bool {
 	const of = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 	return s != "" && len(s) <= 64 && strings.Trim(s, of) == ""
@@ -24,8 +24,8 @@ const MaxArgs = 1 << 20
 // text, at most CallsPerTurn calls, unique ids, names and arguments that every
 // provider accepts. faults says per call id why it can't be run as written.
 //
-// used holds the call ids of the loop so far: the host takes a second call
-// under one id for a replay.
+// used holds the call ids of the loop so far: the host takes a second call with the same id
+// for a replay.
 func sanitize(m contract.Message, lim Limits, index int, used map[string]bool) (contract.Message, map[string]string) {
 	out := contract.Message{Role: contract.MessageAssistant}
 	faults := map[string]string{}
@@ -101,7 +101,7 @@ func textOf(m contract.Message) string {
 	return strings.Join(parts, "\n")
 }
 
-// lost answers the calls of a turn that has no recorded returns.
+// lost answers the calls of a turn whose returns were not recorded.
 func lost(m contract.Message) contract.Message {
 	out := contract.Message{Role: contract.MessageUser}
 	for _, c := range calls(m) {
@@ -117,7 +117,7 @@ func (l *loop) window(limit int) ([]contract.Message, []string) {
 	from, size := len(l.turns), 0
 	for from > 0 {
 		size += min(sizeOf(l.turns[from-1]), sizeOf(fit(l.turns[from-1], limit)))
-		// The newest turn always goes along: its returns are what the model waits for.
+		// The newest turn is always included: the model waits for its returns.
 		if size > limit && from < len(l.turns) {
 			break
 		}
@@ -139,8 +139,8 @@ func (l *loop) window(limit int) ([]contract.Message, []string) {
 	return out, elided
 }
 
-// maxReplayedArgs bounds a call's arguments when it is shown again; the whole
-// was run and recorded.
+// maxReplayedArgs bounds a call's arguments when they are shown again; they were run and
+// recorded whole.
 const maxReplayedArgs = 8 << 10
 
 // fit bounds one turn so that even the newest, which always goes along, keeps
@@ -193,7 +193,7 @@ func sizeOf(t Record) int {
 	return n
 }
 
-// digest is a turn in one line: what was called and whether it worked.
+// digest is a turn in one line: what was called and whether it succeeded.
 func digest(t Record) string {
 	failed := map[string]bool{}
 	for _, m := range t.Returns {
@@ -228,17 +228,16 @@ func oneLine(s string, max int) string {
 // repeats counts calls that were made with the same arguments and outcome.
 type repeats struct {
 	counts map[[32]byte]int
-	warned map[[32]byte]int // the turn in which the model was first to be told
+	warned map[[32]byte]int // the turn in which the model was first warned
 }
 
 func newRepeats() *repeats {
 	return &repeats{counts: map[[32]byte]int{}, warned: map[[32]byte]int{}}
 }
 
-// add counts one call and returns what it is counted under and how often it was
-// seen. A call that changed something for the first time starts the count of
-// everything else anew: the same test run after an edit is progress, not
-// repetition.
+// add counts one call and returns the key that it is counted under and how often it was
+// seen. A call that changed something for the first time resets the count of all others:
+// the same test run after an edit is progress, not repetition.
 func (r *repeats) add(c contract.ToolCall, ret Return, changed bool) (key [32]byte, n int) {
 	var canon bytes.Buffer
 	if json.Compact(&canon, c.Args) != nil {
@@ -258,9 +257,8 @@ func (r *repeats) add(c contract.ToolCall, ret Return, changed bool) (key [32]by
 	return key, r.counts[key]
 }
 
-// warn notes that the model is to be told of a repetition, in this turn's
-// returns. fresh says that this turn does not tell it yet, heard that an
-// earlier one did.
+// warn notes that the returns of this turn warn the model of a repetition. fresh says that
+// the turn had no such warning yet, heard that an earlier turn had one.
 func (r *repeats) warn(key [32]byte, turn int) (fresh, heard bool) {
 	first, told := r.warned[key]
 	if !told {

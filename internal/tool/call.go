@@ -28,13 +28,13 @@ type Result struct {
 // Failed is the result of a call that could not do what was asked.
 func Failed(format string, args ...any) Result { return Result{Output: fmt.Sprintf(format, args...)} }
 
-// errTime is the cause of a call's end when its time is up.
+// errTime is the cause of a call's end when its time is used up.
 var errTime = errors.New("the time of a call is up")
 
-// Do carries out one call within the tool's limits, whoever the executor is.
-// Arguments that are too large come back as a result, for the caller to read; a
-// call that is not over in its time is an error, for nobody knows what it did.
-// Text that is too long is cut, and says so; data that is too long can't be.
+// Do carries out one call within the tool's limits, whoever executes it. Arguments that are
+// too large give a Result for the caller to read. A call that exceeds its time is an error,
+// since nobody knows what it did. Text that is too long is cut and says so; data that are
+// too long can't be cut and are an error.
 func (t Tool) Do(ctx context.Context, args json.RawMessage, f func(context.Context) (Result, error)) (Result, error) {
 	if len(args) > t.Limits.In {
 		return Failed("the arguments have %d bytes; %s takes at most %d", len(args), t.Name, t.Limits.In), nil
@@ -61,8 +61,8 @@ func (t Tool) Do(ctx context.Context, args json.RawMessage, f func(context.Conte
 	return res, nil
 }
 
-// Within is the tool with some time more: who waits for another to carry out a
-// call lets it say first that the time was not enough.
+// Within is the tool with some more time: whoever waits for another to carry out a call
+// lets that one report first that the time was not enough.
 func (t Tool) Within(more time.Duration) Tool {
 	if t.Limits.Time > 0 {
 		t.Limits.Time += more

@@ -22,8 +22,8 @@ const (
 	Loop Executor = "loop" // the loop that drives the model, without asking anybody
 )
 
-// Effect is something that a call may do. Every tool declares what it may do at
-// most, None included: what is left out would be taken for harmless.
+// Effect is something that a call may do. Every tool declares all that it may do, or None:
+// a missing declaration would be taken for harmless.
 type Effect string
 
 // What a call may do.
@@ -43,18 +43,18 @@ const (
 	Director Caller = "director" // the model that plans a run
 	Agent    Caller = "agent"    // the model that carries out a task
 	Step     Caller = "step"     // a task without a model, as one of its steps
-	Check    Caller = "check"    // the host, to verify what a task left
+	Check    Caller = "check"    // the host, to verify the result of a task
 )
 
-// Untimed is the Time of a call that waits for others, each of which has a time
-// of its own: tasks, or a person.
+// Untimed is the Time of a call that waits for tasks or for a person, which have bounds of
+// their own.
 const Untimed time.Duration = -1
 
 // Limits bound each call.
 type Limits struct {
 	In   int           `json:"in"`   // bytes of its arguments
 	Out  int           `json:"out"`  // bytes of the answer's text, and of its data
-	Time time.Duration `json:"time"` // in which it has to be over; Untimed
+	Time time.Duration `json:"time"` // in which it has to end; or Untimed
 }
 
 // Tool declares a tool.
@@ -68,8 +68,8 @@ type Tool struct {
 	Effects  []Effect        `json:"effects"`
 	Limits   Limits          `json:"limits"`
 	Callers  []Caller        `json:"callers"`
-	// Ends says that a call that worked ends its loop. Such a tool is offered
-	// without being asked for.
+	// Ends says that a successful call ends the loop. Such a tool is offered without being
+	// asked for.
 	Ends bool `json:"ends,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func (t Tool) Spec() contract.ToolSpec {
 // Has reports whether a call may have the effect.
 func (t Tool) Has(e Effect) bool { return slices.Contains(t.Effects, e) }
 
-// ReadOnly reports whether a call changes nothing, anywhere: repeating it is
+// ReadOnly reports whether a call changes nothing anywhere, so that repeating it is
 // harmless.
 func (t Tool) ReadOnly() bool {
 	return !t.Has(Writes) && !t.Has(Network) && !t.Has(Irreversible)
@@ -99,13 +99,13 @@ const (
 	maxTime        = 25 * time.Hour
 )
 
-// named says whether s can be a tool's name. A regular expression that counts so far takes each
-// guest 0.2 ms to compile.
+// named says whether s can be a tool's name. It uses no regular expression: compiling one
+// that counts repetitions takes each guest 0.2 ms.
 func named(s string) bool {
 	return s != "" && len(s) <= 63 && 'a' <= s[0] && s[0] <= 'z' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// validate says what a declaration lacks.
+// validate returns what is missing or wrong in a declaration.
 func (t Tool) validate() error {
 	switch {
 	case !named(t.Name):
@@ -132,7 +132,7 @@ func (t Tool) validate() error {
 	return set("callers", t.Callers, Director, Agent, Step, Check)
 }
 
-// set checks a list that stands for a set, and is not empty.
+// set checks a non-empty list of distinct values.
 func set[T ~string](field string, list []T, allowed ...T) error {
 	if len(list) == 0 {
 		return fmt.Errorf("%s: are missing; say which of %v it has", field, allowed)

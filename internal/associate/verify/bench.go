@@ -10,33 +10,33 @@ import (
 	"choir.dev/choiros/internal/lockfile"
 )
 
-// Bench runs what a verification needs, each time in a fresh copy of a tree in
-// which nothing of it has run before.
+// Bench runs the parts of a verification, each in a fresh copy of a tree in which nothing
+// has run before.
 type Bench interface {
-	// Look gathers what the base and the change have around paths.
+	// Look gathers the facts of the base and of the change around paths.
 	Look(ctx context.Context, paths []string) (base, change Facts, err error)
-	// Restored gathers what the change has, with some paths as the base has them.
+	// Restored gathers the facts of the change with some paths restored from the base.
 	Restored(ctx context.Context, paths, restore []string) (Facts, error)
-	// Run runs a check on the base, or on the change with some paths as the base
-	// has them.
+	// Run runs a check on the base, or on the change with some paths restored from the
+	// base.
 	Run(ctx context.Context, c Check, base bool, restore []string) Ran
-	// Install makes what locks of that tree name available to the checks that are
-	// run on it from then on. of says whose they are.
+	// Install installs the packages that locks of that tree name, for the checks that are
+	// run on it from then on. of says whose locks they are.
 	Install(ctx context.Context, locks []Lock, of contract.LockOf, base bool, restore []string) []contract.Installation
 }
 
-// Lock is a project's lock file whose packages are not there.
+// Lock is a project's lock file whose packages are not installed.
 type Lock struct {
 	Dir  string
 	Tool lockfile.Tool
 }
 
-// wanted lists the locks of f's projects whose packages are not live.
+// wanted lists the locks of f's projects whose packages are not installed in the live tree.
 func wanted(f, live Facts) []Lock {
 	var out []Lock
 	for _, p := range f.Projects {
 		if p.Dir == ShellDir || strings.HasPrefix(p.Dir, ShellDir+"/") {
-			continue // the host's own are there
+			continue // the host provides these
 		}
 		for _, t := range p.Locks {
 			if !live.has(p.Dir, t) {
@@ -47,13 +47,13 @@ func wanted(f, live Facts) []Lock {
 	return out
 }
 
-// has reports whether a tool's packages are in a project's folder.
+// has reports whether a tool's packages are installed in a project's folder.
 func (f Facts) has(dir string, t lockfile.Tool) bool {
 	return slices.ContainsFunc(f.Projects, func(p Project) bool { return p.Dir == dir && slices.Contains(p.Live, t) })
 }
 
-// stale lists the locks of the project that a check is run in, where live
-// packages were used, to which what the check lacks may belong.
+// stale lists the locks that a dependency may belong to which a check lacks: those of the
+// check's project for which the live tree's packages were used.
 func stale(f Facts, dir string) []Lock {
 	var out []Lock
 	for _, p := range f.Projects {
@@ -69,7 +69,7 @@ func stale(f Facts, dir string) []Lock {
 	return out
 }
 
-// relocked reports whether a task changed what dependencies are installed from.
+// relocked reports whether a task changed a file that dependencies are installed from.
 func relocked(guards []Guard) bool {
 	return slices.ContainsFunc(guards, func(g Guard) bool { return g.Kind == GuardManifest || g.Kind == GuardConfig })
 }
@@ -85,8 +85,8 @@ type Request struct {
 	Left      []Left
 }
 
-// Collect gathers the evidence on a change. What checks there are, and with
-// what they run, is decided by what the base has.
+// Collect gathers the evidence on a change. The base decides which checks there are, and
+// what they are run with.
 func Collect(ctx context.Context, b Bench, r Request) (Evidence, error) {
 	c := &collector{bench: b, request: r, of: contract.LockOfBase, mayChange: true}
 	e := &c.evidence
@@ -135,15 +135,16 @@ type collector struct {
 	request  Request
 	evidence Evidence
 
-	held           Facts    // of the change, with what judges it put back
-	restore, paths []string // what is put back; what changed, as far as it is looked at
-	// What the task wants installed is installed only if changing that is what
-	// the user asked for; else its checks have what the base's locks say.
+	held           Facts    // of the change, with the files that judge it restored
+	restore, paths []string // restore: what is restored; paths: what changed, as far as it is examined
+	// The task's own locks are installed only if changing them is what the user asked for;
+	// otherwise the checks have the packages of the base's locks.
 	of        contract.LockOf
 	mayChange bool
 }
 
-// look learns what the base and the change have, and what of the change judges it.
+// look gathers the facts of the base and the change, and which of the changes judge the
+// change itself.
 func (c *collector) look(ctx context.Context) (err error) {
 	e := &c.evidence
 	c.paths = []string{}
@@ -162,7 +163,7 @@ func (c *collector) look(ctx context.Context) (err error) {
 	return c.putBack(ctx, e.Guards)
 }
 
-// putBack has what judges the change put back as the base has it.
+// putBack restores the files that judge the change from the base.
 func (c *collector) putBack(ctx context.Context, guards []Guard) (err error) {
 	for _, g := range guards {
 		c.restore = append(c.restore, g.Path)
@@ -173,7 +174,7 @@ func (c *collector) putBack(ctx context.Context, guards []Guard) (err error) {
 	return err
 }
 
-// install installs locks and says whether anything came of it.
+// install installs the packages of locks and says whether any were installed.
 func (c *collector) install(ctx context.Context, locks []Lock, base bool, restore []string) bool {
 	if len(locks) == 0 {
 		return false
@@ -196,22 +197,22 @@ func (c *collector) run(ctx context.Context, plan []Check, cut bool, restore []s
 	for _, check := range plan {
 		got := c.bench.Run(ctx, check, false, restore)
 		if c.mayChange && got.missing() != "" && c.install(ctx, stale(c.held, check.Cwd), false, restore) {
-			got = c.bench.Run(ctx, check, false, restore) // what is live is not what the lock says
+			got = c.bench.Run(ctx, check, false, restore) // the live packages are not those of the lock
 		}
 		out = append(out, got)
 		if got.Failed() || ctx.Err() != nil {
-			break // one failure decides, the rest would only cost time
+			break // one failure decides, so the rest would only cost time
 		}
 	}
 	return out
 }
 
-// judgeAgain runs the checks once more with further files put back. Tests are not
-// only what is called so: what the base's runner found tests in judges as well.
+// judgeAgain runs the checks once more with further files restored. Names don't show all
+// tests: the files in which the base's runner found tests judge the change as well.
 func (c *collector) judgeAgain(ctx context.Context, found []Guard) error {
 	e := &c.evidence
 	if len(e.Guards) == 0 {
-		e.After = e.Held // nothing was put back
+		e.After = e.Held // nothing was restored
 	}
 	e.Guards = append(e.Guards, found...)
 	if err := c.putBack(ctx, found); err != nil {

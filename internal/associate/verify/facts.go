@@ -33,10 +33,9 @@ const (
 	maxRunFiles  = 200
 )
 
-// Project is one project that the touched paths belong to. Dir is relative to
-// the workspace's root, "." for the root itself. A path inside of a project
-// that lies inside of another one belongs to both: a manifest further in must
-// not hide the tests further out.
+// Project is one project that the touched paths belong to. Dir is relative to the
+// workspace's root, "." for the root itself. A path in a project inside another one belongs
+// to both: a manifest further in must not hide the tests further out.
 type Project struct {
 	Dir       string            `json:"dir"`
 	Manifests []string          `json:"manifests"`           // names found in Dir
@@ -58,13 +57,12 @@ type Project struct {
 // Facts is what Gather found.
 type Facts struct {
 	Projects []Project `json:"projects"`
-	Loose    []string  `json:"loose,omitempty"` // touched, there, and in no project
-	// Within names, by their hash, the tests that touched files of code have in
-	// them.
+	Loose    []string  `json:"loose,omitempty"` // touched files that exist and are in no project
+	// Within holds the hashes of the tests that touched files of code have at their end.
 	Within map[string]string `json:"within,omitempty"`
-	Bare   []string          `json:"bare,omitempty"`  // touched, and obeyed by git in a folder that is a repository without a .git
+	Bare   []string          `json:"bare,omitempty"`  // touched files that git would obey, in a folder that looks to git like a bare repository
 	Theme  bool              `json:"theme,omitempty"` // the theme was touched and is there
-	Cut    bool              `json:"cut,omitempty"`   // more than could be looked at
+	Cut    bool              `json:"cut,omitempty"`   // there was more than could be examined
 }
 
 var manifests = []string{"package.json", "go.mod", "Cargo.toml", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "pytest.ini", "tox.ini", "conftest.py", "Makefile"}
@@ -75,7 +73,7 @@ var wantedTargets = []string{"test", "check", "lint", "build"}
 
 var makeTarget = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^([A-Za-z0-9_.-]+)\s*:(?:[^=]|$)`) })
 
-// Gather looks at the tree around paths, which are relative to root.
+// Gather examines the tree around paths, which are relative to root.
 func Gather(root *os.Root, paths []string) (Facts, error) {
 	var f Facts
 	if len(paths) > maxPaths {
@@ -101,7 +99,7 @@ func Gather(root *os.Root, paths []string) (Facts, error) {
 			f.Bare = append(f.Bare, p)
 		}
 		dirs := chain(root, p)
-		if len(dirs) == 0 && exists(root, p) { // in no project: its syntax, if it has one
+		if len(dirs) == 0 && exists(root, p) { // in no project: its syntax is checked, if it has one
 			f.Loose = append(f.Loose, p)
 		}
 		for _, dir := range dirs {
@@ -141,8 +139,8 @@ func hidden(p string) bool {
 	return slices.Contains(strings.Split(p, "/"), ".git")
 }
 
-// bare reports whether git would run or obey a file because the folder it lies
-// in looks to it like a repository.
+// bare reports whether git would run or obey a file because its folder looks to git like a
+// repository.
 func bare(root *os.Root, p string) bool {
 	dir, name := path.Split(p)
 	dir = path.Clean(dir)
@@ -162,8 +160,7 @@ func bare(root *os.Root, p string) bool {
 	return err == nil
 }
 
-// chain returns the folders from the path's own upwards that are projects, the
-// nearest first.
+// chain returns the folders of projects that contain a path, the nearest first.
 func chain(root *os.Root, p string) []string {
 	var out []string
 	for dir := path.Dir(p); ; dir = path.Dir(dir) {
@@ -200,9 +197,9 @@ func pyTests(root *os.Root, dir string) bool {
 	return false
 }
 
-// pythonRoot is the folder in which the tests of a Python project are run, and
-// what else they import from. A package's know it by its name, so they are run
-// where the project begins that it is a part of, or beside it.
+// pythonRoot is the folder in which the tests of a Python project are run, and the other
+// folders that they import from. A package's tests import it by its name, so they are run
+// in the project that it is a part of, or in the package's parent folder.
 func pythonRoot(root *os.Root, dir string) (at string, from []string) {
 	begins := func(d string) bool {
 		return slices.ContainsFunc(pythonManifests, func(m string) bool { return m != "conftest.py" && exists(root, path.Join(d, m)) })
@@ -224,9 +221,9 @@ func pythonRoot(root *os.Root, dir string) (at string, from []string) {
 	switch {
 	case begins(dir):
 		at = dir
-	case top == dir && at != dir: // no package, in a project
+	case top == dir && at != dir: // not a package, in a project
 		from, at = append(from, at), dir
-	case top == dir: // no package, in none: its own name is known beside it
+	case top == dir: // a package, in no project: it is imported from its parent folder
 		top = path.Dir(dir)
 	}
 	if top != at && dir != "." && top != "." {
@@ -236,7 +233,7 @@ func pythonRoot(root *os.Root, dir string) (at string, from []string) {
 	return at, slices.Compact(from)
 }
 
-// beneath is a path as it is called in a folder above it.
+// beneath is the path of a subfolder's entry relative to a folder above it.
 func beneath(dir, p string) string {
 	if dir == "." {
 		return p
@@ -276,7 +273,7 @@ func look(root *os.Root, dir string) (Project, error) {
 	for _, v := range []string{path.Join(dir, ".venv"), path.Join(dir, "venv"), path.Join(p.PyRoot, ".venv"), path.Join(p.PyRoot, "venv")} {
 		v = path.Join(v, "bin/python3")
 		if _, err := root.Lstat(v); err == nil && p.Python == "" {
-			p.Python = beneath(p.PyRoot, v) // a link out of the tree, as a rule
+			p.Python = beneath(p.PyRoot, v) // usually a link out of the tree
 		}
 	}
 	if slices.Contains(p.Manifests, "package.json") {
@@ -345,7 +342,7 @@ func locks(root *os.Root, dir string) (locks, live []lockfile.Tool) {
 	return locks, live
 }
 
-// filled reports whether a folder has anything in it.
+// filled reports whether a folder has any entry.
 func filled(root *os.Root, dir string) bool {
 	f, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -356,8 +353,8 @@ func filled(root *os.Root, dir string) bool {
 	return len(names) > 0
 }
 
-// refs lists what a manifest's text names outside of its folder: a module beside
-// it, a script above it.
+// refs lists what a manifest's text names outside of its folder, such as a module beside it
+// or a script above it.
 func refs(root *os.Root, dir, text string) []string {
 	var out []string
 	for _, w := range words(text) {
@@ -398,8 +395,8 @@ func named(root *os.Root, dir, text string) []string {
 	return out
 }
 
-// checking are the scripts of a package that its checks run, and those that they
-// run in turn. What starts the program is code.
+// checking are the scripts of a package that its checks run, and those that these run in
+// turn. Scripts that start the program are code.
 func checking(scripts map[string]string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -420,8 +417,8 @@ func checking(scripts map[string]string) []string {
 	return out
 }
 
-// called are the scripts that a word calls, as package managers and what runs several
-// scripts at once write them: unit, npm:unit, unit:*, npm:unit:*.
+// called are the scripts that a word calls in the spellings of package managers and of
+// tools that run several scripts: unit, npm:unit, unit:*, npm:unit:*.
 func called(scripts map[string]string, word string) []string {
 	if by, name, ok := strings.Cut(word, ":"); ok && slices.Contains([]string{"npm", "pnpm", "yarn", "bun", "node"}, by) {
 		word = name
@@ -432,7 +429,7 @@ func called(scripts map[string]string, word string) []string {
 	}
 	begins, ends := word[:first], word[last+1:]
 	if begins == "" && ends == "" {
-		return nil // files, as a rule
+		return nil // usually file names
 	}
 	var out []string
 	for name := range scripts {

@@ -13,30 +13,30 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// GuardKind says why a changed path takes part in judging the change itself.
+// GuardKind says why a changed path influences how the change itself is judged.
 type GuardKind string
 
-// What judges a change.
+// What can judge a change.
 const (
 	GuardTest     GuardKind = "test"     // a test, or what tests read
-	GuardManifest GuardKind = "manifest" // says which checks there are, and of what the project is made
+	GuardManifest GuardKind = "manifest" // says which checks there are, and what the project consists of
 	GuardConfig   GuardKind = "config"   // of a runner, compiler or linter
 	GuardScript   GuardKind = "script"   // a check's script names it
-	GuardTool     GuardKind = "tool"     // would run, or be read, in place of a tool or dependency
+	GuardTool     GuardKind = "tool"     // would be run or read in place of a tool or dependency
 )
 
-// Guard is a changed path that judges the change: the checks run with what the
-// base has there, and what became of it is said.
+// Guard is a changed path that judges the change: the checks run with the base's version of
+// it, and the result says so.
 type Guard struct {
 	Path string
 	Kind GuardKind
 	Op   contract.ChangeOp
-	// Within says that only the tests in the file judge the change: its code is
-	// what is judged.
+	// Within says that only the tests in the file judge the change: the file's code is part
+	// of what is judged.
 	Within bool
 }
 
-// Said is the guard in words.
+// Said describes the guard in words.
 func (g Guard) Said() string {
 	what := map[GuardKind]string{GuardTest: "test", GuardManifest: "manifest", GuardConfig: "configuration", GuardScript: "check script", GuardTool: "tool or dependency"}[g.Kind]
 	did := map[contract.ChangeOp]string{contract.ChangeAdded: "added", contract.ChangeDeleted: "deleted"}[g.Op]
@@ -49,8 +49,8 @@ func (g Guard) Said() string {
 	return fmt.Sprintf("the task %s the %s %s", did, what, g.Path)
 }
 
-// Guards picks from a task's changes those that judge it. base is what the base
-// has around them, change what they made of that.
+// Guards picks from a task's changes those that judge it. base is what Gather found in the
+// base around them, change what it found in the change.
 func Guards(base, change Facts, changes []contract.Change) []Guard {
 	if defence.Off(defence.CheckBase) {
 		return nil
@@ -81,8 +81,8 @@ func Guards(base, change Facts, changes []contract.Change) []Guard {
 	return out
 }
 
-// found picks from a task's changes, besides the guards that are known, the
-// files in which the base's runner found tests, and those that it added itself.
+// found picks from a task's changes, besides the known guards, the files in which the
+// base's runner found tests, and those with tests that it added.
 func (e Evidence) found(changes []contract.Change) []Guard {
 	var out []Guard
 	for _, c := range changes {
@@ -96,18 +96,18 @@ func (e Evidence) found(changes []contract.Change) []Guard {
 }
 
 var (
-	// hookDirs are what projects call the folder that their configuration names for
-	// git's hooks; it may have any name, so hookNames, what git looks for there,
+	// hookDirs are what projects usually call the folder that their configuration names for
+	// git's hooks. It may have any name, so hookNames, the files that git looks for there,
 	// count anywhere.
 	hookDirs  = []string{".husky", ".githooks"}
 	hookNames = []string{"applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit",
 		"pre-rebase", "post-checkout", "post-merge", "pre-push", "post-rewrite", "pre-receive", "post-receive", "post-update", "proc-receive", "push-to-checkout",
 		"reference-transaction", "pre-auto-gc", "post-index-change", "sendemail-validate", "fsmonitor-watchman"}
-	// hookLists say to a tool which commands it runs as hooks.
+	// hookLists are configurations that tell a tool which commands to run as hooks.
 	hookLists = []string{"lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", "lefthook-local.yml", ".pre-commit-config.yaml", ".overcommit.yml", ".huskyrc", ".huskyrc.json"}
 )
 
-// isHook reports whether a path is, or says, what git runs.
+// isHook reports whether git runs a path, or runs what it says.
 func isHook(p string) bool {
 	dirs, name := strings.Split(path.Dir(p), "/"), path.Base(p)
 	return slices.Contains(hookNames, name) || slices.Contains(hookLists, name) || slices.ContainsFunc(dirs, func(d string) bool { return slices.Contains(hookDirs, d) }) ||
@@ -192,11 +192,11 @@ var (
 		".node-version", ".nvmrc", ".tool-versions", ".python-version", "clippy.toml", "biome.json", "deno.json", "bunfig.toml",
 		"rust-toolchain", "rust-toolchain.toml", "mypy.ini", "ruff.toml", ".flake8", ".golangci.yml"}
 	configPrefixes = []string{"jest.", "vitest.", "vite.config.", "babel.config.", "eslint.config.", "tsconfig", ".eslintrc", ".mocharc", ".babelrc", ".swcrc", "playwright.config.", "karma.conf"}
-	// configLike is how most other tools call theirs.
+	// configLike is the pattern of most other tools' configuration files.
 	configLike = lazy.Regexp(`^(?:[A-Za-z0-9_-]+\.config\.(?:js|mjs|cjs|ts|mts|cts|json)|\.[a-z-]+rc(?:\.(?:js|mjs|cjs|json|json5|ya?ml|toml))?)$`)
-	// Python takes these from the working folder before its own.
+	// Python prefers these in the working folder over its own.
 	shadows = []string{"unittest", "pytest", "_pytest", "sitecustomize", "usercustomize"}
-	// metadata are the names under which Python takes packages for installed.
+	// metadata are the suffixes by which Python recognises installed packages.
 	metadata = []string{".egg-info", ".dist-info", ".egg", ".egg-link"}
 	compiled = []string{".so", ".pyd", ".pyc", ".pyo"}
 )
@@ -209,7 +209,7 @@ func guardKind(p string) GuardKind {
 	case slices.ContainsFunc(parts, func(d string) bool { return slices.Contains(toolDirs, d) }):
 		return GuardTool
 	case slices.Contains(parts, "__pycache__"), slices.Contains(compiled, path.Ext(name)) && isTestName(stem+".py"):
-		return GuardTool // Python takes them before the source
+		return GuardTool // Python prefers them to the source
 	case slices.ContainsFunc(parts, func(d string) bool { return slices.Contains(metadata, path.Ext(d)) }):
 		return GuardTool // names plugins, which pytest loads from the folders that it imports from
 	case strings.HasSuffix(name, ".pth"), slices.Contains(shadows, stem) && (path.Ext(name) == ".py" || name == stem):
@@ -227,8 +227,8 @@ func guardKind(p string) GuardKind {
 	return ""
 }
 
-// isTestName reports whether a file's name says that it is a test, in the
-// custom of some language.
+// isTestName reports whether a file's name is that of a test by the convention of some
+// language.
 func isTestName(name string) bool {
 	stem, rest, _ := strings.Cut(name, ".")
 	last := strings.TrimSuffix(name, path.Ext(name))
@@ -243,8 +243,8 @@ func isTestName(name string) bool {
 	return strings.Contains(name, ".test.") || strings.Contains(name, ".spec.") || strings.HasPrefix(name, "test-") && rest != ""
 }
 
-// granted reports whether the user's own words name every one of the guards and
-// none is a test: then changing them is the task.
+// granted reports whether the user's own words name every one of the guards and none is a
+// test: then changing them is the task.
 func granted(guards []Guard, words string) bool {
 	for _, g := range guards {
 		if g.Kind != GuardManifest && g.Kind != GuardConfig || !asked(words, path.Base(g.Path)) {
@@ -254,8 +254,8 @@ func granted(guards []Guard, words string) bool {
 	return true
 }
 
-// written are the lock files that a manager writes by what a manifest says: who
-// asks for the manifest's change asks for theirs.
+// written are the lock files that a package manager writes according to a manifest: whoever
+// asks for the manifest's change asks for theirs too.
 var written = map[string]string{"package-lock.json": "package.json", "npm-shrinkwrap.json": "package.json", "go.sum": "go.mod", "Cargo.lock": "Cargo.toml"}
 
 // asked reports whether the words name a file, or the manifest that it follows.

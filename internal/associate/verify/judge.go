@@ -16,45 +16,44 @@ type Ran struct {
 	Check   Check
 	Command contract.Command
 	Count   Count
-	// Unmade says that the host could not have it made, such as for want of a box:
-	// it says nothing of the tree, not even that there is no such check in it.
+	// Unmade says that the host could not run it, for example for want of a box: that says
+	// nothing about the tree, not even that there is no such check in it.
 	Unmade bool
 }
 
-// Left is what a task left behind and no tree can take, and why.
+// Left is a path that a task left behind and that no tree can hold, and why.
 type Left struct{ Path, Reason string }
 
 // Evidence is everything a verification is judged by.
 type Evidence struct {
 	Profile contract.VerifyProfile
 	Tree    string
-	// Base is what the base has around the changed paths, Facts what the change
-	// makes of it.
+	// Base is what Gather found in the base around the changed paths, and Facts what it
+	// found in the change.
 	Base, Facts Facts
 	Guards      []Guard
-	Words       string   // what the user said, to know what was asked for
+	Words       string   // what the user said, which shows what was asked for
 	Installed   []string // ignored folders that the task put something into
 	Obeyed      []string // changed paths that git runs or obeys
 	Left        []Left
-	// Held are the checks on the change with the base's tests, manifests and
-	// configuration in place; After those on the change as it is, when that
-	// differs.
+	// Held are the checks on the change with the base's tests, manifests and configuration
+	// restored; After are those on the change as it is, if that differs.
 	Held, After []Ran
 	Sent        []Ran // the sender's own commands, on the change as it is
-	// Before are the checks on the base itself, to compare numbers with.
+	// Before are the checks on the base itself, to compare the numbers of tests with.
 	Before []Ran
-	// Locked is what was installed for the checks, because it was not live.
+	// Locked is what was installed for the checks because the live tree did not have it.
 	Locked []contract.Installation
-	Cut    bool // not everything could be looked at, or checked
+	Cut    bool // not everything could be examined, or checked
 	Notes  []string
 }
 
-// status judges one check by itself. A command that could not be started, or
-// a shell that did not find one (126, 127), has said nothing about the tree.
+// status judges one check by itself. A command that could not be started, or a shell that
+// did not find one (126, 127), says nothing about the tree.
 func (r Ran) status() contract.VerificationStatus {
 	switch code := r.Command.ExitCode; {
 	case code == 0 && r.Count.Failed > 0:
-		return contract.VerificationFail // whatever its script made of it
+		return contract.VerificationFail // whatever the exit code is
 	case code == 0:
 		return contract.VerificationPass
 	case code < 0 || code == 126 || code == 127:
@@ -66,11 +65,10 @@ func (r Ran) status() contract.VerificationStatus {
 // Failed reports whether a check failed, which decides a run of checks.
 func (r Ran) Failed() bool { return r.status() == contract.VerificationFail }
 
-// withBase is what a recorded check's name ends in that ran with the guards put
-// back.
+// withBase is the suffix of a recorded check's name when it ran with the guards restored.
 const withBase = ", with what the base judges by"
 
-// CheckName is a recorded check's name, whatever it judged by.
+// CheckName is a recorded check's name without that suffix.
 func CheckName(c contract.Check) string { return strings.TrimSuffix(c.Name, withBase) }
 
 func (r Ran) recorded(suffix string) contract.Check {
@@ -94,7 +92,7 @@ func (r Ran) why() string {
 
 var absent = lazy.Regexp(`(?:pytest, which this project is configured for, is not installed|Cannot find (?:module|package) '[^']{1,200}'|No module named '[^']{1,200}'|no required module provides package [^\s;:]{1,200}|missing go\.sum entry[^\n]{0,200}|[^\s":\\]{1,200}@v[^\s":\\]{1,100}: (?:Get |module lookup disabled)|module lookup disabled by GOPROXY=off|cannot find module providing package [^\s;:]{1,200}|no matching package named .[^\s]{1,200}|can't find crate for .[^\s]{1,200})`)
 
-// missing names the dependency that a failed check said it lacks.
+// missing is the dependency that a failed check's output says is missing.
 func (r Ran) missing() string {
 	if r.Command.ExitCode == 0 {
 		return ""
@@ -103,7 +101,7 @@ func (r Ran) missing() string {
 	return clean(strings.TrimSuffix(strings.TrimSuffix(found, ": Get "), ": module lookup disabled"))
 }
 
-// advice says how what a check lacks comes to be there.
+// advice says how to make available what a check lacks.
 func (c Check) advice() string {
 	program := ""
 	if len(c.Argv) > 0 {
@@ -134,10 +132,10 @@ func first(list []Ran, is contract.VerificationStatus) *Ran {
 	return nil
 }
 
-// Judge turns evidence into a verification. One failure fails; pass needs that
-// the tests of every project that was touched ran, with a number of them that
-// a runner reported, as many as before the change, with what the base judges
-// by; everything else is unknown and says why.
+// Judge turns evidence into a verification. One failure makes it fail. To pass, the tests
+// of every touched project must have run, with a number reported by a runner that is no
+// smaller than before the change, judged by the base's files. Everything else is unknown
+// and says why.
 func Judge(e Evidence) contract.Verification {
 	v := contract.Verification{Profile: e.Profile, Tree: e.Tree, Status: contract.VerificationPass, Said: e.said(), Installed: e.Locked[:min(len(e.Locked), maxLocked)]}
 	final := e.After
@@ -212,8 +210,8 @@ func (e Evidence) Scope() []string {
 	return slices.Compact(out)
 }
 
-// compare lists the checks that should be run on the base too: to know how many
-// tests ran before the change, and whether a dependency was missing then.
+// compare lists the checks that should be run on the base too, to know how many tests ran
+// before the change and whether a dependency was missing then.
 func (e Evidence) compare() []Check {
 	var out []Check
 	add := func(r Ran) {
@@ -224,7 +222,7 @@ func (e Evidence) compare() []Check {
 	final := append(slices.Clone(e.Held), e.After...)
 	failed := first(final, contract.VerificationFail)
 	if granted(e.Guards, e.Words) && len(e.Guards) > 0 {
-		failed = first(e.After, contract.VerificationFail) // which decides then
+		failed = first(e.After, contract.VerificationFail) // these decide then
 	} else {
 		final = e.Held
 	}
@@ -236,7 +234,7 @@ func (e Evidence) compare() []Check {
 	return out
 }
 
-// doubts says what keeps checks that did not fail from being a verification.
+// doubts gives the reasons why checks that did not fail are still no verification.
 func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 	if e.Profile == contract.VerifyNone && !defence.Off(defence.CheckNone) {
 		unless("no verification was asked for, and a sender's own commands are none")
@@ -290,8 +288,8 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 	}
 }
 
-// vanished names tests that ran before the change and did not on it: as many
-// others, or some of them twice, do not stand for them.
+// vanished finds tests that ran before the change and did not run on it: others, or some
+// that ran twice, do not replace them.
 func (e Evidence) vanished(basis []Ran, unless func(string, ...any)) {
 	for _, b := range e.Before {
 		for _, r := range basis {
@@ -313,7 +311,7 @@ func (e Evidence) vanished(basis []Ran, unless func(string, ...any)) {
 	}
 }
 
-// uncounted names the projects for which no test is known to have run.
+// uncounted finds the projects for which no test is known to have run.
 func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
 	if defence.Off(defence.CheckCount) {
 		if len(basis)+len(e.Sent) == 0 {
@@ -328,7 +326,7 @@ func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
 	for _, f := range append(slices.Clone(e.Facts.Loose), e.Base.Loose...) {
 		in := func(p Project) bool { return p.Dir == "." || strings.HasPrefix(f, p.Dir+"/") }
 		if !slices.ContainsFunc(e.Facts.Projects, in) && !slices.ContainsFunc(e.Base.Projects, in) {
-			groups[noProject] = false // no test is theirs
+			groups[noProject] = false // they have no tests
 		}
 	}
 	for _, r := range basis {
@@ -380,9 +378,8 @@ func counted(list []Ran) int {
 	return n
 }
 
-// lacks reports whether a dependency is missing for a reason that is not the
-// change's code: the task changed a manifest, or the base can't be checked here
-// for the same reason.
+// lacks reports whether a dependency is missing for a reason other than the change's code:
+// the task changed a manifest, or the base can't be checked here for the same reason.
 func (e Evidence) lacks(r *Ran) bool {
 	for _, b := range e.Before {
 		if b.Check.Name == r.Check.Name && b.missing() == r.missing() {
@@ -435,7 +432,7 @@ func (e Evidence) said() []string {
 	return append(out, SaidOf(e.Left)...)
 }
 
-// SaidOf is what a person should know of what a task left behind.
+// SaidOf lists what a person should know about what a task left behind.
 func SaidOf(behind []Left) []string {
 	var out []string
 	for i, left := range behind {

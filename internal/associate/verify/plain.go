@@ -9,12 +9,11 @@ import (
 // bareNames are files that git obeys in a folder that looks to it like a repository.
 var bareNames = []string{"config", "config.worktree", "HEAD", "attributes"}
 
-// codeExts are those of files of which something is read or checked, wherever they lie.
+// codeExts are the extensions of files that are read or checked wherever they are.
 var codeExts = []string{".py", ".rs", ".sh", ".bash", ".js", ".mjs", ".cjs"}
 
-// Plain says whether nothing of paths but their being there counts, unless they
-// belong to a project: that is so where a file of one of names lies in their folder
-// or above it.
+// Plain says whether paths matter only by their existence, unless they belong to a project:
+// they do if a file with one of names is in their folder or above it.
 func Plain(paths []string) (names []string, ok bool) {
 	for _, p := range paths {
 		dir, name := path.Base(path.Dir(p)), path.Base(p)
@@ -27,7 +26,7 @@ func Plain(paths []string) (names []string, ok bool) {
 	return manifests, true
 }
 
-// Loose are the facts of paths of no project that are plain, of which some are there.
+// Loose are the facts about plain paths in no project, of which some exist.
 func Loose(paths []string, there []bool) Facts {
 	var f Facts
 	for i, p := range paths {

@@ -21,16 +21,16 @@ type Check struct {
 	Theme    string
 	TimeoutS int
 	Runner   Runner
-	// Group is the folder of the outermost project that the check speaks for:
-	// one of a group's checks must count tests.
+	// Group is the folder of the outermost project that the check is about: at least one of
+	// a group's checks must count tests.
 	Group string
-	// Enough says that the check needs no number of tests: the host itself says
-	// what it is, as it does for the desktop and the theme.
+	// Enough says that the check needs no number of tests, because the host itself defines
+	// it, as it does for the desktop and the theme.
 	Enough bool
 }
 
 // OfShell says whether a check may need the desktop's dependencies: it runs in the
-// desktop's source or above it. Whether a file can be parsed needs none.
+// desktop's source or above it. A check of syntax needs none.
 func (c Check) OfShell() bool {
 	switch {
 	case c.Theme != "", c.Group == noProject:
@@ -47,8 +47,8 @@ const (
 	long  = 600
 )
 
-// Commands are the checks a task's sender adds. They can make a verification
-// fail and never make it pass.
+// Commands are the checks that a task's sender adds. They can make a verification fail and
+// never make it pass.
 func Commands(spec contract.VerifySpec) []Check {
 	var out []Check
 	for i, argv := range spec.Commands {
@@ -57,9 +57,9 @@ func Commands(spec contract.VerifySpec) []Check {
 	return out
 }
 
-// Plan lists the checks that what changed needs: the tests of every project it
-// belongs to, whatever the profile; a wider profile adds to them. cut says that
-// there would have been more.
+// Plan lists the checks that the changed paths need: the tests of every project that they
+// belong to, whatever the profile; a wider profile adds to them. cut says that there would
+// have been more.
 func Plan(f Facts, profile contract.VerifyProfile) (out []Check, cut bool) {
 	if profile == contract.VerifyNone {
 		return nil, false
@@ -67,7 +67,7 @@ func Plan(f Facts, profile contract.VerifyProfile) (out []Check, cut bool) {
 	if f.Theme {
 		out = append(out, Check{Name: "theme", Theme: ThemePath, TimeoutS: quick, Group: ThemePath, Enough: true, Runner: ExitCode})
 	}
-	var rest []Check // of less use than tests
+	var rest []Check // less useful than tests
 	for _, p := range f.Projects {
 		found, more := p.tests(), p.more(profile)
 		if p.Dir == ShellDir {
@@ -100,7 +100,7 @@ func Plan(f Facts, profile contract.VerifyProfile) (out []Check, cut bool) {
 func group(f Facts, dir string) string {
 	for _, p := range f.Projects {
 		if p.Dir == "." || p.Dir == dir || strings.HasPrefix(dir, p.Dir+"/") {
-			return p.Dir // projects are sorted, so this is the shortest
+			return p.Dir // projects are sorted, so the first is the outermost
 		}
 	}
 	return dir
@@ -144,8 +144,8 @@ func firstOf(options ...[]Check) []Check {
 	return nil
 }
 
-// appendable matches a script whose last command is a runner that takes more
-// arguments at its end.
+// appendable matches a script whose last command is a runner that accepts more arguments at
+// its end.
 var appendable = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("(?:^|&&|;)\\s*(?:npx\\s+)?(?:\\S*/)?(vitest|jest)(?:\\s[^|&;<>()$`]*)?$")
 })
@@ -193,8 +193,7 @@ func (p Project) tests() []Check {
 	return firstOf(out, p.target("test", long))
 }
 
-// more is what a profile adds to the tests: their exit codes count, and stand
-// for no test.
+// more is what a profile adds to the tests: the exit codes count, but replace no test.
 func (p Project) more(profile contract.VerifyProfile) []Check {
 	var out []Check
 	node := p.has("package.json")
@@ -260,7 +259,7 @@ func loose(files []string) []Check {
 // compiles checks the syntax of Python files and writes none.
 const compiles = "import sys\nfor f in sys.argv[1:]:\n    compile(open(f, 'rb').read(), f, 'exec')\n"
 
-// syntax checks that files can be parsed: never that they do what they should.
+// syntax checks that files can be parsed, not that they do what they should.
 func syntax(files []string) []Check {
 	by := map[string][]string{}
 	for _, f := range files {
@@ -276,7 +275,7 @@ func syntax(files []string) []Check {
 	}
 	var out []Check
 	if l := by["bash"]; len(l) > 0 && len(l) <= 200 {
-		// One shell reads one file, so a small loop over the arguments.
+		// The shell parses one file at a time, so it loops over its arguments.
 		out = append(out, Check{Name: "bash -n", Argv: append([]string{"bash", "-c", `for f in "$@"; do bash -n "$f" || exit 1; done`, "check"}, l...), TimeoutS: quick, Cwd: ".", Runner: ExitCode})
 	}
 	if l := by["python"]; len(l) > 0 && len(l) <= 200 {

@@ -21,11 +21,11 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// Runner names what runs a check's tests, and so how their number is known.
+// Runner names the program that runs a check's tests, which decides how they are counted.
 type Runner string
 
-// The runners whose own machine-readable report is read. ExitCode is every
-// other command: it says whether it went well, not what ran.
+// The runners whose own machine-readable report is read. ExitCode stands for every other
+// command: it says whether the command succeeded, not what ran.
 const (
 	ExitCode Runner = "exit code"
 	GoTest   Runner = "go test"
@@ -45,10 +45,10 @@ type Count struct {
 	Failed  int      `json:"failed"`
 	Skipped int      `json:"skipped"`
 	Names   []string `json:"names,omitempty"` // of tests that failed, at most maxNames
-	// Tests are those that ran to an end, each once, by what tells it from all
-	// others; nil when they are more than are kept.
+	// Tests are those that ran to an end, each once, by an unambiguous name; nil when there
+	// are more than are kept.
 	Tests []string `json:"tests,omitempty"`
-	// Files are those that the runner's tests stand in, whatever they are called.
+	// Files are those that contain the runner's tests, whatever they are called.
 	Files []string `json:"files,omitempty"`
 	many  bool     // more tests than are kept
 }
@@ -56,7 +56,7 @@ type Count struct {
 // Ran is how many tests ran to an end.
 func (c Count) Ran() int { return c.Passed + c.Failed }
 
-// Check refuses a count that can't be one.
+// Check refuses a count that is impossible.
 func (c Count) Check() error {
 	const most = 10_000_000
 	bad := c.Passed < 0 || c.Failed < 0 || c.Skipped < 0 || c.Passed > most || c.Failed > most || c.Skipped > most || len(c.Names) > maxNames || len(c.Runner) > 64
@@ -79,13 +79,14 @@ func (c Count) Check() error {
 const (
 	maxNames  = 20
 	maxReport = 64 << 20
-	// What is kept of which tests ran: tests, files, bytes of one's name and path.
+	// Bounds of what is kept about the tests that ran: tests, files, bytes of a test's name
+	// and of a path.
 	maxTests, maxTestFiles, maxTestName, maxTestFile = 10_000, 2000, 150, 4096
 )
 
-// ran notes that a test ran, by what tells it from all others.
+// ran notes that a test ran, by its unambiguous name.
 func (c *Count) ran(id string) {
-	if id = clean(id); len(id) > maxTestName { // in short, what it ends in too
+	if id = clean(id); len(id) > maxTestName { // shortened by a hash, so that the end still counts
 		sum := sha256.Sum256([]byte(id))
 		id = strings.ToValidUTF8(id[:maxTestName-20], "") + " " + hex.EncodeToString(sum[:8])
 	}
@@ -94,15 +95,15 @@ func (c *Count) ran(id string) {
 	}
 }
 
-// in notes a file that tests stand in.
+// in notes a file that contains tests.
 func (c *Count) in(file string) {
 	if file != "" && len(file) < maxTestFile && len(c.Files) < 2*maxTestFiles && (len(c.Files) == 0 || c.Files[len(c.Files)-1] != file) {
 		c.Files = append(c.Files, file)
 	}
 }
 
-// Within is the count of a check that ran in dir's tree: what it names in there
-// is relative to it, each once.
+// Within is the count of a check that ran in dir's tree: paths in dir become relative to
+// it, each once.
 func (c Count) Within(dir string) Count {
 	each := func(list []string) []string {
 		out := make([]string, len(list))
@@ -150,13 +151,13 @@ var nodeReporter string
 //go:embed python_runner.py
 var pythonRunner string
 
-// Prepare makes a check's command report to a folder that is the check's own
-// and outside of the tree. The tests run as the same user: what runs in a test
-// process can write that report too, as it could its own output.
+// Prepare makes a check's command report to a folder of the check's own, outside of the
+// tree. The tests run as the same user: what runs in a test process can forge that report,
+// as it can its own output.
 func Prepare(runner Runner, argv []string, dir string) (full, env []string, err error) {
 	report := filepath.Join(dir, "report")
 	full = slices.Clone(argv)
-	// Byte code beside a file of Python's would be run in its place.
+	// Byte code beside a Python file would be run in its place.
 	env = []string{"CI=1", "NO_COLOR=1", "PYTHONPYCACHEPREFIX=" + filepath.Join(dir, "pycache")}
 	switch runner {
 	case NodeTest:
@@ -177,8 +178,8 @@ func Prepare(runner Runner, argv []string, dir string) (full, env []string, err 
 	return full, env, err
 }
 
-// Output passes on a check's standard output as a person reads it, and counts
-// along for the runners that report there.
+// Output passes on a check's standard output as a person reads it, and counts the tests of
+// the runners that report there.
 type Output struct {
 	runner Runner
 	to     io.Writer
@@ -218,7 +219,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end takes a whole line.
+// end handles a whole line.
 func (o *Output) end() error {
 	line, text := o.line, append(o.line, '\n')
 	switch {
@@ -270,8 +271,7 @@ func (o *Output) Count(dir string) Count {
 	return Count{Runner: ExitCode}
 }
 
-// pythonFiles reads which files python_runner.py found tests in; none if it
-// could not say.
+// pythonFiles reads in which files python_runner.py found tests; none if it could not say.
 func pythonFiles(name string) []string {
 	info, err := os.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 {
@@ -285,7 +285,7 @@ func pythonFiles(name string) []string {
 	return out
 }
 
-// lines calls f with each line, longer ones than a megabyte left out.
+// lines calls f with each line, leaving out those longer than a megabyte.
 func lines(r io.Reader, f func([]byte)) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var long []byte
@@ -307,8 +307,8 @@ func lines(r io.Reader, f func([]byte)) {
 	}
 }
 
-// goEvent takes a line of go test -json and returns what it shows. What a test
-// prints is inside of an event and never one itself.
+// goEvent handles a line of go test -json and returns what it shows. What a test prints is
+// inside an event and never one itself.
 func (o *Output) goEvent(line []byte) (shown string, ok bool) {
 	var e struct{ Action, Package, Test, Output string }
 	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Action == "" {
@@ -317,14 +317,14 @@ func (o *Output) goEvent(line []byte) (shown string, ok bool) {
 	if e.Test != "" && e.Package != "" {
 		o.count.add(e.Action, e.Test)
 		if (e.Action == "pass" || e.Action == "fail") && !strings.Contains(e.Test, "/") {
-			o.count.ran(e.Package + ": " + e.Test) // subtests are called by what they are given
+			o.count.ran(e.Package + ": " + e.Test) // subtests have their arguments in their names
 		}
 	}
 	return e.Output, true
 }
 
-// ParseNode reads the lines of node_reporter.mjs. A file without tests is to
-// node a test that has the file's name; it is not counted.
+// ParseNode reads the lines of node_reporter.mjs. For a file without tests node reports a
+// test with the file's name, which is not counted.
 func ParseNode(r io.Reader) Count {
 	c := Count{Runner: ExitCode}
 	lines(r, func(line []byte) {
@@ -387,8 +387,8 @@ func ParseJest(runner Runner, r io.Reader) Count {
 	return c
 }
 
-// ParsePython reads what python_runner.py leaves: pytest's JUnit report, or the
-// object it writes itself from unittest's own result.
+// ParsePython reads what python_runner.py writes: pytest's JUnit report, or its own object
+// made from unittest's result.
 func ParsePython(r io.Reader) Count {
 	b, err := io.ReadAll(r)
 	if err != nil {
@@ -429,7 +429,7 @@ func ParsePython(r io.Reader) Count {
 	c := Count{Runner: Pytest}
 	for _, s := range report.Suites {
 		for _, t := range s.Cases {
-			if t.Skipped == nil && t.Class != "" { // without one it is a file that can't be read
+			if t.Skipped == nil && t.Class != "" { // without a class it is a file that can't be read
 				c.ran(t.Class + "." + t.Name)
 			}
 			switch {
@@ -446,16 +446,16 @@ func ParsePython(r io.Reader) Count {
 }
 
 var (
-	// A test of documentation is called by its line, which its code moves.
+	// A documentation test is named by its line number, which edits of the code change.
 	cargoTest  = lazy.Regexp(`^test (.+?)(?: \(line \d+\))?(?: - [a-z ]+)? \.\.\. (?:ok|FAILED)$`)
 	cargoStart = lazy.Regexp(`^running (\d{1,9}) tests?$`)
 	cargoEnd   = lazy.Regexp(`^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored; `)
 )
 
-// cargo takes a line of libtest's, which has no stable report for machines. A
-// summary counts once, after the line that began its binary, and only if its
-// numbers add up to what that line said: libtest keeps the output of tests that
-// pass to itself.
+// cargo handles a line of libtest's output, for it has no stable report for machines. A
+// summary counts once, after the line that began its binary, and only if its numbers add up
+// to what that line said: libtest does not print the output of tests that pass, so a test
+// can hardly forge it.
 func (o *Output) cargo(line []byte) {
 	if m := cargoStart().FindSubmatch(line); m != nil && o.begun < 0 {
 		o.begun, _ = strconv.Atoi(string(m[1])) // at most nine digits

@@ -10,16 +10,16 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// testsBegin matches what the first test of a file of Rust stands under. By
-// custom they are the end of the file whose code they test.
+// testsBegin matches the line before the first test in a Rust file. By convention tests are
+// at the end of the file whose code they test.
 var testsBegin = lazy.Regexp(`(?m)^[ \t]*#\[(?:cfg\(test\)|(?:[a-z_]+::)*test(?:\([^\]\n]*\))?)\]`)
 
-// MayHaveTests reports whether a file is one of code that may have tests at its
-// end, and not one of tests.
+// MayHaveTests reports whether a file is one of code that may have tests at its end, and
+// not a file of tests.
 func MayHaveTests(name string) bool { return path.Ext(name) == ".rs" && guardKind(name) == "" }
 
-// split parts a file of code from the tests at its end. A file that is a test by
-// its name or place has no such end.
+// split divides a file of code from the tests at its end. A file that is a test by its name
+// or place has no such end.
 func split(name string, text []byte) (code, tests []byte) {
 	if !MayHaveTests(name) {
 		return text, nil
@@ -31,8 +31,8 @@ func split(name string, text []byte) (code, tests []byte) {
 	return text[:at[0]], text[at[0]:]
 }
 
-// Splice is a file of code with the tests at its end as the base has them; false
-// when the base's has none.
+// Splice is a file of code with the base's tests at its end; false when the base's file has
+// none.
 func Splice(name string, base, change []byte) ([]byte, bool) {
 	_, tests := split(name, base)
 	if tests == nil {
@@ -42,14 +42,14 @@ func Splice(name string, base, change []byte) ([]byte, bool) {
 	return slices.Concat(code, []byte("\n"), tests), true
 }
 
-// within names the tests at the end of a file of code, "" when it has none.
+// within is a hash of the tests at the end of a file of code, "" when it has none.
 func within(root *os.Root, name string) string {
 	if !MayHaveTests(name) || !exists(root, name) {
 		return ""
 	}
 	text, err := slurp(root, name)
 	if err != nil {
-		return "" // it can't be built either
+		return "" // it can't be compiled either
 	}
 	_, tests := split(name, text)
 	if tests == nil {

@@ -1,6 +1,6 @@
-// Package mirror keeps the files of living documents: a new revision is written
-// to its document's file, and an edit of the file becomes a revision. It never
-// decides what a document says: that is the log's.
+// Package mirror keeps the files of living documents: a new revision is written to its
+// document's file, and an edit of the file becomes a revision. What a document says is
+// decided by the log, never by the file.
 package mirror
 
 import (
@@ -21,42 +21,41 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// every is how often revisions are written to their files, and
-// lookEvery how often files are looked at for edits that nobody announced.
+// every is how often revisions are written to their files, and lookEvery how often files
+// are checked for edits that no event announced.
 const (
 	every     = time.Second
 	lookEvery = 2 * time.Second
 )
 
-// runDocumentsDir holds the documents of runs. They are revised all the time
-// while a run goes on; their files follow when no run is under way, so that
-// they neither change what is being verified nor add checkpoints.
+// runDocumentsDir holds the documents of runs. They are revised all the time while a run
+// goes on; their files are only written when no run is under way, so that they neither
+// change a tree that is being verified nor add checkpoints.
 const runDocumentsDir = "artifacts/runs/"
 
-// Mirror keeps the files of living documents. The log is the authority: a new
-// revision is written to the document's file, and a file that holds anything
-// else than the log says was written to it becomes a revision. What was written
-// last is told by the system's newest file.written for the path (see
-// state.Mirrored), so nothing is kept beside the log, and neither a crash nor a
-// restore echoes as an edit.
+// Mirror keeps the files of living documents. The log is the authority: a new revision is
+// written to the document's file, and a file whose content differs from what the log says
+// was written to it becomes a revision. What was written last is known from the system's
+// newest file.written event for the path (see state.Mirrored), so nothing is kept beside
+// the log, and neither a crash nor a restore is mistaken for an edit.
 type Mirror struct {
 	log       Log
 	state     *state.Store
 	documents *document.Documents
-	workspace *workspace.Workspace // from Attach on
+	workspace *workspace.Workspace // set by Attach
 	busy      func() bool
 	ended     func() bool
 	logger    *slog.Logger
 
-	work sync.Mutex           // held by whoever brings documents and files together
-	seen map[string]stamp     // by document: its file when it was last looked at
-	told map[string]string    // by document: what was last complained about
-	last time.Time            // of the newest look at all files
+	work sync.Mutex           // held while documents and files are compared and written
+	seen map[string]stamp     // by document: its file's state when it was last examined
+	told map[string]string    // by document: the last problem that was logged
+	last time.Time            // when all files were last examined
 	path map[string]string    // by document
-	skip map[string]heldStamp // documents whose file can't follow, until either changes
-	// By document: what git calls what its file held ("none": it was not there)
-	// when it was last looked at, and the revision that was written to it since the
-	// log was told of one.
+	skip map[string]heldStamp // documents whose file can't be written or read, until either changes
+	// By document: the git blob id of what its file held ("none": there was no file) when
+	// it was last examined, and the revision that was written to it since the newest
+	// file.written event.
 	blob  map[string]string
 	wrote map[string]int
 
@@ -72,34 +71,34 @@ type Log interface {
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 }
 
-// stamp is a file as a listing shows it; the zero stamp is no file.
+// stamp is a file as a listing shows it; the zero stamp stands for no file.
 type stamp struct {
 	kind       string
 	size, time int64
 }
 
-// heldStamp is the state in which document and file can't be brought together.
+// heldStamp is the state in which a document and its file could not be reconciled.
 type heldStamp struct {
 	file stamp
 	head uint64
 }
 
-// revised are the events of revisions that are not known to be in the file.
+// revised are the first and last event of revisions that may not be in the file yet.
 type revised struct{ first, last uint64 }
 
 func stampOf(f wire.FileInfo) stamp { return stamp{f.Kind, f.Size, f.Time} }
 
-// Options are what a Mirror stands on.
+// Options are the parts that a Mirror uses.
 type Options struct {
 	Log       Log
 	State     *state.Store // up to the log
 	Documents *document.Documents
-	Busy      func() bool // whether a run is under way
-	Ended     func() bool // whether the computer is being closed, which nobody is told of
+	Busy      func() bool // reports whether a run is under way
+	Ended     func() bool // reports whether the computer is being closed; errors are then not logged
 	Logger    *slog.Logger
 }
 
-// New finds out which documents are ahead of their files.
+// New finds the documents that are ahead of their files.
 func New(ctx context.Context, opts Options) (*Mirror, error) {
 	m := &Mirror{
 		log: opts.Log, state: opts.State, documents: opts.Documents, busy: opts.Busy, ended: opts.Ended, logger: opts.Logger,
@@ -119,11 +118,11 @@ func New(ctx context.Context, opts Options) (*Mirror, error) {
 	return m, nil
 }
 
-// Attach gives it the files. Before that only Seq and Follow may be called: the
+// Attach gives the mirror the files. Before that only Seq and Follow may be called, for the
 // workspace is opened with the sequence that is mirrored.
 func (m *Mirror) Attach(w *workspace.Workspace) { m.workspace = w }
 
-// Followed is the last sequence whose revision it has noticed.
+// Followed is the sequence of the last event that was examined for revisions.
 func (m *Mirror) Followed() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +140,7 @@ func (m *Mirror) Seq() uint64 {
 	return seq
 }
 
-// Follow notes every revision, as it comes.
+// Follow notes every revision as its event is appended.
 func (m *Mirror) Follow(ctx context.Context) error {
 	m.mu.Lock()
 	after := m.followed
@@ -168,7 +167,7 @@ func (m *Mirror) Follow(ctx context.Context) error {
 	return errors.New("the log ended under it")
 }
 
-// done says that the document's file holds what was written up to a sequence.
+// done notes that the document's file holds the revisions up to a sequence.
 func (m *Mirror) done(id string, head uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,23 +194,24 @@ func (m *Mirror) Run(ctx context.Context) error {
 	}
 }
 
-// beat is one round of run.
+// beat is one round of Run.
 func (m *Mirror) beat(ctx context.Context) {
 	m.work.Lock()
 	defer m.work.Unlock() // a panic must not leave it locked for the next start
 	m.pass(ctx, document.By(document.Nobody), time.Since(m.last) >= lookEvery, false)
 }
 
-// Settle takes in what was edited, as by's, and writes what is due; with all,
-// also the documents of runs under way.
+// Settle makes revisions of edited files, by the given author, and writes the revisions
+// that are due; with all, also those of runs under way.
 func (m *Mirror) Settle(ctx context.Context, by document.Author, all bool) {
 	m.work.Lock()
 	defer m.work.Unlock()
 	m.pass(ctx, by, true, all)
 }
 
-// Around settles, runs f, which changes files, and takes in what it says it
-// changed, as the author's. Nothing else is taken for f's meanwhile.
+// Around settles, runs f, which changes files, and makes revisions of the files that f
+// returns, by the author that f returns. Meanwhile no other change is attributed to that
+// author.
 func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []string, by document.Author, err error)) error {
 	m.work.Lock()
 	defer m.work.Unlock()
@@ -233,9 +233,10 @@ func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []str
 	return err
 }
 
-// Revise is Documents.Revise with the file: an edit of it that nobody saw yet is
-// the older one, and it holds the revision when that is returned. What keeps it
-// from that is told as ever, and the file follows: the revision is in the log.
+// Revise is Documents.Revise together with the file: an edit of the file that was not
+// noticed yet comes first, and the file holds the new revision when Revise returns. If the
+// file can't be written, that is logged as usual and the file is written later: the
+// revision is in the log.
 func (m *Mirror) Revise(ctx context.Context, id string, base int, body string, by document.Author) (state.Revision, error) {
 	m.work.Lock()
 	defer m.work.Unlock()
@@ -248,7 +249,7 @@ func (m *Mirror) Revise(ctx context.Context, id string, base int, body string, b
 	if err != nil || strings.HasPrefix(rev.Path, runDocumentsDir) && m.busy() {
 		return rev, err
 	}
-	ctx = context.WithoutCancel(ctx) // it is done
+	ctx = context.WithoutCancel(ctx) // the revision is made; only the file follows
 	was, known := m.blob[id]
 	took := known && was == blobID(rev.Body)
 	if known && !took {
@@ -261,7 +262,7 @@ func (m *Mirror) Revise(ctx context.Context, id string, base int, body string, b
 	return rev, nil
 }
 
-// Freshen writes what is newer than the file at a path, before it is read.
+// Freshen writes a revision that is newer than the file at a path, before the file is read.
 func (m *Mirror) Freshen(ctx context.Context, p string) {
 	if !Mirrors(p) {
 		return
@@ -290,8 +291,8 @@ func Mirrors(p string) bool {
 	return strings.HasPrefix(p, "artifacts/") && strings.HasSuffix(p, ".md")
 }
 
-// pass looks at the files and writes what is due. work is held. What fails
-// stays due, and keeps seq back.
+// pass examines the files and writes what is due, with work held. What fails stays due, and
+// keeps Seq from advancing.
 func (m *Mirror) pass(ctx context.Context, by document.Author, look, all bool) {
 	if look {
 		m.last = time.Now()
@@ -320,7 +321,7 @@ func (m *Mirror) pass(ctx context.Context, by document.Author, look, all bool) {
 	}
 }
 
-// look finds files that changed since they were last looked at.
+// look finds files that changed since they were last examined.
 func (m *Mirror) look(ctx context.Context, by document.Author) {
 	dirs := map[string][]string{}
 	for id, p := range m.path {
@@ -362,23 +363,23 @@ func (m *Mirror) look(ctx context.Context, by document.Author) {
 	}
 }
 
-// maxKept bounds how much of paths is named to the keeper, in bytes.
+// maxKept bounds the paths that are named to the keeper, in bytes.
 const maxKept = 3 << 20
 
-// Held is a mirror that does nothing else meanwhile.
+// Held gives access to a mirror whose work lock is held.
 type Held struct{ mirror *Mirror }
 
-// Files is Held.Files when nothing else has to hold still.
+// Files does the same without the mirror being held.
 func (m *Mirror) Files(ctx context.Context) (paths []string, err error) {
 	m.work.Lock()
 	defer m.work.Unlock()
 	return Held{m}.Files(ctx)
 }
 
-// Files lists the files of documents. A restore of everything leaves them
-// alone: what they hold is the log's to say, and the log does not go back. A
-// path that is named is another matter: its older text becomes a revision. So
-// is a file that can't follow its document.
+// Files lists the files of documents. A restore of everything leaves them alone, for their
+// content follows the log, which does not go back. A restore of named paths does not: the
+// older text becomes a revision. Files that can't follow their document are not listed
+// either.
 func (h Held) Files(ctx context.Context) (paths []string, err error) {
 	m := h.mirror
 	if err := m.state.CaughtUp(ctx, m.log); err != nil {
@@ -404,14 +405,14 @@ func (h Held) Files(ctx context.Context) (paths []string, err error) {
 	}
 }
 
-// complain logs what keeps a document from its file, once.
+// complain logs, once, what keeps a document from its file.
 func (m *Mirror) complain(what string, err error) {
 	if err == nil {
 		delete(m.told, what)
 		return
 	}
 	if m.ended() || errors.Is(err, context.Canceled) || fault.Is(err, fault.Unavailable) || m.told[what] == err.Error() {
-		return // it ends, or it is tried again, or it was said
+		return // it is closing, or it is tried again, or it was logged already
 	}
 	m.told[what] = err.Error()
 	m.logger.Warn("a document and its file could not be brought together; it is tried again", "document", what, "error", err)

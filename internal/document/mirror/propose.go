@@ -9,17 +9,17 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Left is a task's work on files that its publish left as the user has them.
+// Left is a task's changes to files that its publish left as the user has them.
 type Left struct {
-	Publish string // its id: the same again makes the same proposals
+	Publish string // the publish's id; the same id again makes the same proposals
 	Base    string // the commit that the task began with
 	Tree    string // the commit that holds its work
 	Paths   []string
 	By      document.Author
 }
 
-// Propose makes proposals of what a task's publish left as the user has it: of
-// those files that are documents, the task's text. It returns their paths.
+// Propose makes proposals of a task's changes that its publish left out: for those files
+// that are documents, of the task's text. It returns their paths.
 func (m *Mirror) Propose(ctx context.Context, left Left) (paths []string, err error) {
 	m.work.Lock()
 	defer m.work.Unlock()
@@ -34,15 +34,15 @@ func (m *Mirror) Propose(ctx context.Context, left Left) (paths []string, err er
 		if err != nil {
 			return paths, err
 		}
-		// What the user wrote is a revision first. If it can't be, the proposal
-		// still has its place.
+		// The user's edit becomes a revision first. If it can't, the proposal can be made
+		// all the same.
 		m.complain(id, m.bring(ctx, id, document.By(document.Nobody), true))
 		text, ok, err := m.textAt(ctx, left.Tree, p)
 		if err != nil {
 			return paths, err
 		}
 		if !ok {
-			continue // removed, or nothing that a document can hold
+			continue // removed, or not a text that a document can hold
 		}
 		base, err := m.revisionAt(ctx, id, left.Base, p)
 		if err != nil {
@@ -57,8 +57,8 @@ func (m *Mirror) Propose(ctx context.Context, left Left) (paths []string, err er
 	return paths, nil
 }
 
-// textAt is what a document's file holds in a commit; false when there is none,
-// or what a document can't hold.
+// textAt is the text of a document's file in a commit; false when there is no file, or no
+// text that a document can hold.
 func (m *Mirror) textAt(ctx context.Context, commit, p string) (text string, ok bool, err error) {
 	b, err := m.workspace.ReadAll(ctx, commit, p, document.MaxBody+1)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
@@ -67,8 +67,8 @@ func (m *Mirror) textAt(ctx context.Context, commit, p string) (text string, ok 
 	return string(b), err == nil && document.IsText(b), err
 }
 
-// revisionAt is the revision whose text a document's file holds in a commit; 0
-// when it holds that of none.
+// revisionAt is the revision with the text that a document's file has in a commit, 0 when
+// no revision has it.
 func (m *Mirror) revisionAt(ctx context.Context, id, commit, p string) (int, error) {
 	text, ok, err := m.textAt(ctx, commit, p)
 	if err != nil || !ok {

@@ -19,8 +19,8 @@ import (
 // maxBrings bounds how often a file that changes all the time is tried.
 const maxBrings = 5
 
-// bring brings a document and its file together: an edit of the file becomes a
-// revision by its author, and, with write, a newer revision is written to it.
+// bring reconciles a document and its file: an edit of the file becomes a revision by its
+// author, and, with write, a newer revision is written to the file.
 func (m *Mirror) bring(ctx context.Context, id string, by document.Author, write bool) error {
 	for range maxBrings {
 		again, err := m.step(ctx, id, by, write)
@@ -66,8 +66,8 @@ func (m *Mirror) step(ctx context.Context, id string, by document.Author, write 
 	delete(m.skip, id)
 	switch {
 	case missing && known.Revision == head.Revision:
-		// Somebody removed the file. The document stays in the log, and its next
-		// revision is written again.
+		// Somebody removed the file. The document stays in the log, and its next revision
+		// is written to a file again.
 		if told != head.Revision {
 			return true, m.mark(ctx, head)
 		}
@@ -79,7 +79,7 @@ func (m *Mirror) step(ctx context.Context, id string, by document.Author, write 
 		return false, m.hold(id, file, head, fmt.Errorf("%s is a %s", head.Path, file.Kind))
 	case file.ID == blobID(head.Body):
 		if m.wrote[id] == head.Revision && !write {
-			return false, nil // the log is told with the next beat
+			return false, nil // the next beat appends the event
 		}
 		if told != head.Revision {
 			return true, m.mark(ctx, head)
@@ -119,17 +119,17 @@ func notFoundIsNews(err error) error {
 	return err
 }
 
-// hold leaves a document and a file alone that can't be brought together, until
-// one of them changes. The file stays as its user has it.
+// hold leaves a document and its file alone that can't be reconciled, until one of them
+// changes. The file stays as its user has it.
 func (m *Mirror) hold(id string, file wire.FileInfo, head state.Revision, why error) error {
 	m.skip[id] = heldStamp{stampOf(file), head.Seq}
 	m.done(id, head.Seq)
 	return why
 }
 
-// ours reports whether a text is that of a revision newer than the one that is
-// known to have been in the file: it was written, and a crash came before the
-// event that says so. An older one was put there by somebody.
+// ours reports whether a text is that of a revision newer than the one that is known to
+// have been in the file: it was written, and a crash came before the event about it. An
+// older text was put there by somebody.
 func (m *Mirror) ours(ctx context.Context, head state.Revision, known int, ref contract.BlobRef) (bool, error) {
 	for after := known; ; {
 		list, err := m.documents.History(ctx, head.Document, after, state.MaxPage)
@@ -148,7 +148,7 @@ func (m *Mirror) ours(ctx context.Context, head state.Revision, known int, ref c
 	}
 }
 
-// write is put, if files are written now; the next step tells the log.
+// write calls put if files may be written now; the next step appends the event.
 func (m *Mirror) write(ctx context.Context, head state.Revision, expected string, write bool) (again bool, err error) {
 	if !write {
 		return false, nil
@@ -157,9 +157,9 @@ func (m *Mirror) write(ctx context.Context, head state.Revision, expected string
 	return err == nil, err
 }
 
-// put writes the newest revision to its file if that is as expected. The log is
-// told of it by a later step: what is in both is told apart from an edit without
-// that, so who writes a revision need not wait for it.
+// put writes the newest revision to its file if the file is as expected. A later step
+// appends the event: a file whose text is a revision's is not mistaken for an edit without
+// it, so a writer of revisions need not wait for it.
 func (m *Mirror) put(ctx context.Context, head state.Revision, expected string) (took bool, err error) {
 	w, err := m.workspace.Follow(ctx, head.Path, strings.NewReader(head.Body), expected)
 	if fault.Is(err, fault.Conflict) {
@@ -172,9 +172,9 @@ func (m *Mirror) put(ctx context.Context, head state.Revision, expected string) 
 	return true, nil
 }
 
-// mark says in the log that a revision is in its file, where it is on disk then:
-// otherwise a power cut could bring an older text back, as if somebody had written
-// it.
+// mark appends the event that a revision is in its file, once the file is on disk:
+// otherwise a power cut could bring an older text back, which would look as if somebody had
+// written it.
 func (m *Mirror) mark(ctx context.Context, r state.Revision) error {
 	if err := m.workspace.Sync(ctx, r.Path); err != nil {
 		return err
@@ -189,8 +189,8 @@ func (m *Mirror) mark(ctx context.Context, r state.Revision) error {
 	return err
 }
 
-// absorb makes what is in the file a revision. base is the revision that was
-// edited; 0 when it is not known, and the newest then.
+// absorb makes a revision of the file's text. base is the revision that was edited, 0 when
+// it is not known, which stands for the newest.
 func (m *Mirror) absorb(ctx context.Context, head state.Revision, base int, text, fileID string, by document.Author) error {
 	if base == 0 {
 		base = head.Revision
@@ -200,12 +200,11 @@ func (m *Mirror) absorb(ctx context.Context, head state.Revision, base int, text
 	if errors.As(err, &conflict) {
 		rev, err = conflict.Current, nil
 		if !by.By.Kind.Client() {
-			// The file goes back to what the document says; what it held waits for
-			// the user.
+			// The file gets the document's text again; its own text becomes a proposal.
 			_, _, err = m.documents.Propose(ctx, head.Document, base, text, by, "")
 		} else {
-			// Both are the user's, by two roads. The file is the newer: its text
-			// wins where they differ, and the other stays in the history.
+			// Both changes are the user's, made in two ways. The file's is the newer: its
+			// text wins where they differ, and the other one stays in the history.
 			was, gerr := m.documents.Revision(ctx, head.Document, base)
 			if gerr != nil {
 				return gerr
@@ -218,13 +217,13 @@ func (m *Mirror) absorb(ctx context.Context, head state.Revision, base int, text
 		return err
 	}
 	if rev.Body == text {
-		return nil // the next step marks it
+		return nil // the next step appends the event
 	}
 	_, err = m.put(ctx, rev, fileID)
 	return err
 }
 
-// blobID is the id git gives to a file's content.
+// blobID is git's id of a blob with this content.
 func blobID(body string) string {
 	h := sha1.New()
 	fmt.Fprintf(h, "blob %d\x00%s", len(body), body)

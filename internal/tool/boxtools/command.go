@@ -37,7 +37,7 @@ type runArgs struct {
 
 func (b *Box) run(ctx context.Context, a runArgs) (Result, error) {
 	if a.TimeoutS == 0 {
-		a.TimeoutS = 24 * 3600 // whoever runs steps watches their time
+		a.TimeoutS = 24 * 3600 // whoever runs steps bounds their time
 	}
 	return b.command(ctx, a.Argv, a.Cwd, a.TimeoutS)
 }
@@ -65,13 +65,13 @@ func (b *Box) command(ctx context.Context, argv []string, cwd string, timeoutS i
 	return Result{OK: true, Output: describe(cmd, why), Truncated: cmd.Truncated, Command: &cmd}, nil
 }
 
-// exec runs argv in a process group of its own, which is killed as a whole when
-// the time is up. why says what ended it besides itself, or "".
+// exec runs argv in a process group of its own, which is killed as a whole when the time is
+// up. why says what else than itself ended it, or "".
 func (b *Box) exec(ctx context.Context, argv []string, dir string, stdin io.Reader, timeout time.Duration, env ...string) (contract.Command, string) {
 	return b.execTo(ctx, argv, dir, stdin, func(w io.Writer) io.Writer { return w }, timeout, env...)
 }
 
-// execTo is exec with something between the command's output and what is kept of it.
+// execTo is exec with a filter between the command's output and what is kept of it.
 func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Reader, between func(io.Writer) io.Writer, timeout time.Duration, env ...string) (contract.Command, string) {
 	ctx, cancel := awake.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -89,8 +89,8 @@ func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Re
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, between(&stdout), &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// A child that was left behind may hold the pipes open; what it writes later
-	// is not part of this command.
+	// A child that was left behind may hold the pipes open; what it writes later does not
+	// belong to this command.
 	cmd.WaitDelay = 2 * time.Second
 	began := time.Now()
 	err = cmd.Run()
@@ -118,8 +118,8 @@ func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Re
 	return out, ""
 }
 
-// lookUp finds a program in the PATH of the command's own environment: that of
-// this process, which is a box's first, says nothing.
+// lookUp finds a program in the PATH of the command's own environment, which may differ
+// from this process'.
 func lookUp(name string, env []string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return name, nil
@@ -147,7 +147,7 @@ func startReason(err error) string {
 	return err.Error()
 }
 
-// describe is a finished command as a model reads it.
+// describe shows a finished command to a model.
 func describe(c contract.Command, why string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "exit code %d", c.ExitCode)

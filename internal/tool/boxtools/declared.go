@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// Names of the tools that others call by name: the steps of a task, and what
-// verification is made of.
+// Names of the tools that other packages call by name: the steps of a task, and the parts
+// of a verification.
 const (
 	Run        = "run"
 	Write      = "write"
@@ -20,7 +20,7 @@ const (
 	CheckTheme = "check_theme"
 )
 
-// declared is a tool and what carries it out.
+// declared is a tool and the method that carries it out.
 type declared struct {
 	tool.Tool
 	call func(b *Box, ctx context.Context, args json.RawMessage, base string) (Result, error)
@@ -31,7 +31,7 @@ func with[A any](t tool.Tool, f func(*Box, context.Context, A) (Result, error)) 
 	return since(t, func(b *Box, ctx context.Context, a A, _ string) (Result, error) { return f(b, ctx, a) })
 }
 
-// since is with, of a method that takes the commit the task started from too.
+// since declares a tool whose method also takes the commit that the task started from.
 func since[A any](t tool.Tool, f func(*Box, context.Context, A, string) (Result, error)) declared {
 	t.Executor = tool.Box
 	return declared{t, func(b *Box, ctx context.Context, raw json.RawMessage, base string) (Result, error) {
@@ -43,7 +43,7 @@ func since[A any](t tool.Tool, f func(*Box, context.Context, A, string) (Result,
 	}}
 }
 
-// What most tools declare.
+// Values that most declarations share.
 var (
 	reads    = []tool.Effect{tool.Reads}
 	edits    = []tool.Effect{tool.Reads, tool.Writes}
@@ -57,9 +57,9 @@ var (
 	small   = tool.Limits{In: 64 << 10, Out: MaxOutput, Time: 5 * time.Minute}
 	large   = tool.Limits{In: maxArgs, Out: MaxOutput, Time: 5 * time.Minute}
 	command = tool.Limits{In: 512 << 10, Out: MaxOutput, Time: 11 * time.Minute}
-	day     = tool.Limits{In: maxArgs, Out: MaxOutput, Time: 24*time.Hour + time.Minute} // who asks watches its time
+	day     = tool.Limits{In: maxArgs, Out: MaxOutput, Time: 24*time.Hour + time.Minute} // the caller bounds its time
 	survey  = tool.Limits{In: maxArgs, Out: maxData, Time: 10 * time.Minute}
-	counted = tool.Limits{In: maxArgs, Out: maxData, Time: day.Time} // it tells which tests ran
+	counted = tool.Limits{In: maxArgs, Out: maxData, Time: day.Time} // its data name the tests that ran
 )
 
 const (
@@ -71,8 +71,8 @@ const (
 	restoreProperty = `"restore":{"type":"array","maxItems":5000,"items":{"type":"string","maxLength":16384},"description":"paths to put back first as the base has them"}`
 )
 
-// They are put together at their first use: a box's guest starts in less time
-// than that takes, and most boxes never call a tool.
+// The declarations are made at their first use: making them takes longer than a box's guest
+// takes to start, and most boxes never call a tool.
 var table = sync.OnceValue(func() []declared {
 	return []declared{
 		with(tool.Tool{Name: "read", Effects: reads, Limits: small, Callers: agents,
@@ -144,7 +144,7 @@ func Declared() []tool.Tool {
 	return out
 }
 
-// served is what a box's guest answers with.
+// served are the tools that a box's guest carries out.
 var served = sync.OnceValue(func() server {
 	r, err := tool.NewRegistry(Declared()...)
 	if err != nil {

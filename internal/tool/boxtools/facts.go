@@ -51,7 +51,7 @@ type checkArgs struct {
 	Restore  []string      `json:"restore"`
 }
 
-// check puts back what the base judges by, runs one check, and reads what its
+// check restores the files that the base judges by, runs one check, and reads what its
 // runner reported. Nothing of the tree has run in the box before.
 func (b *Box) check(ctx context.Context, a checkArgs) (Result, error) {
 	if err := b.restore(a.Restore); err != nil {
@@ -93,8 +93,7 @@ func (b *Box) check(ctx context.Context, a checkArgs) (Result, error) {
 	return Result{OK: err == nil, Output: harness.Clip(said, MaxOutput), Truncated: cmd.Truncated || len(said) > MaxOutput, Command: &cmd, Data: data}, err
 }
 
-// restore makes paths of the tree what they are in the base: a file, a link, or
-// not there.
+// restore makes paths of the tree what they are in the base: a file, a link, or absent.
 func (b *Box) restore(paths []string) error {
 	if len(paths) == 0 {
 		return nil
@@ -170,7 +169,7 @@ func (b *Box) restoreOne(base *os.Root, p string) error {
 	return errors.Join(err, to.Close())
 }
 
-// splice gives a file of code the tests that the base's has in it.
+// splice replaces the tests in a file of code by those in the base's file.
 func (b *Box) splice(base *os.Root, p string, mode fs.FileMode) (done bool, err error) {
 	if !verify.MayHaveTests(p) {
 		return false, nil
@@ -190,7 +189,7 @@ func (b *Box) splice(base *os.Root, p string, mode fs.FileMode) (done bool, err 
 	return true, b.root.WriteFile(p, text, mode)
 }
 
-// clearWay removes what stands where a folder of a restored path has to be.
+// clearWay removes a file that is where a folder of a restored path has to be.
 func (b *Box) clearWay(dir string) error {
 	if dir == "." {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/harness"
 )
 
-// open opens a regular file without ever waiting for one that is not.
+// open opens a regular file, and never blocks on something else, such as a pipe.
 func (b *Box) open(p string) (*os.File, fs.FileInfo, error) {
 	f, err := b.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -145,7 +145,7 @@ func (b *Box) write(_ context.Context, a writeArgs) (Result, error) {
 	return Result{OK: true, Output: fmt.Sprintf("%s %s (%d bytes)", verb, p, len(a.Content))}, nil
 }
 
-// target returns the mode a write to p should give, and whether p is new.
+// target returns the mode that a write to p gives the file, and whether p is new.
 func (b *Box) target(p string) (mode fs.FileMode, fresh bool, err error) {
 	info, err := b.root.Lstat(p)
 	switch {
@@ -167,7 +167,7 @@ func (b *Box) target(p string) (mode fs.FileMode, fresh bool, err error) {
 	return info.Mode().Perm(), false, nil
 }
 
-// replace puts data at p in one step, so that nobody sees half a file.
+// replace writes data to p atomically, so that nobody sees half a file.
 func (b *Box) replace(p string, data []byte, mode fs.FileMode) error {
 	var rnd [6]byte
 	_, _ = rand.Read(rnd[:]) // never fails since Go 1.24
@@ -266,7 +266,7 @@ func (b *Box) ls(_ context.Context, a pathArgs) (Result, error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
-			continue // it went away while we looked
+			continue // it was removed while we listed
 		}
 		switch {
 		case e.IsDir():

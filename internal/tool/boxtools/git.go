@@ -36,9 +36,9 @@ func gitEnv(extra ...string) []string {
 	return append(env, extra...)
 }
 
-// against prepares an index of the commit the task started from, in a place of
-// its own: the workspace's .git can't be written here, and its index describes
-// the live tree, not this one.
+// against prepares an index of the commit that the task started from, in a directory of its
+// own: the workspace's .git can't be written here, and its index describes the live tree,
+// not this one.
 func (b *Box) against(ctx context.Context, base string) (env, large []string, done func(), err error) {
 	if base == "" {
 		base = "HEAD"
@@ -70,8 +70,8 @@ func (b *Box) against(ctx context.Context, base string) (env, large []string, do
 // commit (see keeper's names).
 const largeSuffix = ".chunks.choir"
 
-// setLargeAside has git take large files for unchanged: of those the commit has
-// no content that git could compare, only manifests.
+// setLargeAside makes git treat large files as unchanged: the commit has only manifests of
+// them, and no content that git could compare.
 func (b *Box) setLargeAside(ctx context.Context, env []string) ([]string, error) {
 	run := func(in string, args ...string) (string, error) {
 		cmd, why := b.exec(ctx, append([]string{"git"}, args...), b.dir, strings.NewReader(in), gitTime, env...)
@@ -89,9 +89,9 @@ func (b *Box) setLargeAside(ctx context.Context, env []string) ([]string, error)
 	for _, line := range lines(out) {
 		meta, path, ok := strings.Cut(line, "\t")
 		if !ok || len(strings.Fields(meta)) != 3 {
-			continue // what was cut out of very many
+			continue // a line of a list that was cut
 		}
-		// A name may be quoted; git takes it as it gave it.
+		// A name may be quoted; git accepts it as it printed it.
 		quote := ""
 		if strings.HasPrefix(path, `"`) {
 			quote = `"`

@@ -43,10 +43,10 @@ type Box struct {
 // with it.
 const HeaderBase = "Choir-Base"
 
-// Limits of what the tools give back or touch.
+// Bounds of what the tools return or read.
 const (
 	MaxOutput   = 64 << 10  // a result's Output
-	maxData     = 3 << 20   // what is told the host alone: facts, and which tests ran
+	maxData     = 3 << 20   // what only the host gets: facts, and which tests ran
 	maxArgs     = 2 << 20   // a call's arguments
 	maxStream   = 256 << 10 // each of a command's stdout and stderr, head and tail
 	maxFile     = 8 << 20   // a file that is read whole or edited
@@ -113,8 +113,8 @@ func answer(w http.ResponseWriter, status int, res Result) {
 	_ = json.NewEncoder(w).Encode(res) // the caller is gone if this fails
 }
 
-// Call carries out a call whose arguments were checked. What the tool can't do
-// is a Result with OK false; an error is a failure of the machinery.
+// Call carries out a call whose arguments were checked. If the tool can't do it, that is a
+// Result with OK false; an error means that the machinery failed.
 func (b *Box) Call(ctx context.Context, name string, args json.RawMessage, base string) (Result, error) {
 	d, ok := served().calls[name]
 	if !ok {
@@ -126,7 +126,7 @@ func (b *Box) Call(ctx context.Context, name string, args json.RawMessage, base 
 		if errors.As(err, &no) {
 			return Result{Output: string(no)}, nil
 		}
-		// What the file system says is the model's to read: no such file, is a
+		// Errors of the file system are for the model to read: no such file, is a
 		// directory, permission denied.
 		var pe *fs.PathError
 		if err != nil && ctx.Err() == nil && errors.As(err, &pe) {
@@ -136,7 +136,7 @@ func (b *Box) Call(ctx context.Context, name string, args json.RawMessage, base 
 	})
 }
 
-// refusal is a reason the model should read.
+// refusal is an error that the model should read.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }

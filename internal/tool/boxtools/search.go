@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/harness"
 )
 
-// skipped names folders that hold what tools made or fetched.
+// skipped are the names of folders with files that tools made or fetched.
 var skipped = map[string]bool{
 	".git": true, "node_modules": true, ".venv": true, "venv": true, "__pycache__": true, "target": true,
 	"dist": true, "build": true, ".cache": true, ".vite": true, ".next": true, "vendor": true,
@@ -45,7 +45,7 @@ func (b *Box) walk(ctx context.Context, p string, visit func(name string) error)
 		switch {
 		case err != nil && name == p:
 			return err
-		case err != nil: // unreadable or gone: the rest still counts
+		case err != nil: // unreadable or removed: the rest still counts
 			return nil
 		case d.IsDir() && name != p && skipped[d.Name()]:
 			return fs.SkipDir
@@ -98,7 +98,7 @@ func (b *Box) grep(ctx context.Context, a grepArgs) (Result, error) {
 		}
 		f, info, err := b.open(name)
 		if err != nil {
-			return nil // gone, or not ours to read
+			return nil // removed, or not readable for us
 		}
 		defer f.Close()
 		if info.Size() > maxGrepFile {

@@ -2,8 +2,8 @@
 // tool descriptions use: type, properties, required, additionalProperties,
 // items, enum, minimum, maximum, minLength, maxLength, minItems, maxItems.
 //
-// A keyword it does not know is an error when the schema is compiled, so a
-// constraint can't be written down and silently not hold.
+// A keyword that it does not know is an error when the schema is compiled, so that no
+// constraint is silently ignored.
 package schema
 
 import (
