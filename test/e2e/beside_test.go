@@ -120,6 +120,7 @@ func TestWhatAProgramInATerminalWritesIsInTheNextCheckpoint(t *testing.T) {
 		{[]string{"unmap", "hold workspace/a/4", "CHECKPOINT", "reopen", "map", "store G"}, "workspace/a/4", "G\n"},
 		{[]string{"unmap", "rename workspace/a/5 workspace/b/6"}, "workspace/b/6", "5\n"},
 		{[]string{"link workspace/a/7 workspace/b/link", "open workspace/b/link", "remove workspace/b/link", "map", "CHECKPOINT", "store H"}, "workspace/a/7", "H\n"},
+		{[]string{"unmap", "open workspace/a/6", "map", "store J", "CHECKPOINT", "store K"}, "workspace/a/6", "K\n"}, // the same page once more
 		{[]string{"unmap", "mkdir workspace/c", "link workspace/a/8 workspace/c/8", "hold workspace/c/8", "remove workspace/c/8", "remove workspace/c", "CHECKPOINT", "reopen", "pwrite I"}, "workspace/a/8", "I\n"},
 	} {
 		for _, line := range step.do {

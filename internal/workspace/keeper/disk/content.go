@@ -71,6 +71,16 @@ func OpenContent(rootfd int, p string, max int64) (io.ReadCloser, Stat, error) {
 	return f, st, nil
 }
 
+// Unwritten reports whether nobody has a file open for writing, by a mapping of it neither:
+// a lease for reading is only to be had then. Where there are no leases, nobody knows.
+func Unwritten(f *os.File) bool {
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
+		return false
+	}
+	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+	return err == nil
+}
+
 // ErrGone says that a file vanished, or changed under the reading hand, before
 // its turn came.
 var ErrGone = errors.New("the file is gone")

@@ -104,7 +104,7 @@ func (e *Engine) identify(ctx context.Context, o *Opened, p string) error {
 		}
 		// A state says what a file holds only once nobody has it open to write to it, by
 		// a map of it neither, and a later change can't have the time of the last one.
-		if !unwritten(o.file) {
+		if !disk.Unwritten(o.file) {
 			return nil
 		}
 		now, err := e.look.FileClock()
@@ -146,16 +146,6 @@ func (e *Engine) hold(f *os.File, st disk.Stat) (*held, error) {
 	r := bytes.NewReader(b)
 	en, err := e.store.HashEntry(r, st)
 	return &held{en.ID, r}, err
-}
-
-// unwritten reports whether nobody has a file open for writing: a lease for reading
-// is only to be had then. Where there are no leases, nobody knows.
-func unwritten(f *os.File) bool {
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
-		return false
-	}
-	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
-	return err == nil
 }
 
 // still says whether a file is in the state in which it was opened.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -39,6 +40,9 @@ type Candidate struct {
 	Path string
 	Stat disk.Stat
 	Prev Tracked
+	// Written says that somebody had it open for writing when it was read: a store to memory
+	// that it is mapped to changes what it holds, and no time of it.
+	Written bool
 }
 
 // Look walks the live tree and finds what may differ from HEAD and is within the
@@ -160,7 +164,7 @@ func (s *Scanner) hashCandidates(ctx context.Context, cap *Capture, cands []Cand
 			return err
 		}
 		if write && s.store.Chunked(c.Stat) && c.Prev.Chunked {
-			if still, err := s.isStill(c); err != nil {
+			if still, err := s.isStill(&c); err != nil {
 				return err
 			} else if still {
 				cap.put(c, gitstore.Entry{Mode: c.Stat.GitMode(), ID: c.Prev.ID, Chunked: true}, now)
@@ -177,7 +181,7 @@ func (s *Scanner) hashCandidates(ctx context.Context, cap *Capture, cands []Cand
 			cap.put(c, gitstore.Entry{Mode: c.Stat.GitMode(), Chunked: true}, 0)
 			continue
 		}
-		en, err := s.hashFile(c.Path, c.Stat)
+		en, err := s.hashFile(&c)
 		switch {
 		case errors.Is(err, disk.ErrGone) && !write:
 			continue
@@ -207,7 +211,7 @@ func (s *Scanner) keep(ctx context.Context, cap *Capture, todo []Candidate, now 
 	stored := make([]gitstore.Entry, len(todo))
 	for i := range todo {
 		objects[i] = s.store.ContentObject(ctx, &stored[i], &refused[i], func() (io.ReadCloser, disk.Stat, error) {
-			r, st, err := s.openContent(todo[i].Path, s.limits.LargestFile)
+			r, st, err := s.openContent(&todo[i], s.limits.LargestFile)
 			if err == nil {
 				todo[i].Stat = st
 			}
@@ -243,9 +247,9 @@ func (s *Scanner) keep(ctx context.Context, cap *Capture, todo []Candidate, now 
 }
 
 // put records a candidate's content; its state is trusted next time only if it
-// is old enough to show a later change.
+// is old enough to show a later change, and would show it.
 func (cap *Capture) put(c Candidate, en gitstore.Entry, now int64) {
-	if c.Stat.Ctime > now-RacyWindow {
+	if c.Written || c.Stat.Ctime > now-RacyWindow {
 		c.Stat = disk.Stat{}
 	}
 	cap.Tracked[c.Path] = Tracked{en, c.Stat}
@@ -282,10 +286,15 @@ func (s *Scanner) Lstat(p string) (disk.Stat, error) {
 	return disk.Lstat(dir, path.Base(p))
 }
 
-// openContent opens what would be captured of a path: a file's bytes or a
-// link's target.
-func (s *Scanner) openContent(p string, max int64) (io.ReadCloser, disk.Stat, error) {
-	return disk.OpenContent(s.Root, p, max)
+// openContent opens what would be captured of a candidate: a file's bytes or a
+// link's target; and finds out, before anything is read, whether somebody may write to it
+// in ways that leave its state as it is.
+func (s *Scanner) openContent(c *Candidate, max int64) (io.ReadCloser, disk.Stat, error) {
+	r, st, err := disk.OpenContent(s.Root, c.Path, max)
+	if f, is := r.(*os.File); err == nil && is {
+		c.Written = !disk.Unwritten(f)
+	}
+	return r, st, err
 }
 
 // surelyDiffers reports whether a large file is other than what was captured of
@@ -302,8 +311,8 @@ func (s *Scanner) surelyDiffers(ctx context.Context, c Candidate) (bool, error) 
 }
 
 // isStill reports whether a large file holds what was captured of it.
-func (s *Scanner) isStill(c Candidate) (bool, error) {
-	r, st, err := s.openContent(c.Path, -1)
+func (s *Scanner) isStill(c *Candidate) (bool, error) {
+	r, st, err := s.openContent(c, -1)
 	if err != nil {
 		return false, nil //nolint:nilerr // whoever stores it says so
 	}
@@ -314,9 +323,9 @@ func (s *Scanner) isStill(c Candidate) (bool, error) {
 	return is && st == c.Stat, errors.Join(err, r.Close())
 }
 
-// hashFile returns the entry of a path that should be in the state want.
-func (s *Scanner) hashFile(p string, want disk.Stat) (gitstore.Entry, error) {
-	r, st, err := s.openContent(p, -1)
+// hashFile returns the entry of a candidate that should be in the state that was seen.
+func (s *Scanner) hashFile(c *Candidate) (gitstore.Entry, error) {
+	r, st, err := s.openContent(c, -1)
 	if err != nil {
 		if disk.IsGone(err) {
 			err = disk.ErrGone
@@ -324,7 +333,7 @@ func (s *Scanner) hashFile(p string, want disk.Stat) (gitstore.Entry, error) {
 		return gitstore.None, err
 	}
 	defer r.Close()
-	if st != want {
+	if st != c.Stat {
 		return gitstore.None, disk.ErrGone // changed since the walk: read again, and stored
 	}
 	return s.store.HashEntry(r, st)

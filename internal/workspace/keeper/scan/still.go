@@ -53,6 +53,13 @@ func WithLook(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lookKey{}, true)
 }
 
+type watchesKey struct{}
+
+// WithWatches is a context in which so many watches may be had by a look at everything.
+func WithWatches(ctx context.Context, n int) context.Context {
+	return context.WithValue(ctx, watchesKey{}, n)
+}
+
 type seenKey struct{}
 
 // WithWish is a context in which the whole tree is looked at, whatever is known, or as
@@ -241,7 +248,7 @@ func (g *again) candidate(p string, st disk.Stat, leaf *Leaf) {
 			return
 		}
 	}
-	g.cands = append(g.cands, Candidate{p, st, prev})
+	g.cands = append(g.cands, Candidate{Path: p, Stat: st, Prev: prev})
 }
 
 // goneBelow notes that nothing is beneath a path any more.

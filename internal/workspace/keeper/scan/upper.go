@@ -236,7 +236,7 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 		return nil
 	}
 	w.erase(p, true)
-	w.cands = append(w.cands, Candidate{p, st, Tracked{Entry: was}})
+	w.cands = append(w.cands, Candidate{Path: p, Stat: st, Prev: Tracked{Entry: was}})
 	return nil
 }
 

@@ -292,7 +292,7 @@ func (w *walker) see(p string, st disk.Stat, l *Leaf) {
 			return
 		}
 	}
-	w.fresh = append(w.fresh, Candidate{p, st, prev})
+	w.fresh = append(w.fresh, Candidate{Path: p, Stat: st, Prev: prev})
 }
 
 func (w *walker) entry(fd int, d *walkDir, en disk.DirEntry) error {

@@ -1,0 +1,35 @@
+package engine_test
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestAStoreToAMappingThatLivesIsSeen: a store to memory that a file is mapped to moves no time while
+// its page waits to be written; what was stored is in the next checkpoint nevertheless, while the
+// mapping lives and after it, by watches and by looks at everything.
+func TestAStoreToAMappingThatLivesIsSeen(t *testing.T) {
+	if unix.Access("/dev/shm", unix.W_OK) == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // where a page always waits
+	}
+	for what, look := range map[string]bool{"by watches": false, "by a look at everything": true} {
+		c := watched(t)
+		const p = "workspace/w/d1/f1"
+		o := openFor(t, c.path(p)).mapIt(t)
+		o.store(t, 'A')
+		c.beside(look)
+		believed(t)
+		c.beside(look)
+		for _, with := range []byte("BC") {
+			o.store(t, with)
+			c.beside(look)
+			c.holds(what+", while it is mapped", p)
+		}
+		o.store(t, 'D')
+		o.end(t)
+		c.underStill("over")
+		c.underStill("over")
+		c.holds(what+", and when nobody has it any more", p)
+	}
+}
