@@ -150,7 +150,7 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 		}
 		if why := c.Unwatched(); why != "" {
 			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "warn", Detail: "After each command all of its files are looked at, which is slow where they are many: " + why + ".",
-				Hint: "Nothing is lost. An eighth of fs.inotify.max_user_watches is a computer's: sudo sysctl -w fs.inotify.max_user_watches=524288"})
+				Hint: "Nothing is lost. A quarter of fs.inotify.max_user_watches is a computer's, and half all computers', two for most directories: sudo sysctl -w fs.inotify.max_user_watches=524288"})
 		}
 	}
 	free, err := fl.Dir.Free()

@@ -33,9 +33,10 @@ type Machine struct {
 	Policy  *egress.Sources
 	Reserve *datadir.Reserve
 
-	warmth homeWarmer
-	known  toolFacts
-	shared struct {
+	warmth  homeWarmer
+	known   toolFacts
+	watches watches
+	shared  struct {
 		once  sync.Once
 		trees *trees
 	}

@@ -82,7 +82,13 @@ func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.box, k.keeper = box, wire.NewClient(box.Tether().Transport(), k.boxes.writers.still)
+	watches := k.boxes.options.Machine.watches.keeper(box.Tether().Transport())
+	k.boxes.options.Once("the count of a keeper's watches", func(context.Context) error {
+		<-box.Done() // Close kills every box
+		watches.end()
+		return nil
+	})
+	k.box, k.keeper = box, wire.NewClient(watches, k.boxes.writers.still)
 	if k.count > 1 && k.recover != nil {
 		// The engine rolls forward by itself; the events that belong to it are
 		// appended by Recover, which waits for the call that found the box dead.

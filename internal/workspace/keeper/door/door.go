@@ -18,10 +18,16 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
+// verbs are what is asked of an engine.
+type verbs struct {
+	*http.ServeMux
+	engine *engine.Engine
+}
+
 // Handler serves an engine under /keeper/: POST /keeper/{verb} takes and gives
 // JSON; POST /keeper/stream/{verb}?q={JSON} takes or gives raw bytes.
 func Handler(e *engine.Engine) http.Handler {
-	mux := http.NewServeMux()
+	mux := verbs{http.NewServeMux(), e}
 	callStill(mux, "checkpoint", e.Checkpoint)
 	call(mux, "list", e.List)
 	callStill(mux, "diff", e.Diff)
@@ -63,7 +69,7 @@ func Handler(e *engine.Engine) http.Handler {
 }
 
 // serveFiles serves the live tree's files.
-func serveFiles(mux *http.ServeMux, e *engine.Engine) {
+func serveFiles(mux verbs, e *engine.Engine) {
 	call(mux, "files", func(ctx context.Context, r wire.FilesRequest) (wire.FilesReply, error) {
 		files, more, err := e.Files(ctx, r)
 		return wire.FilesReply{Files: files, More: more}, err
@@ -92,7 +98,7 @@ func serveFiles(mux *http.ServeMux, e *engine.Engine) {
 }
 
 // serveCare serves what keeps the tree and its history whole.
-func serveCare(mux *http.ServeMux, e *engine.Engine) {
+func serveCare(mux verbs, e *engine.Engine) {
 	call(mux, "scrub", e.Scrub)
 	call(mux, "find", e.Find)
 	call(mux, "repair", e.Repair)
@@ -105,7 +111,7 @@ func serveCare(mux *http.ServeMux, e *engine.Engine) {
 }
 
 // serveStreams serves what takes or gives raw bytes.
-func serveStreams(mux *http.ServeMux, e *engine.Engine) {
+func serveStreams(mux verbs, e *engine.Engine) {
 	upload(mux, "write", func(ctx context.Context, r wire.WriteRequest, body io.Reader) (wire.Written, error) {
 		return e.Write(ctx, r, body)
 	})
@@ -147,9 +153,12 @@ func decode(raw []byte, v any) error {
 
 // callStill serves a verb that need not look at all of the tree when nobody else
 // could write to it. What is shown of the live tree as it is (status) is looked at always.
-func callStill[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In) (Out, error)) {
+func callStill[In, Out any](mux verbs, verb string, f func(context.Context, In) (Out, error)) {
 	call(mux, verb, func(ctx context.Context, in In) (Out, error) {
 		still, _ := ctx.Value(stillAsked{}).(string)
+		if n, told := ctx.Value(watchesAsked{}).(int); told {
+			ctx = scan.WithWatches(ctx, n)
+		}
 		return f(scan.WithStill(ctx, still), in)
 	})
 }
@@ -157,7 +166,10 @@ func callStill[In, Out any](mux *http.ServeMux, verb string, f func(context.Cont
 // stillAsked is the key of what a request says of who could write.
 type stillAsked struct{}
 
-func call[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In) (Out, error)) {
+// watchesAsked is the key of how many watches a request says that there may be.
+type watchesAsked struct{}
+
+func call[In, Out any](mux verbs, verb string, f func(context.Context, In) (Out, error)) {
 	mux.HandleFunc("POST /keeper/"+verb, func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxRequest))
 		if err != nil {
@@ -169,12 +181,17 @@ func call[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, 
 			fail(w, err)
 			return
 		}
-		out, err := f(context.WithValue(r.Context(), stillAsked{}, r.Header.Get(wire.StillHeader)), in)
+		ctx := context.WithValue(r.Context(), stillAsked{}, r.Header.Get(wire.StillHeader))
+		if n, err := strconv.Atoi(r.Header.Get(wire.WatchesHeader)); err == nil && n >= 0 {
+			ctx = context.WithValue(ctx, watchesAsked{}, n)
+		}
+		out, err := f(ctx, in)
+		w.Header().Set(wire.WatchesHeader, strconv.Itoa(mux.engine.Watches()))
 		answer(w, out, err)
 	})
 }
 
-func upload[In, Out any](mux *http.ServeMux, verb string, f func(context.Context, In, io.Reader) (Out, error)) {
+func upload[In, Out any](mux verbs, verb string, f func(context.Context, In, io.Reader) (Out, error)) {
 	mux.HandleFunc("POST /keeper/stream/"+verb, func(w http.ResponseWriter, r *http.Request) {
 		var in In
 		if err := decode([]byte(r.URL.Query().Get("q")), &in); err != nil {

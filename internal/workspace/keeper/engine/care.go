@@ -116,3 +116,6 @@ func (e *Engine) captured() iter.Seq2[string, gitstore.Entry] {
 		}
 	}
 }
+
+// Watches is how many watches of the kernel the engine has.
+func (e *Engine) Watches() int { return e.look.Watches() }

@@ -26,7 +26,6 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/scrub"
 	"choir.dev/choiros/internal/workspace/keeper/uppers"
-	"choir.dev/choiros/internal/workspace/keeper/watch"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -40,8 +39,11 @@ type Options struct {
 	Now       func() time.Time // time.Now when nil
 	Logger    *slog.Logger     // discards when nil
 	Crash     func(point string)
-	Watched   int // directories of the tree that may be watched; negative: none, 0: a part of what the kernel allows
+	Watched   int // directories of the tree that may be watched where no request says it; negative: none, 0: untold
 }
+
+// untold is how many directories are watched where nobody says how many may be.
+const untold = 8192
 
 // Engine works on one tree. Its methods may be called concurrently; those that
 // change the tree or its history take turns.
@@ -95,7 +97,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
 	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: func(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
 		return e.suspects.Without(cap, cands, write)
-	}, Watched: cmp.Or(opts.Watched, watch.Share()), WatchFault: func(paths []wire.Path) { e.unseen = paths }})
+	}, Watched: cmp.Or(opts.Watched, untold), WatchFault: func(paths []wire.Path) { e.unseen = paths }})
 	e.gitIndex = gitindex.Open(e.store)
 	e.openCare()
 	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry})

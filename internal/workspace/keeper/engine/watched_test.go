@@ -1,18 +1,24 @@
 package engine_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -321,5 +327,46 @@ func slyEdit(t *testing.T, c *computer, rnd *rand.Rand) {
 	case 15:
 		_ = os.MkdirAll(p, 0o755)
 		_ = os.WriteFile(p+"/in", []byte("in"), 0o644)
+	}
+}
+
+// TestAKeeperHasAsManyWatchesAsItIsTold: a request says how many there may be, and the answer how
+// many there are; with too few everything is looked at, until there may be enough again.
+func TestAKeeperHasAsManyWatchesAsItIsTold(t *testing.T) {
+	c := watched(t)
+	srv := httptest.NewServer(door.Handler(c.Engine))
+	t.Cleanup(srv.Close)
+	asked, err := json.Marshal(wire.CheckpointRequest{Look: true, Note: wire.Note{Kind: "before"}})
+	must(t, err)
+	ask := func(still string, may int) (r wire.CheckpointReply, has int) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/keeper/checkpoint", bytes.NewReader(asked))
+		must(t, err)
+		req.Header.Set(wire.StillHeader, still)
+		req.Header.Set(wire.WatchesHeader, fmt.Sprint(may))
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		defer resp.Body.Close()
+		must(t, wire.Decode(resp.Body, &r))
+		has, err = strconv.Atoi(resp.Header.Get(wire.WatchesHeader))
+		must(t, err)
+		return r, has
+	}
+	_, most := ask("a", 8192)
+	if most < 30 || most > 60 {
+		t.Fatalf("it has %d watches", most)
+	}
+	if r, has := ask("b", 20); has != 0 || r.Unwatched != "there are more than 10 directories" {
+		t.Errorf("of 20 it has %d, for %q", has, r.Unwatched)
+	}
+	if r, has := ask("c", 0); has != 0 || !strings.HasPrefix(r.Unwatched, "other computers") {
+		t.Errorf("of none it has %d, for %q", has, r.Unwatched)
+	}
+	for i := 0; ; i++ {
+		if r, has := ask(fmt.Sprint("d", i), 8192); has == most && r.Unwatched == "" {
+			break
+		} else if i > 20 {
+			t.Fatalf("of enough it has %d, for %q", has, r.Unwatched)
+		}
 	}
 }

@@ -30,6 +30,9 @@ func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) err
 	case still.beside():
 		s.watch.Again()
 	default:
+		if n, told := ctx.Value(watchesKey{}).(int); told {
+			s.watch.Allow(n)
+		}
 		if err := s.watch.Begin(); err != nil {
 			return err
 		}
@@ -275,8 +278,7 @@ func (s *Scanner) compare(cap *Capture) {
 	if s.goesOn { // whoever is at work may have made it just now: an event comes after what it tells
 		return
 	}
-	_ = s.watch.Close()
-	s.watch = watch.None("a change was not seen by watches, which are off until the computer wakes anew")
+	_ = s.watch.Never("a change was not seen by watches, which are off until the computer wakes anew")
 	if s.watchFault != nil {
 		s.watchFault(missed)
 	}
@@ -287,6 +289,9 @@ const maxUnseen = 10
 
 // Unwatched says why each look is at everything, "" when none needs to be.
 func (s *Scanner) Unwatched() string { return s.watch.Off() }
+
+// Watches is how many watches there are. It may be asked at any time.
+func (s *Scanner) Watches() int { return s.watch.Held() }
 
 // Close ends the watch.
 func (s *Scanner) Close() error {

@@ -1,13 +1,12 @@
 package watch
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -18,8 +17,10 @@ import (
 // Watch watches the directories of one tree. It is used by one goroutine at a time.
 type Watch struct {
 	fd    int
-	max   int // directories
-	round int // looks at everything so far
+	max   int          // directories
+	held  atomic.Int64 // watches, both kinds
+	never string       // why there are none and will be none; "" when there may be
+	round int          // looks at everything so far
 	dirs  map[int32]dir
 	names map[place]*nameState
 	left  map[uint32]kind // what was moved away from a name, by the cookie of the move
@@ -79,26 +80,29 @@ const (
 	restFor = 16
 )
 
-// New watches nothing yet; at most max directories will be, 0 for none at all.
+// New watches nothing yet; at most max directories will be, and none ever where it is negative.
 func New(max int) *Watch {
-	return &Watch{fd: -1, max: max, lost: "nothing was looked at yet", opens: opens{fd: -1}}
-}
-
-// None never watches anything, and says why.
-func None(why string) *Watch { return &Watch{fd: -1, lost: why, off: why, opens: opens{fd: -1}} }
-
-// Share is how many directories one computer may watch of what the kernel allows
-// the user that runs choir, who needs watches for the programs in boxes too. A directory whose
-// files are looked at takes two.
-func Share() int {
-	const part, most, unknown = 8, 100_000, 8192
-	raw, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
-	n, perr := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil || perr != nil {
-		n = unknown
+	w := &Watch{fd: -1, max: max, lost: "nothing was looked at yet", opens: opens{fd: -1}}
+	if max < 0 {
+		w.never = "watching is off"
 	}
-	return min(n/part, most)
+	return w
 }
+
+// Never ends the watch for good, and says why.
+func (w *Watch) Never(why string) error {
+	w.never, w.off = why, why
+	return w.Close()
+}
+
+// Allow says how many watches there may be from the next look at everything on. A directory
+// whose files are looked at takes two.
+func (w *Watch) Allow(watches int) { w.max = watches / 2 }
+
+// Held is how many watches there are. It may be asked at any time.
+func (w *Watch) Held() int { return int(w.held.Load()) }
+
+func (w *Watch) count() { w.held.Store(int64(len(w.dirs) + len(w.opens.dirs))) }
 
 // Close ends the watch.
 func (w *Watch) Close() error {
@@ -106,6 +110,7 @@ func (w *Watch) Close() error {
 	w.opens.close("it is closed")
 	fd := w.fd
 	w.fd, w.dirs, w.names = -1, nil, nil
+	w.count()
 	if fd < 0 {
 		return nil
 	}
@@ -129,10 +134,15 @@ func (w *Watch) Off() string { return w.off }
 // Begin says that a look at everything begins: what was before it makes no difference.
 func (w *Watch) Begin() error {
 	w.names, w.left, w.lost, w.again = map[place]*nameState{}, map[uint32]kind{}, "", false
-	if w.max <= 0 {
-		w.off = cmp.Or(w.off, "watching is off")
+	if w.never != "" {
+		w.off = w.never
 		w.Lose(w.off)
 		return nil
+	}
+	if w.max == 0 {
+		w.off = "other computers watch as many directories as there may be watched"
+		w.Lose(w.off)
+		return w.Close()
 	}
 	if w.rest > 0 {
 		w.rest--
@@ -190,7 +200,7 @@ func (w *Watch) Dir(fd int, p string, how Kind) {
 		w.Lose("a directory came that was not told of")
 	case known && (w.again || d.round == w.round) && (d.path != p || d.how != how):
 		w.Lose("a directory moved while it was looked at")
-	case !known && len(w.dirs) >= w.max:
+	case !known && len(w.dirs) >= w.max || len(w.dirs) > w.max:
 		w.Lose(fmt.Sprintf("there are more than %d directories", w.max))
 	}
 	w.dirs[int32(wd)] = dir{p, w.round, how}
@@ -225,6 +235,7 @@ func (w *Watch) End() error {
 		}
 	}
 	w.opens.end(w.round)
+	w.count()
 	return nil
 }
 

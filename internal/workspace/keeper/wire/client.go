@@ -35,6 +35,10 @@ const StillHeader = "X-Choir-Still"
 // that keeper and they share: in no box is an overlay above the tree, or can one be mounted.
 const Beside = "beside"
 
+// WatchesHeader says, in a request, how many watches of the kernel (inotify) the keeper may have,
+// and in the answer how many it has: whoever runs the keepers of several computers counts them together.
+const WatchesHeader = "X-Choir-Watches"
+
 // NewClient returns a Keeper over a transport that ends at the engine's handler, such
 // as the keeper box's tether. still is asked with each call; nil: never still.
 func NewClient(rt http.RoundTripper, still func() string) Keeper {
