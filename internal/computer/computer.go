@@ -41,11 +41,11 @@ type Computer struct {
 	// What is asked of a computer its parts answer.
 	*past.Past // from when its log and state are open
 
-	// From when its files and documents are open.
+	// These are set once its files and documents are open.
 	*history.History
 	*files.Files
 	*commands.Commands
-	*gitserve.Server // of git's requests
+	*gitserve.Server // for git's requests
 
 	*actions.Actions // from when its runs are taken up
 
@@ -73,18 +73,17 @@ type Computer struct {
 
 // WakeOptions says how a computer is opened.
 type WakeOptions struct {
-	Name string // of one that is made anew
-	// WithoutTasks opens it without what tasks left; runs that were interrupted
-	// are cancelled.
+	Name string // the name of a computer that is new
+	// WithoutTasks opens it without what tasks left; interrupted runs are cancelled.
 	WithoutTasks bool
-	// Opened is told of the computer once its log is its own, and of nil when it
-	// failed after all: its runs meter and ask for the network before it is awake.
+	// Opened is called with the computer once it owns its log, and with nil if opening
+	// failed afterwards: its runs meter and use the network before it is awake.
 	Opened func(*Computer)
 }
 
-// Wake opens a computer: it takes the log over, brings the state up to it,
-// starts the keeper, repairs what a crash left, and resumes open runs. A
-// computer without a log is made anew.
+// Wake opens a computer: it takes over the log, brings the state up to it, starts the
+// keeper, repairs what a crash left, and resumes open runs. A computer without a log is
+// made new.
 func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*Computer, error) {
 	return m.open(ctx, cid, w, func(c *Computer) (err error) {
 		if w.WithoutTasks {
@@ -123,14 +122,14 @@ func (m *Machine) OpenHistory(ctx context.Context, cid contract.CID, w WakeOptio
 	return m.open(ctx, cid, w, func(c *Computer) error { return c.openHistory(ctx, w) })
 }
 
-// OpenState opens a computer's log and its state, which is brought up to it, and
-// nothing else. Nothing is written to the log.
+// OpenState opens a computer's log and its state, which is brought up to the log, and
+// nothing else. It writes nothing to the log.
 func (m *Machine) OpenState(ctx context.Context, cid contract.CID) (*Computer, error) {
 	return m.open(ctx, cid, WakeOptions{}, func(c *Computer) error { return c.openState(ctx) })
 }
 
-// open does what of opening a computer is asked for, and closes it again when
-// that fails or panics.
+// open carries out do on a new Computer, and closes the computer again when do fails or
+// panics.
 func (m *Machine) open(ctx context.Context, cid contract.CID, w WakeOptions, do func(*Computer) error) (_ *Computer, err error) {
 	c := m.newComputer(ctx, cid)
 	opened := false
@@ -150,7 +149,7 @@ func (m *Machine) open(ctx context.Context, cid contract.CID, w WakeOptions, do 
 	return c, nil
 }
 
-// newComputer is a computer of which nothing is open yet.
+// newComputer makes a computer of which nothing is open yet.
 func (m *Machine) newComputer(ctx context.Context, cid contract.CID) *Computer {
 	c := &Computer{machine: m, cid: cid, logger: m.Logger.With("computer", string(cid))}
 	c.services = c.newServices(ctx, serviceBackoff)
@@ -164,8 +163,8 @@ func (c *Computer) CID() contract.CID { return c.cid }
 // Log is the computer's log.
 func (c *Computer) Log() *ledger.Log { return c.log }
 
-// openHistory opens what a computer's files, documents and checkpoints need,
-// after it has been held against what else knows of it.
+// openHistory opens what a computer's files, documents and checkpoints need, after checking
+// them against the log.
 func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	if err := os.MkdirAll(c.path(), 0o700); err != nil {
 		return err
@@ -198,7 +197,7 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 		return err
 	}
 	if err := c.documents.Recover(ctx); err != nil {
-		// Accepting it again says the rest, so nothing is lost by going on.
+		// Accepting it again completes it, so nothing is lost by going on.
 		c.logger.Warn("a proposal that was accepted still looks open", "error", err)
 	}
 	if c.mirror, err = mirror.New(ctx, mirror.Options{
@@ -227,10 +226,10 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	return c.Server.Sweep(ctx)
 }
 
-// busy reports whether a run works.
+// busy reports whether a run is working.
 func (c *Computer) busy() bool { return c.runs != nil && c.runs.Busy() }
 
-// openBoxes has the driver take the computer up; no box is open then.
+// openBoxes has the driver open the computer; no box is open afterwards.
 func (c *Computer) openBoxes(ctx context.Context) error {
 	on, err := c.machine.Driver.Open(ctx, sandbox.ComputerSpec{CID: c.cid, Dir: c.path(), Caches: []string{boxes.DependenciesDir, shell.BuildsDir}})
 	if err != nil {
@@ -249,8 +248,8 @@ func (c *Computer) openBoxes(ctx context.Context) error {
 	return nil
 }
 
-// openState opens the log, without taking it over, and the state, and brings it
-// up to the log.
+// openState opens the log, without taking it over, and the state, and brings the state up
+// to the log.
 func (c *Computer) openState(ctx context.Context) (err error) {
 	if c.state, err = state.OpenOrReplace(ctx, c.path("state.sqlite"), c.logger, state.WithBlobs(c.machine.Blobs)); err != nil {
 		return err
@@ -263,12 +262,12 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 	return c.state.Recover(ctx, c.log)
 }
 
-// claim appends the first event under the new epoch, which is what takes the
-// log over from whoever had it.
+// claim appends the first event of the new epoch, which takes the log over from whoever had
+// it.
 func (c *Computer) claim(ctx context.Context, name string) error {
 	if c.log.Last() == 0 {
-		// A computer is there when its first event is, and then with its files. That it
-		// woke is said by itself: what died in between wakes again.
+		// A computer exists once its first event does, and then with its files. That it
+		// woke is a separate event: a computer that died in between wakes again.
 		if err := c.seedWorkspace(ctx); err != nil {
 			return err
 		}
@@ -291,8 +290,8 @@ func (c *Computer) claim(ctx context.Context, name string) error {
 	})
 }
 
-// project keeps the state up to the log. What ends a projection is not an
-// event's fault: a full disk, say; it goes on when that has passed.
+// project keeps the state up to the log. What ends a projection is not the fault of an
+// event, but for example a full disk; it continues when that has passed.
 func (c *Computer) project(ctx context.Context) error {
 	for {
 		err := c.state.Project(ctx, c.log)
@@ -300,14 +299,14 @@ func (c *Computer) project(ctx context.Context) error {
 			return nil
 		}
 		if fault.Is(err, fault.DiskFull) && c.machine.Reserve.Full(ctx) {
-			continue // there is room again
+			continue // there is space again
 		}
 		return err
 	}
 }
 
-// projectRest brings the state up to the last words of what has ended, so that it
-// is a whole copy of the log while the computer sleeps.
+// projectRest brings the state up to the last events of what has ended, so that it is a
+// complete copy of the log while the computer sleeps.
 func (c *Computer) projectRest() {
 	if c.state == nil || c.state.Last() >= c.log.Last() {
 		return
@@ -319,7 +318,7 @@ func (c *Computer) projectRest() {
 	}
 }
 
-// Isolation says in a few words how a driver keeps boxes apart.
+// Isolation says, in a few words, how a driver isolates boxes.
 func Isolation(driver string) string {
 	if driver == "local" {
 		return "bubblewrap: own namespaces, seccomp, no network card"
@@ -376,7 +375,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	if open {
 		state = view.StateWorking
 	}
-	if c.shell != nil && c.shell.Broken() { // of one whose history alone is open nobody sees the desktop
+	if c.shell != nil && c.shell.Broken() { // with only its history open, nobody sees the desktop
 		state = view.StateBroken
 	}
 	return view.Computer{
@@ -413,12 +412,12 @@ func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
 	return view.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.machine.Config.Budget.CostUSD}, nil
 }
 
-// countWait is how long a computer that falls asleep may take to be counted; the
-// rest is counted when somebody asks.
+// countWait bounds how long counting may delay a computer that falls asleep; the rest is
+// counted when somebody asks.
 const countWait = 5 * time.Second
 
-// countAsleep counts what is left of a log that is about to be closed, so that
-// its computer can be damaged later without a doubt about what it spent.
+// countAsleep counts the rest of a log that is about to be closed, so that what the
+// computer spent is known even if it is damaged later.
 func (c *Computer) countAsleep() {
 	if c.machine.Count == nil || c.log.Last() == 0 {
 		return

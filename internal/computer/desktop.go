@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// openShell makes the desktop of an open computer.
+// openShell makes the shell of an open computer.
 func (c *Computer) openShell() *shell.Shell {
 	return shell.New(shell.Options{
 		Log: c.log, State: c.state, Workspace: c.workspace, Volumes: c.boxes.Volumes(),

@@ -15,18 +15,18 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// How long is waited before a computer that does not wake is tried again by
-// itself the first time, each wait being twice the one before up to a bound, and
-// how long it must have been awake for its next failure to be a first one. How
-// often it is tried is runtime.wake_tries.
+// How long it takes until a computer that does not wake is tried again automatically for
+// the first time (each wait is twice the one before, up to a bound), and how long it must
+// have been awake for its next failure to count as a first one again. How often it is tried
+// is runtime.wake_tries.
 const (
 	wakeAgain  = 2 * time.Second
 	wakeMost   = 10 * time.Minute
 	wakeSteady = 10 * time.Minute
 )
 
-// retry has a place that failed tried again after a while: what kept it from
-// waking may pass by itself. fl.mu is held.
+// retry schedules another try to wake a place that failed, for the cause may pass by
+// itself. fl.mu is held.
 func (fl *Fleet) retry(p *place) {
 	if p.next = (time.Time{}); fl.closed.Load() || p.tries >= fl.Config.Runtime.WakeTries {
 		return
@@ -84,14 +84,13 @@ func (fl *Fleet) History(ctx context.Context, cid contract.CID) (control.History
 		case !waking || waits.Err() != nil:
 			return nil, err
 		}
-		// It is just tried again.
+		// It is being tried again.
 	}
 }
 
-// past is the history of a computer that is not awake. Each of its methods opens what
-// it needs and closes it again; none of the computer's runs goes on, and nobody looks
-// at its desktop meanwhile. What needs more than its log and state wakes a computer
-// that only sleeps.
+// past is the history of a computer that is not awake. Each of its methods opens what it
+// needs and closes it again; meanwhile none of the computer's runs goes on, and its desktop
+// is not shown. What needs more than log and state wakes a computer that only sleeps.
 type past struct {
 	fleet *Fleet
 	place *place
@@ -101,7 +100,7 @@ type past struct {
 func (v past) Methods() rpc.Table {
 	t := rpc.Table{}
 	history.Bind(t, v, func(ctx context.Context) (string, error) {
-		c, err := v.fleet.Get(ctx, v.place.cid) // why it is not awake
+		c, err := v.fleet.Get(ctx, v.place.cid) // the error says why it is not awake
 		if err != nil {
 			return "", err
 		}
@@ -111,18 +110,18 @@ func (v past) Methods() rpc.Table {
 	return t
 }
 
-// errWoken is that a computer is awake, or on its way, that was to be opened apart.
+// errWoken says that a computer that was to be opened apart is awake, or waking.
 var errWoken = errors.New("it is just being woken")
 
-// asleep says whether the computer only sleeps, and would wake.
+// asleep says whether the computer only sleeps, so that it can be woken.
 func (v past) asleep() bool {
 	v.fleet.mu.Lock()
 	defer v.fleet.mu.Unlock()
 	return v.place.err == nil
 }
 
-// apart calls f while nobody wakes the place, once who else does so is through, and
-// once it has fallen asleep.
+// apart calls f while nobody wakes the place. It waits for others who do the same, and
+// until the computer has fallen asleep.
 func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 	fl, p := v.fleet, v.place
 	fl.mu.Lock()
@@ -165,7 +164,7 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// read calls f with the computer's log, and with its state, which is up to it.
+// read calls f with the computer's log and state, which is brought up to the log.
 func (v past) read(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
 	err := v.apart(ctx, func(ctx context.Context) (err error) {
 		c, err := v.fleet.machine.OpenState(ctx, v.place.cid)
@@ -181,7 +180,7 @@ func (v past) read(ctx context.Context, f func(context.Context, *computer.Comput
 	return err
 }
 
-// awake calls f with the computer, which is woken.
+// awake wakes the computer and calls f with it.
 func (v past) awake(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
 	c, err := v.fleet.awake(ctx, v.place.cid)
 	if err != nil {
@@ -190,8 +189,8 @@ func (v past) awake(ctx context.Context, f func(context.Context, *computer.Compu
 	return f(ctx, c)
 }
 
-// open calls f with the computer's files and history, and nothing else of it. One that
-// only sleeps is woken for it.
+// open calls f with the computer's files and history, and nothing else of it. A computer
+// that only sleeps is woken for it.
 func (v past) open(ctx context.Context, f func(context.Context, *computer.Computer) error) error {
 	if v.asleep() {
 		return v.awake(ctx, f)

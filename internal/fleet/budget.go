@@ -17,7 +17,7 @@ func bounds(b config.Budget) gateway.Bounds {
 	}
 }
 
-// spent says what a run consumed before this process started.
+// spent returns what a run consumed before this process started.
 func (fl *Fleet) spent(ctx context.Context, s gateway.Scope) (contract.Usage, error) {
 	c, err := fl.get(s.CID)
 	if err != nil {

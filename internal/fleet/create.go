@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// maxComputers is how many computers a machine has at most: each has a log of its
-// own, which the store knows also while it sleeps.
+// maxComputers bounds the computers of a machine: each has a log of its own, which costs
+// the store something even while the computer sleeps.
 const maxComputers = 1000
 
 // Create implements control.Computers: it makes a computer and waits until it is
@@ -33,9 +33,9 @@ func (fl *Fleet) Create(ctx context.Context, cid contract.CID, name string) (vie
 	return c, fault.Wrap(op, err)
 }
 
-// make gives a computer its place and wakes it. laid is the directory that it begins
-// with, empty for one that begins with nothing; where it is there already, or can't be,
-// that is removed.
+// make gives a computer its place and wakes it. laid is the directory that it begins with,
+// empty for a computer that begins with nothing. If the computer exists already or can't be
+// made, laid is removed.
 func (fl *Fleet) make(ctx context.Context, cid contract.CID, name, laid string) (view.Computer, error) {
 	p, fresh, err := fl.place(ctx, cid, name, laid)
 	var first func(context.Context) error
@@ -43,7 +43,7 @@ func (fl *Fleet) make(ctx context.Context, cid contract.CID, name, laid string) 
 	case laid != "" && fresh:
 		first = func(context.Context) error { return durable.SyncDir(fl.Dir.Path("computers")) }
 	case laid != "":
-		// No box of it ever ran, so nobody but this process wrote what is removed.
+		// No box of it ever ran, so only this process wrote what is removed.
 		err = errors.Join(err, os.RemoveAll(laid))
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (fl *Fleet) make(ctx context.Context, cid contract.CID, name, laid string) 
 	return fl.listed(ctx, cid)
 }
 
-// makable says why no computer can be made, or is nil.
+// makable returns why no computer can be made, or nil.
 func (fl *Fleet) makable(cid contract.CID, name string) error {
 	if err := cid.Validate(); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (fl *Fleet) makable(cid contract.CID, name string) error {
 	return fl.machine.Reserve.Check("")
 }
 
-// place returns the place of a computer, a new one if there is none, which gets the
-// directory that was laid out for it.
+// place returns the place of a computer; if there is none, a new one, which gets the
+// prepared directory laid.
 func (fl *Fleet) place(ctx context.Context, cid contract.CID, name, laid string) (p *place, fresh bool, err error) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
@@ -102,9 +102,9 @@ func (fl *Fleet) place(ctx context.Context, cid contract.CID, name, laid string)
 	return p, true, nil
 }
 
-// taken is the place of a computer that there is; nil: one can be made under this id.
-// What came to nothing under it is gone by then. fl.mu is held, but while it waits for
-// that.
+// taken is the place of an existing computer; nil if one can be made under this id. It
+// waits until the remains of a failed creation under this id are removed, and releases
+// fl.mu, which is held, meanwhile.
 func (fl *Fleet) taken(ctx context.Context, cid contract.CID) (*place, error) {
 	for fl.unmaking[cid] != nil {
 		through := fl.unmaking[cid]
@@ -131,7 +131,7 @@ func (fl *Fleet) taken(ctx context.Context, cid contract.CID) (*place, error) {
 	return nil, nil
 }
 
-// ended waits until a computer that is waking is awake, or is known not to wake.
+// ended waits until a computer that is waking is awake, or has failed to wake.
 func (fl *Fleet) ended(ctx context.Context, p *place) error {
 	fl.mu.Lock()
 	waking, ended := p.state == view.StateWaking, p.ended
@@ -153,8 +153,8 @@ func (fl *Fleet) failing(p *place) bool {
 	return p.err != nil
 }
 
-// unmade says why a computer that is new came to nothing, and forgets it; nil: it
-// has begun, awake or not, or something was there before it.
+// unmade returns why the creation of a computer failed, and forgets the computer; nil if
+// the computer has begun, awake or not, or something existed before it.
 func (fl *Fleet) unmade(ctx context.Context, p *place) error {
 	last, err := fl.lastUnopened(ctx, p.cid)
 	fl.mu.Lock()
@@ -163,7 +163,7 @@ func (fl *Fleet) unmade(ctx context.Context, p *place) error {
 		fl.mu.Unlock()
 		return nil
 	}
-	// Who asks for it again meanwhile waits: what is removed would be theirs.
+	// Whoever asks for this id meanwhile waits, so that nothing of theirs is removed.
 	through := make(chan struct{})
 	if fl.unmaking == nil {
 		fl.unmaking = map[contract.CID]chan struct{}{}
@@ -175,11 +175,11 @@ func (fl *Fleet) unmade(ctx context.Context, p *place) error {
 		delete(fl.unmaking, p.cid)
 		close(through)
 	}()
-	p.round++ // nobody tries it again
+	p.round++ // it is not tried again
 	delete(fl.places, p.cid)
 	fl.order = slices.DeleteFunc(fl.order, func(cid contract.CID) bool { return cid == p.cid })
 	fl.mu.Unlock()
-	// No box of it ever ran, so nobody but this process wrote what is removed.
+	// No box of it ever ran, so only this process wrote what is removed.
 	if err := errors.Join(fl.Bus.Remove(ctx, p.cid), os.RemoveAll(fl.Dir.Computer(p.cid))); err != nil {
 		return errors.Join(why, fmt.Errorf("and what was begun of it could not be removed: %w", err))
 	}

@@ -40,8 +40,8 @@ func (fl *Fleet) Export(ctx context.Context, cid contract.CID, w io.Writer) erro
 	return fault.Wrap(op, out.Close())
 }
 
-// exportEvents writes the events twice over the store's files: once for the
-// size that stands before them.
+// exportEvents reads the events twice from the store's files: first for the size in the
+// archive's header.
 func (fl *Fleet) exportEvents(ctx context.Context, cid contract.CID, out *tar.Writer) error {
 	if err := fl.Bus.Files(); err != nil {
 		return err
@@ -64,36 +64,36 @@ func (fl *Fleet) exportEvents(ctx context.Context, cid contract.CID, out *tar.Wr
 	}
 	err := each(func(b []byte) error {
 		if most+int64(len(b))+1 > size {
-			return nil // it has grown since
+			return nil // the log has grown since the size was taken
 		}
 		most += int64(len(b)) + 1
 		_, err := out.Write(append(b[:len(b):len(b)], '\n'))
 		return err
 	})
-	if err == nil && most < size { // it was repaired since: empty lines
+	if err == nil && most < size { // the log was repaired since: fill up with empty lines
 		_, err = io.WriteString(out, strings.Repeat("\n", int(size-most)))
 	}
 	return err
 }
 
-// exporting is a tree on its way into an archive.
+// exporting is a tree that is being archived.
 type exporting struct {
 	root *os.Root
 	out  *tar.Writer
-	left []string // what is not in it, or not as it was, and why
-	more int      // and how many others
+	left []string // the first paths that are missing, or not as they were, and why
+	more int      // how many more there are
 }
 
 const (
-	// exportPath is how long the path of a file in an archive is at most: a chain
-	// of folders is walked from its beginning at each step.
+	// exportPath bounds the path of a file in an archive: opening it walks its folders from
+	// the root each time.
 	exportPath = 4096
 	maxLeft    = 10_000
 )
 
-// exportFiles archives a tree that boxes could write: through descriptors below
-// its root, and no link is followed. What can't be had of it keeps nothing else
-// out of the archive: it is named in left-out.txt.
+// exportFiles archives a tree that boxes could write. It opens files through descriptors
+// below the root and follows no link. What can't be read is named in left-out.txt and keeps
+// nothing else out of the archive.
 func exportFiles(ctx context.Context, dir string, out *tar.Writer) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,10 +111,10 @@ func exportFiles(ctx context.Context, dir string, out *tar.Writer) error {
 		case err != nil && name == ".":
 			return err
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // removed meanwhile
+			return nil // it was removed in the meantime
 		case err != nil:
 			e.leave(name, err)
-			return nil // what of a folder could be listed was visited
+			return nil // the part of the folder that could be listed was visited
 		case name == ".":
 			return nil
 		case len(name) > exportPath:
@@ -132,7 +132,7 @@ func exportFiles(ctx context.Context, dir string, out *tar.Writer) error {
 	return e.writeLeft()
 }
 
-// leave notes what is not in the archive.
+// leave notes what is missing in the archive.
 func (e *exporting) leave(name string, why error) {
 	if len(e.left) == maxLeft {
 		e.more++
@@ -160,7 +160,8 @@ func (e *exporting) writeLeft() error {
 	return err
 }
 
-// entry archives one thing. An error is the archive's, which ends it.
+// entry archives one file, folder or link. An error is the archive's, which ends the
+// export.
 func (e *exporting) entry(name string) error {
 	info, err := e.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,7 +186,7 @@ func (e *exporting) entry(name string) error {
 	case !info.Mode().IsRegular():
 		return nil // a socket or pipe holds nothing
 	}
-	f, err := e.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // not waiting, should it be a pipe by now
+	f, err := e.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // it does not block, should the file be a pipe by now
 	if err != nil {
 		e.leave(name, err)
 		return nil
@@ -206,12 +207,12 @@ func (e *exporting) entry(name string) error {
 	return e.content(name, f, st.Size())
 }
 
-// content writes exactly size bytes of a file, as its header said.
+// content writes exactly size bytes of a file, as its header says.
 func (e *exporting) content(name string, f io.Reader, size int64) error {
 	from := &reading{r: f}
 	n, err := io.CopyN(e.out, from, size)
 	if err == nil || from.err == nil {
-		return err // all of it, or the archive can't be written
+		return err // either all of it was written, or the archive can't be
 	}
 	if errors.Is(from.err, io.EOF) {
 		from.err = fmt.Errorf("it became shorter while it was read: %d bytes of %d are its own, the others are zero", n, size)
@@ -223,7 +224,7 @@ func (e *exporting) content(name string, f io.Reader, size int64) error {
 	return err
 }
 
-// reading tells a reader's errors from its copier's.
+// reading distinguishes a reader's errors from those of its copier.
 type reading struct {
 	r   io.Reader
 	err error
@@ -235,7 +236,7 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// zeros are as many as are asked for.
+// zeros reads any number of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

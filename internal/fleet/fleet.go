@@ -27,8 +27,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Options are the parts a Fleet stands on. It owns none of them but what it
-// starts itself.
+// Options are the parts that a Fleet uses. It closes none of them.
 type Options struct {
 	Dir     *datadir.Dir
 	Config  config.Config
@@ -36,22 +35,22 @@ type Options struct {
 	Bus     *bus.Bus
 	Blobs   blob.Store
 	Vault   *vault.Vault
-	// Spending keeps what all computers' calls of models consumed.
+	// Spending counts what all computers' calls of models consumed.
 	Spending *identity.Store
 	Driver   sandbox.Driver
 	Source   fs.FS  // the shell's source: the base of a new computer
-	Build    fs.FS  // its build: what paints first
+	Build    fs.FS  // its build, which is painted first
 	Path     string // what boxes have in PATH; empty: the guest's default
 	Getenv   func(string) string
 	Logger   *slog.Logger
-	// Report says what of the data directory is damaged. If the store is, Bus is
-	// not on it, and no computer is woken.
+	// Report says what of the data directory is damaged. If the store is, Bus runs on an
+	// empty one, and no computer is woken.
 	Report *recovery.Report
-	// Restart closes the control plane and starts it anew; it returns at once.
-	// Nil: it can't.
+	// Restart closes the control plane and starts it again; it returns at once. Nil:
+	// restarting is not possible.
 	Restart func(Restart)
-	// Said is told how each waking of a computer ended, and that one was put to
-	// sleep. Nil: nobody is.
+	// Said is called with how each waking of a computer ended, and when one was put to
+	// sleep. Nil: nothing is.
 	Said func(cid contract.CID, name string, state view.ComputerState, err error)
 }
 
@@ -59,7 +58,7 @@ type Options struct {
 type Fleet struct {
 	Options
 	machine *computer.Machine
-	// wake is the machine's, but in tests.
+	// wake is Machine.Wake, except in tests.
 	wake func(context.Context, contract.CID, computer.WakeOptions) (*computer.Computer, error)
 
 	upkeep upkeep
@@ -72,20 +71,20 @@ type Fleet struct {
 	places map[contract.CID]*place
 	order  []contract.CID
 	falls  sync.WaitGroup
-	// unmaking are the computers that came to nothing and of which what was begun is
-	// just being removed, until they are closed.
+	// unmaking are the computers whose creation failed and whose remains are being removed;
+	// a channel is closed when that is done.
 	unmaking map[contract.CID]chan struct{}
-	// removing is held by who removes a computer or puts one back.
+	// removing is held while a computer is removed or put back.
 	removing sync.Mutex
 	closed   atomic.Bool
 
 	damage sync.RWMutex // guards what the report says of computers
 
-	counting sync.Mutex            // held by who counts what was spent
-	counted  map[contract.CID]bool // whose log is the one that was counted before
+	counting sync.Mutex            // held while spending is counted
+	counted  map[contract.CID]bool // whose log was found to be the one that was counted before
 }
 
-// New prepares the parts that all computers share. Open wakes them.
+// New prepares the parts that all computers share. Open takes up the computers.
 func New(opts Options) (*Fleet, error) {
 	const op = "fleet.New"
 	fl := &Fleet{Options: opts, places: map[contract.CID]*place{}, counted: map[contract.CID]bool{}}
@@ -126,9 +125,9 @@ func New(opts Options) (*Fleet, error) {
 	return fl, nil
 }
 
-// meter records what a model call consumed in the computer's log, and counts it
-// for the whole machine. What only the log has, after a crash in between, is
-// counted before anything is spent again.
+// meter records what a model call consumed in the computer's log, and counts it for the
+// whole machine. What only the log has, after a crash between the two, is counted before
+// anything is spent again.
 func (fl *Fleet) meter(ctx context.Context, s gateway.Scope, m contract.UsageMetered) error {
 	if s.CID == "" {
 		call := identity.Call{ID: m.Call, At: time.Now(), Usage: m.Usage}
@@ -146,7 +145,7 @@ func (fl *Fleet) meter(ctx context.Context, s gateway.Scope, m contract.UsageMet
 	return fl.count(ctx, c.Log())
 }
 
-// decide records a decision of the network policy before a byte passes.
+// decide records a decision of the network policy before the first byte passes.
 func (fl *Fleet) decide(ctx context.Context, s egress.Scope, allowed bool, d contract.EgressDecided) error {
 	c, err := fl.recording(s.CID)
 	if err != nil {
@@ -176,8 +175,8 @@ func (fl *Fleet) meterEgress(ctx context.Context, s egress.Scope, t egress.Traff
 	return err
 }
 
-// recording returns a computer whose boxes may still have something to record:
-// one that is awake or on its way to sleep.
+// recording returns a computer whose boxes may still have something to record: it is awake
+// or falling asleep.
 func (fl *Fleet) recording(cid contract.CID) (*computer.Computer, error) {
 	fl.mu.Lock()
 	p := fl.places[cid]

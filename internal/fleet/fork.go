@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// forkDir begins the name that a computer's directory has while it is forked; its own
-// it gets with all of its files.
+// forkDir is the prefix of a computer's directory while it is being forked; it gets its own
+// name once it has all of its files.
 const forkDir = ".fork-"
 
 // Fork implements control.Computers: it makes a computer of a checkpoint of another, and
@@ -39,8 +39,8 @@ func (fl *Fleet) Fork(ctx context.Context, by contract.Actor, from, cid contract
 	return c, fault.Wrap(op, err)
 }
 
-// forked lays the directory of a computer out beside the others, and makes the computer
-// of it.
+// forked prepares the directory of a computer beside the others, and makes the computer
+// from it.
 func (fl *Fleet) forked(ctx context.Context, by contract.Actor, from, cid contract.CID, name, checkpoint string) (view.Computer, error) {
 	source, err := fl.awake(ctx, from)
 	if err != nil {
@@ -58,7 +58,7 @@ func (fl *Fleet) forked(ctx context.Context, by contract.Actor, from, cid contra
 	return fl.make(ctx, cid, name, dir)
 }
 
-// clearForks removes what a death left of computers that were being forked.
+// clearForks removes the directories of forks that a crash interrupted.
 func (fl *Fleet) clearForks() error {
 	at := fl.Dir.Path("computers")
 	list, err := os.ReadDir(at)

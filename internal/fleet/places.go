@@ -16,45 +16,44 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// place is one computer of the machine, awake or not. What is in it is guarded
-// by the host's lock.
+// place is one computer of the machine, awake or not. fl.mu guards its fields.
 type place struct {
 	cid  contract.CID
-	name string // as far as it is known before it wakes
-	// created is when its log began, zero where that is not known.
+	name string // as far as it is known before the computer wakes
+	// created is when its log began, zero where that is unknown.
 	created  time.Time
-	last     uint64 // the newest event of its log, as far as it was read before it was opened
+	last     uint64 // the newest event of its log, as read before it was opened
 	state    view.ComputerState
-	computer *computer.Computer // from when its log is open; only a place that is awake gives it out
-	err      error              // why it does not wake, or was put to sleep
-	// failed is why its newest recovery did not succeed.
+	computer *computer.Computer // set once its log is open; only an awake place returns it to callers
+	err      error              // why it did not wake, or was put to sleep
+	// failed is why its last recovery failed.
 	failed error
 	ended  chan struct{}
-	// closing is the computer while it falls asleep: its boxes' last words still count.
+	// closing is the computer while it falls asleep: what its boxes still report counts.
 	closing *computer.Computer
 	laid    chan struct{} // closed once it has fallen asleep
-	apart   chan struct{} // its log or history is open by itself, while it is not awake, until this is closed
+	apart   chan struct{} // set while its log or history is opened although it is not awake; closed afterwards
 	round   int           // counts its wakings
-	tries   int           // how often it was tried again by itself
-	next    time.Time     // when it is tried again; zero: not by itself
-	since   time.Time     // it is awake
-	uses    int           // how many have asked for it and are not done
-	used    time.Time     // when the last of them was done, or it was last busy by itself
-	known   view.Computer // what was to be said of it when it fell asleep
-	removed *removal      // it was removed, and can be put back
-	found   bool          // its directory held something before it was made
-	// shut says that the server has its log closed: what the files hold is looked at
-	// before it is opened again. Who wakes the place or has it apart changes it.
+	tries   int           // how often it was tried again automatically
+	next    time.Time     // when it is tried again; zero: not automatically
+	since   time.Time     // since when it is awake
+	uses    int           // how many callers are using it
+	used    time.Time     // when the last of them was done, or it was last busy itself
+	known   view.Computer // its description when it fell asleep
+	removed *removal      // set if it was removed and can be put back
+	found   bool          // its directory contained something before it was made
+	// shut says that the server has its log closed: its files are then examined before it
+	// is opened again. It is changed only by whoever wakes the place or has it apart.
 	shut bool
 }
 
-// wakeWait is how long somebody who asks for a computer waits while it wakes.
+// wakeWait bounds how long a caller waits for a computer that is waking.
 const wakeWait = 45 * time.Second
 
-// Open takes up the computers of the data directory, and returns at once; without
-// one it makes the first. Those that have something unfinished, or of which nobody
-// knows whether they have, begin to wake, each by itself; the others sleep until
-// somebody asks for them. What keeps one from waking is that one's trouble.
+// Open takes up the computers of the data directory, and returns at once; if there is none
+// it makes the first. Computers that have something unfinished, or may have, begin to wake,
+// each by itself; the others sleep until they are asked for. A computer that does not wake
+// affects no other.
 func (fl *Fleet) Open(ctx context.Context) error {
 	cids := make([]contract.CID, 0, len(fl.Report.Computers))
 	for cid := range fl.Report.Computers {
@@ -87,7 +86,7 @@ func (fl *Fleet) Open(ctx context.Context) error {
 			fl.settle(p, nil, err)
 			continue
 		}
-		// Whoever starts a machine of one computer is about to ask for it.
+		// Whoever starts a machine with one computer is about to use it.
 		if fresh || len(cids) == 1 || fl.Report.Open[cid] {
 			fl.begin(p, view.WakeRequest{}, nil)
 		}
@@ -97,13 +96,13 @@ func (fl *Fleet) Open(ctx context.Context) error {
 	return nil
 }
 
-// begin wakes a place in a goroutine of its own, unless it is awake or waking.
-// What is given is done first, while nobody has the computer open.
+// begin wakes a place in a goroutine of its own, unless it is awake or waking. It first
+// calls first, if any, while nobody has the computer open.
 func (fl *Fleet) begin(p *place, req view.WakeRequest, first func(context.Context) error) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	if fl.closed.Load() || p.state == view.StateWaking || p.state == view.StateAwake || p.closing != nil || p.apart != nil || p.removed != nil {
-		return // on its way, one way or the other
+		return // it is waking or falling asleep
 	}
 	p.round++
 	p.state, p.err, p.ended = view.StateWaking, nil, make(chan struct{})
@@ -113,7 +112,7 @@ func (fl *Fleet) begin(p *place, req view.WakeRequest, first func(context.Contex
 	})
 }
 
-// wakeAlone wakes a computer; a panic on the way is that computer's failure.
+// wakeAlone wakes a computer; a panic meanwhile counts as this computer's failure.
 func (fl *Fleet) wakeAlone(p *place, req view.WakeRequest, first func(context.Context) error) (c *computer.Computer, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -132,14 +131,14 @@ func (fl *Fleet) wakeAlone(p *place, req view.WakeRequest, first func(context.Co
 	})
 }
 
-// settle records how waking ended, and what a computer that is awake has.
+// settle records how waking ended, and what an awake computer has.
 func (fl *Fleet) settle(p *place, c *computer.Computer, err error) {
 	name, state, err := fl.record(p, c, err)
 	fl.say(p.cid, name, state, err)
 }
 
-// say tells whoever wants to know how a computer is. The lock is not held: it may
-// take a while.
+// say reports a computer's state through Options.Said. fl.mu is not held, for that may take
+// a while.
 func (fl *Fleet) say(cid contract.CID, name string, state view.ComputerState, err error) {
 	if fl.Said != nil && fl.ctx.Err() == nil {
 		fl.Said(cid, name, state, err)
@@ -180,13 +179,13 @@ func (fl *Fleet) record(p *place, c *computer.Computer, err error) (string, view
 	return p.name, p.state, err
 }
 
-// mark writes down what a computer that is awake has.
+// mark records in the data directory what an awake computer has.
 func (fl *Fleet) mark(cid contract.CID) error {
 	return fl.Dir.Mark(cid)
 }
 
-// opened makes a computer that is still waking known to what it has begun
-// itself: its runs meter and ask for the network before it is awake.
+// opened makes a computer that is still waking available to its own runs, which meter and
+// use the network before it is awake.
 func (fl *Fleet) opened(p *place, c *computer.Computer) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
@@ -197,7 +196,7 @@ func noComputer(op string, cid contract.CID) error {
 	return fault.New(op, fault.NotFound, "Leave --computer out when there is only one.", errors.New("there is no computer "+string(cid)))
 }
 
-// get returns a computer that is awake, or so far on its way that its log is open.
+// get returns a computer that is awake, or waking with its log already open.
 func (fl *Fleet) get(cid contract.CID) (*computer.Computer, error) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
@@ -270,8 +269,7 @@ func (fl *Fleet) show(ctx context.Context, p place) (view.Computer, error) {
 	return view.Computer{ID: p.cid, Name: p.name, State: p.state, Created: p.created, Driver: fl.Driver.Name(), Sequence: p.last, Trouble: fl.trouble(p)}, nil
 }
 
-// trouble says why a computer does not wake, what of it is safe, and what can be
-// done.
+// trouble says why a computer does not wake, what of it is safe, and what can be done.
 func (fl *Fleet) trouble(p place) *view.Trouble {
 	if p.err == nil {
 		return nil
@@ -301,7 +299,7 @@ func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeReques
 		return noComputer("fleet.Wake", cid)
 	}
 	if !fl.Report.Usable() {
-		// The store was not opened at all: what is damaged is looked at again with
+		// The store was not opened at all, so what is damaged has to be examined again with
 		// everything closed.
 		return fl.again(Restart{})
 	}
@@ -310,7 +308,7 @@ func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeReques
 	asleep := p.state == view.StateAsleep
 	busy, what := p.busy()
 	fl.mu.Unlock()
-	if asleep && busy != nil { // on its way there
+	if asleep && busy != nil { // it is falling asleep
 		waits, cancel := context.WithTimeout(ctx, wakeWait)
 		defer cancel()
 		select {
@@ -331,19 +329,19 @@ func (fl *Fleet) again(r Restart) error {
 	return nil
 }
 
-// fell puts a computer to sleep whose own services go on failing. The others
-// are not touched; this one says why until it is woken again.
+// fell puts a computer to sleep whose own services keep failing. The others are not
+// affected; this one shows the reason until it is woken again.
 func (fl *Fleet) fell(c *computer.Computer, err error) {
 	err = fault.New("", fault.Unavailable, "Try again, which wakes it; the server's log says more.", fmt.Errorf("it was put to sleep: %w", err))
 	fl.mu.Lock()
 	p := fl.places[c.CID()]
 	if fl.closed.Load() || p == nil || p.computer != c || p.apart != nil {
 		fl.mu.Unlock()
-		return // it is being closed anyway, or by whom it was opened
+		return // it is being closed anyway, or belongs to whoever opened it
 	}
 	if p.err = err; p.state == view.StateWaking {
 		fl.mu.Unlock()
-		return // settle sees it
+		return // settle notices it
 	}
 	fl.falls.Add(1)
 	defer fl.falls.Done()
@@ -360,8 +358,8 @@ func (fl *Fleet) fell(c *computer.Computer, err error) {
 	fl.closeComputer(c)
 }
 
-// closeComputer closes a computer that is not to be awake any more, and says whether that went
-// in order.
+// closeComputer closes a computer that is no longer to be awake, and says whether that
+// succeeded.
 func (fl *Fleet) closeComputer(c *computer.Computer) bool {
 	err := c.Close()
 	if err != nil {
@@ -378,9 +376,9 @@ func (fl *Fleet) closeComputer(c *computer.Computer) bool {
 	return err == nil
 }
 
-// Close puts every computer to sleep and ends what the host started.
+// Close puts every computer to sleep and ends what the fleet started.
 func (fl *Fleet) Close() error {
-	fl.mu.Lock() // nobody is between asking whether it is closed and beginning something
+	fl.mu.Lock() // nobody is between checking whether it is closed and starting something
 	closed := fl.closed.Swap(true)
 	fl.mu.Unlock()
 	if closed {
@@ -411,7 +409,7 @@ func (fl *Fleet) Close() error {
 	return errors.Join(append(errs, fl.machine.Boxes.Proxy.Close())...)
 }
 
-// log is the program's log as far as it is about a computer.
+// log is the program's log with the computer's id.
 func (fl *Fleet) log(c *computer.Computer) *slog.Logger {
 	return fl.Logger.With("computer", string(c.CID()))
 }

@@ -11,23 +11,23 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// logRefusal says why a computer's log must not be opened, or is nil.
+// logRefusal returns why a computer's log must not be opened, or nil.
 func (fl *Fleet) logRefusal(cid contract.CID) error {
 	fl.damage.RLock()
 	defer fl.damage.RUnlock()
 	return fl.Report.Log(cid)
 }
 
-// refused says whether a computer must not be opened: it is damaged, or a
-// recovery of it is not at its end.
+// refused says whether a computer must not be opened: it is damaged, or a recovery of it is
+// unfinished.
 func (fl *Fleet) refused(cid contract.CID) bool {
 	fl.damage.RLock()
 	defer fl.damage.RUnlock()
 	return fl.Report.Refusal(cid) != nil
 }
 
-// hurt says of a computer that is damaged, or whose recovery is not at its end,
-// what is safe and what can be done; false: it is neither.
+// hurt fills in, for a computer that is damaged or whose recovery is unfinished, what is
+// safe and what can be done; false for any other.
 func (fl *Fleet) hurt(p place, t *view.Trouble) bool {
 	fl.damage.RLock()
 	defer fl.damage.RUnlock()
@@ -42,7 +42,7 @@ func (fl *Fleet) hurt(p place, t *view.Trouble) bool {
 		t.Damage = append(t.Damage, d.String())
 	}
 	if len(t.Damage) > 0 || consistency.HurtHistory(p.err) {
-		// The error's own hint is for a terminal.
+		// The error's own hint is meant for a terminal.
 		t.Hint = "Press Recover: it brings back what another copy knows, and keeps what is there aside. Or restore the data directory from a backup, and try again."
 	}
 	err := p.failed
@@ -59,9 +59,9 @@ func (fl *Fleet) hurt(p place, t *view.Trouble) bool {
 	return true
 }
 
-// look looks anew at a computer that was refused, and at one whose log is closed, as
-// at each when choir starts: what the server would cut off is seen before it opens the
-// log. It does nothing otherwise.
+// look examines a computer that was refused again, and one whose log is closed as all are
+// examined when choir starts: what the server would truncate is noticed before it opens the
+// log. Otherwise it does nothing.
 func (fl *Fleet) look(ctx context.Context, p *place) error {
 	fl.mu.Lock()
 	shut := p.shut
@@ -72,11 +72,11 @@ func (fl *Fleet) look(ctx context.Context, p *place) error {
 	return fl.lookAt(ctx, p)
 }
 
-// lookAt looks at what is one computer's own, while the others are awake. A log
-// that is whole again is put back where the store sees it.
+// lookAt examines one computer's own data while the others are awake. A log that is whole
+// again is moved back to where the store finds it.
 func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
 	var r *recovery.Report
-	err := fl.machine.Reserve.Spaced(ctx, func() error { // which waits for the log's server
+	err := fl.machine.Reserve.Spaced(ctx, func() error { // it waits for the log's server
 		return fl.Bus.Look(func() (err error) {
 			if r, err = recovery.LookAt(ctx, fl.Dir, p.cid); err != nil {
 				return err
@@ -108,12 +108,12 @@ func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
 	}
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
-	p.shut = false // whoever is next opens it
+	p.shut = false // whoever opens it next has it opened
 	return nil
 }
 
-// held says that a log is damaged that the store has open as it was when it was
-// whole: it can be set apart once everything is closed.
+// held says that a damaged log was whole when the store opened it, and is still open there:
+// it can only be set apart once everything is closed.
 func (fl *Fleet) held(ctx context.Context, r *recovery.Report, cid contract.CID) (bool, error) {
 	if !r.LogDamaged(cid) {
 		return false, nil
@@ -121,12 +121,12 @@ func (fl *Fleet) held(ctx context.Context, r *recovery.Report, cid contract.CID)
 	return fl.Bus.Serves(ctx, cid)
 }
 
-// Restart is what has to happen while nothing is open.
+// Restart says what has to be done while nothing is open.
 type Restart struct {
-	Recover bool // recover what is damaged, before everything starts anew
+	Recover bool // recover what is damaged before starting again
 	// Only are the computers that are recovered; nil: all.
 	Only []contract.CID
-	// Histories are computers whose history of checkpoints is what is damaged.
+	// Histories are the computers of which the history of checkpoints is damaged.
 	Histories []contract.CID
 }
 
@@ -155,8 +155,8 @@ func (fl *Fleet) Recover(_ context.Context, cid contract.CID) error {
 	return nil
 }
 
-// historyOf is the computer whose history may be given up for what kept it from
-// waking. Other damage is looked at anew, and is no reason to.
+// historyOf is the computer whose history may be given up for the error that kept it from
+// waking. Other damage is examined again, and does not justify that.
 func historyOf(cid contract.CID, err error) []contract.CID {
 	if consistency.HurtHistory(err) {
 		return []contract.CID{cid}
@@ -164,7 +164,7 @@ func historyOf(cid contract.CID, err error) []contract.CID {
 	return nil
 }
 
-// recoverOne recovers one computer, which nobody has open.
+// recoverOne recovers one computer that nobody has open.
 func (fl *Fleet) recoverOne(ctx context.Context, p *place, r Restart) error {
 	var now *recovery.Report
 	held := false
@@ -191,7 +191,7 @@ func (fl *Fleet) recoverOne(ctx context.Context, p *place, r Restart) error {
 	p.failed = err
 	fl.mu.Unlock()
 	fl.damage.Lock()
-	fl.Report.Failed = nil // that was an earlier one
+	fl.Report.Failed = nil // the failure of an earlier recovery
 	fl.damage.Unlock()
 	if err != nil {
 		fl.Logger.Error("a computer could not be recovered", "computer", string(p.cid), "error", err)

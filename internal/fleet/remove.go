@@ -21,39 +21,39 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// removedFile stands in the directory of a computer that was removed: all of it is
-// where it was, and nobody but who puts it back sees it. After removedFor it is gone
-// for good; goneDir begins the name that its directory has meanwhile.
+// removedFile marks the directory of a computer that was removed: all of it stays where it
+// was, and only putting it back uses it. After removedFor it is deleted for good; goneDir
+// is the prefix of the directory's name meanwhile.
 const (
 	removedFile = "removed"
 	removedFor  = 7 * 24 * time.Hour
 	goneDir     = ".gone-"
 )
 
-// betweenRuns bounds how much the time between two runs of the program ages what
-// was removed. A clock that is put forward, or was behind and is put right, ages
-// nothing, so that no computer goes with it before its owner has had the time.
+// betweenRuns bounds how much the time between two runs of the program ages what was
+// removed. A clock that is set forward, or that was behind and is corrected, ages nothing,
+// so that no computer is deleted before its owner has had the time.
 const betweenRuns = 24 * time.Hour
 
-// removal is what stands in that file.
+// removal is the content of that file.
 type removal struct {
 	At   time.Time     `json:"at"`
 	By   string        `json:"by"`
-	Age  time.Duration `json:"age"`  // of which the program has seen so much
-	Seen time.Time     `json:"seen"` // until then
+	Age  time.Duration `json:"age"`  // how long it has been removed, as far as the program saw
+	Seen time.Time     `json:"seen"` // when the age was last updated
 }
 
-// until is a removal as it is later, by the clock that runs while this process does.
+// until is a removal at a later time, measured by this process' monotonic clock.
 func (r removal) until(now time.Time) removal {
 	r.Age, r.Seen = r.Age+max(0, now.Sub(r.Seen)), now
 	return r
 }
 
-// gone is when it is gone for good if the program runs until then.
+// gone is when it is deleted for good if the program runs until then.
 func (r removal) gone() time.Time { return r.Seen.Add(removedFor - r.Age) }
 
-// find returns the place of a computer that was not removed, nil if there is none.
-// fl.mu is held.
+// find returns the place of a computer that exists and was not removed, else nil. fl.mu is
+// held.
 func (fl *Fleet) find(cid contract.CID) *place {
 	if p := fl.places[cid]; p != nil && p.removed == nil {
 		return p
@@ -71,7 +71,7 @@ func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.
 	p, release, err := fl.still(ctx, cid, func(p *place) {
 		if p.removed == nil {
 			at := *p
-			was, p.removed = &at, &r // nobody begins to wake it from here on
+			was, p.removed = &at, &r // from here on nobody begins to wake it
 		}
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.
 		return view.Computer{}, fault.Wrap(op, err)
 	}
 	fl.mu.Lock()
-	p.round++ // nobody tries it again
+	p.round++ // it is not tried again
 	c := p.computer
 	info.State = view.StateAsleep
 	p.computer, p.state, p.err, p.known, p.name = nil, view.StateAsleep, nil, info, info.Name
@@ -104,7 +104,7 @@ func (fl *Fleet) Remove(ctx context.Context, cid contract.CID, by string) (view.
 	return fl.showRemoved(p), nil
 }
 
-// writeRemoval writes down that a computer was removed, and says what it was.
+// writeRemoval records that a computer was removed, and returns its description.
 func (fl *Fleet) writeRemoval(ctx context.Context, was place, r removal) (view.Computer, error) {
 	info, err := fl.show(ctx, was)
 	if err != nil {
@@ -121,9 +121,9 @@ func (fl *Fleet) keepRemoval(cid contract.CID, r removal) error {
 	return datadir.WriteFile(fl.Dir.Computer(cid, removedFile), b, 0o600)
 }
 
-// still returns a place that is neither waking nor falling asleep nor open apart, be
-// it removed or not, and keeps others from removing and putting back meanwhile. It may
-// begin to wake at once; what is to be before that, then does, with fl.mu held.
+// still returns a place that is neither waking nor falling asleep nor open apart, removed
+// or not, and keeps others from removing and putting back meanwhile. The computer may begin
+// to wake as soon as fl.mu is released; then is called before that.
 func (fl *Fleet) still(ctx context.Context, cid contract.CID, then func(*place)) (*place, func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, wakeWait)
 	defer cancel()
@@ -177,7 +177,7 @@ func (fl *Fleet) PutBack(ctx context.Context, cid contract.CID) (view.Computer, 
 	if err := fl.Report.Refusal(cid); err != nil {
 		fl.settle(p, nil, err)
 	} else {
-		fl.begin(p, view.WakeRequest{}, nil) // its runs go on
+		fl.begin(p, view.WakeRequest{}, nil) // so that its runs go on
 	}
 	if err := fl.ended(ctx, p); err != nil {
 		return view.Computer{}, fault.Wrap(op, err)
@@ -204,7 +204,7 @@ func (fl *Fleet) showRemoved(p *place) view.Computer {
 	return fl.removedOf(p)
 }
 
-// removedOf describes a computer that was removed. fl.mu is held.
+// removedOf describes a removed computer. fl.mu is held.
 func (fl *Fleet) removedOf(p *place) view.Computer {
 	info := p.known
 	info.ID, info.Name, info.State, info.Driver = p.cid, p.name, view.StateAsleep, fl.Driver.Name()
@@ -212,9 +212,9 @@ func (fl *Fleet) removedOf(p *place) view.Computer {
 	return info
 }
 
-// readRemoval reads whether a computer was removed; nil: it was not. Of a file that does
-// not say when, it was when the file was written; one that does not say until when it
-// was seen is of an earlier version, or damaged, and has its time before it.
+// readRemoval reads whether a computer was removed; nil: it was not. If the file does not
+// say when, its modification time counts. A file without Seen is of an earlier version, or
+// damaged, and the whole time counts from now.
 func readRemoval(file string, now time.Time) (*removal, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -235,8 +235,8 @@ func readRemoval(file string, now time.Time) (*removal, error) {
 	return &removal{At: info.ModTime(), Seen: now}, nil
 }
 
-// sweepRemoved notes how old what was removed is, takes away for good what is old
-// enough, and what an earlier sweep did not bring to its end.
+// sweepRemoved updates the age of removed computers, deletes those that are old enough, and
+// completes what an earlier sweep left unfinished.
 func (fl *Fleet) sweepRemoved(ctx context.Context, now time.Time) error {
 	fl.mu.Lock()
 	var removed []contract.CID
@@ -253,7 +253,7 @@ func (fl *Fleet) sweepRemoved(ctx context.Context, now time.Time) error {
 	return errors.Join(append(errs, fl.clearGone(ctx))...)
 }
 
-// age has one computer that was removed be as old as it is now.
+// age updates the age of one removed computer.
 func (fl *Fleet) age(ctx context.Context, cid contract.CID, now time.Time) error {
 	p, release, err := fl.still(ctx, cid, nil)
 	if err != nil {
@@ -261,7 +261,7 @@ func (fl *Fleet) age(ctx context.Context, cid contract.CID, now time.Time) error
 	}
 	defer release()
 	if p.removed == nil {
-		return nil // it was put back
+		return nil // it was put back in the meantime
 	}
 	r := p.removed.until(now)
 	if r.Age >= removedFor {
@@ -276,9 +276,8 @@ func (fl *Fleet) age(ctx context.Context, cid contract.CID, now time.Time) error
 	return nil
 }
 
-// purge takes one computer away. Its directory goes last, and by a name of its own: a
-// death on the way leaves a computer that is still removed, or none. Nobody removes
-// and puts back meanwhile.
+// purge deletes one computer. Its directory is renamed and deleted last: a crash meanwhile
+// leaves a computer that is still removed, or none. Nobody removes or puts back meanwhile.
 func (fl *Fleet) purge(ctx context.Context, cid contract.CID) error {
 	if err := errors.Join(fl.Bus.Remove(ctx, cid), fl.Blobs.Remove(ctx, cid)); err != nil {
 		return err
@@ -301,7 +300,7 @@ func (fl *Fleet) purge(ctx context.Context, cid contract.CID) error {
 	return nil
 }
 
-// clearGone removes the directories of computers that are gone. Boxes wrote in them.
+// clearGone deletes the directories of deleted computers. Boxes wrote in them.
 func (fl *Fleet) clearGone(ctx context.Context) error {
 	at := fl.Dir.Path("computers")
 	list, err := os.ReadDir(at)
@@ -326,7 +325,7 @@ func (fl *Fleet) clearGone(ctx context.Context) error {
 	return errors.Join(append(errs, top.Close())...)
 }
 
-// takeUp is a place as the data directory has it.
+// takeUp makes a place for a computer found in the data directory.
 func (fl *Fleet) takeUp(cid contract.CID, r *recovery.Report) (*place, error) {
 	p := &place{cid: cid, name: r.Names[cid], created: r.Created[cid], last: r.Last(cid), state: view.StateAsleep}
 	if p.name == "" {

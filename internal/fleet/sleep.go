@@ -13,15 +13,15 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// How often it is looked which computers are idle: a part of the time after which
-// they are put to sleep, within bounds.
+// How often idle computers are looked for: a fraction of the time after which they are put
+// to sleep, within bounds.
 const (
 	idleLooks = 4
 	idleLeast = 250 * time.Millisecond
 	idleMost  = 30 * time.Second
 )
 
-// shutWait bounds how long it is waited for the server to be done with a log.
+// shutWait bounds how long closing a log waits for the server.
 const shutWait = 10 * time.Second
 
 // Get implements control.Computers. A computer that is asleep is woken, all who ask
@@ -34,7 +34,7 @@ func (fl *Fleet) Get(ctx context.Context, cid contract.CID) (control.Computer, e
 	return c, nil
 }
 
-// awake is Get.
+// awake does the same and returns the computer itself.
 func (fl *Fleet) awake(ctx context.Context, cid contract.CID) (*computer.Computer, error) {
 	const op = "fleet.Get"
 	waits, cancel := context.WithTimeout(ctx, wakeWait)
@@ -77,8 +77,8 @@ func (fl *Fleet) awake(ctx context.Context, cid contract.CID) (*computer.Compute
 	}
 }
 
-// busy is closed once a place that is not awake is done with what it is at; nil: it
-// is at nothing. fl.mu is held.
+// busy is closed once a place that is not awake has finished what it is doing; nil: it does
+// nothing. fl.mu is held.
 func (p *place) busy() (<-chan struct{}, string) {
 	switch {
 	case p.state == view.StateWaking:
@@ -98,8 +98,8 @@ func (fl *Fleet) release(p *place) {
 	p.used = time.Now()
 }
 
-// keepIdleAsleep puts computers to sleep of which nothing is asked for a while and
-// that do nothing by themselves.
+// keepIdleAsleep puts computers to sleep of which nothing has been asked for a while and
+// that do nothing themselves.
 func (fl *Fleet) keepIdleAsleep(after time.Duration) {
 	if after <= 0 {
 		return
@@ -145,8 +145,8 @@ func (fl *Fleet) sleepIdle(ctx context.Context, after time.Duration) {
 	}
 }
 
-// shutIdle closes the logs of computers that sleep and that nobody has looked at for so
-// long. The server opens all of them when it starts.
+// shutIdle closes the logs of computers that sleep and that nobody has used for so long.
+// The server opens all of them when it starts.
 func (fl *Fleet) shutIdle(after time.Duration) {
 	fl.mu.Lock()
 	var open []*place
@@ -169,7 +169,7 @@ func (fl *Fleet) shutIdle(after time.Duration) {
 	}
 }
 
-// shutLog has the server close a log that nobody has open, and says whether it did.
+// shutLog makes the server close a log that nobody has open, and says whether it did.
 func (fl *Fleet) shutLog(cid contract.CID) bool {
 	ctx, cancel := awake.WithTimeout(context.Background(), shutWait)
 	defer cancel()
@@ -177,13 +177,13 @@ func (fl *Fleet) shutLog(cid contract.CID) bool {
 		fl.Logger.Warn("the log of a computer that sleeps stays open", "computer", string(cid), "error", err)
 		return false
 	}
-	return fl.Bus.Files() == nil // of another's server nobody knows what it has open
+	return fl.Bus.Files() == nil // on another's server nobody knows what is open
 }
 
-// hurtAsleep notes that a computer that sleeps was found damaged.
+// hurtAsleep notes that a sleeping computer was found damaged.
 func (fl *Fleet) hurtAsleep(p *place, err error) {
 	if !fl.refused(p.cid) {
-		return // it could not be looked at, which says nothing of it
+		return // it could not be examined, which says nothing about it
 	}
 	fl.mu.Lock()
 	p.err, p.state = err, view.StateDamaged
@@ -193,13 +193,13 @@ func (fl *Fleet) hurtAsleep(p *place, err error) {
 	fl.say(p.cid, name, view.StateDamaged, err)
 }
 
-// idle says whether nobody has asked for anything for so long. fl.mu is held.
+// idle says whether nobody has used it for so long. fl.mu is held.
 func (p *place) idle(after time.Duration) bool {
 	return p.state == view.StateAwake && p.uses == 0 && time.Since(p.used) >= after && time.Since(p.since) >= after
 }
 
-// sleep puts one computer to sleep, unless somebody has just asked for it. From then
-// on who asks waits until it is asleep, and wakes it.
+// sleep puts one computer to sleep, unless somebody has just asked for it. Callers that
+// come meanwhile wait until it is asleep, and wake it.
 func (fl *Fleet) sleep(p *place, c *computer.Computer, info view.Computer, after time.Duration) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
@@ -219,7 +219,7 @@ func (fl *Fleet) sleep(p *place, c *computer.Computer, info view.Computer, after
 	})
 }
 
-// close says that a computer is about to be closed, which lay does. fl.mu is held.
+// close marks a computer as about to be closed, which lay does. fl.mu is held.
 func (p *place) close(c *computer.Computer) { p.closing, p.laid = c, make(chan struct{}) }
 
 // Asleep implements control.Computers.

@@ -19,7 +19,7 @@ import (
 
 const (
 	spaceWait = 10 * time.Second // for measuring
-	spaceMost = 8                // parts that are named
+	spaceMost = 8                // how many parts are named
 )
 
 // Space says how much is free for a data directory, and which of its parts take

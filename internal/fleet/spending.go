@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// count brings the machine's sum up to the end of a computer's log. The log is
-// the truth: calls are counted in its order, each once.
+// count updates the machine's sums up to the end of a computer's log. The log decides:
+// calls are counted in its order, each once.
 func (fl *Fleet) count(ctx context.Context, log *ledger.Log) error {
 	const op = "computer.count"
 	fl.counting.Lock()
@@ -31,7 +31,7 @@ func (fl *Fleet) count(ctx context.Context, log *ledger.Log) error {
 			return fault.Wrap(op, err)
 		}
 		if !same {
-			at = identity.Counted{} // it was recovered; calls that are known stay counted once
+			at = identity.Counted{} // the log was recovered; calls that are known are not counted again
 		}
 	}
 	for {
@@ -54,7 +54,7 @@ func (fl *Fleet) count(ctx context.Context, log *ledger.Log) error {
 	}
 }
 
-// counts says whether a log holds the event up to which it was counted.
+// counts says whether a log contains the event up to which it was counted.
 func counts(ctx context.Context, log *ledger.Log, at identity.Counted) (bool, error) {
 	if at.Sequence == 0 || at.Sequence > log.Last() {
 		return at.Sequence == 0, nil
@@ -88,8 +88,8 @@ func callsOf(ctx context.Context, log *ledger.Log, events []contract.Event) (cal
 	return calls, identity.Counted{Sequence: last.Sequence, Link: contract.LinkOf(b)}, err
 }
 
-// spentIn says what a computer's calls consumed or, when cid is empty, those of
-// all computers, be they awake or not, and tests of models; on a day or ever.
+// spentIn returns what a computer's calls consumed or, when cid is empty, those of all
+// computers, awake or not, and tests of models; on a day or ever.
 func (fl *Fleet) spentIn(ctx context.Context, cid contract.CID, day string) (contract.Usage, error) {
 	cids := []contract.CID{cid}
 	if cid == "" {
@@ -105,9 +105,9 @@ func (fl *Fleet) spentIn(ctx context.Context, cid contract.CID, day string) (con
 	return fl.Spending.Spent(ctx, cid, day)
 }
 
-// countOf counts what a computer's log holds, whether it is awake or not. When
-// the log can't be read, either all of it was counted or its state knows the
-// rest; otherwise nobody knows.
+// countOf counts what a computer's log contains, whether it is awake or not. If the log
+// can't be read, either all of it was counted before, or its state has the rest; otherwise
+// the sum is unknown.
 func (fl *Fleet) countOf(ctx context.Context, cid contract.CID) error {
 	if c, err := fl.get(cid); err == nil {
 		return fl.count(ctx, c.Log())
@@ -139,8 +139,8 @@ func (fl *Fleet) nameOf(cid contract.CID) string {
 	return "a computer"
 }
 
-// countUnopened reads the log of a computer that is not awake. Nothing is
-// claimed, so whoever wakes it is not disturbed.
+// countUnopened reads the log of a computer that is not awake. It does not claim the log,
+// so it does not disturb whoever wakes the computer.
 func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
 	if err := fl.logRefusal(cid); err != nil {
 		return err // the server does not have it
@@ -171,14 +171,14 @@ func (fl *Fleet) countLog(ctx context.Context, cid contract.CID) error {
 	return errors.Join(fl.count(ctx, log), log.Close())
 }
 
-// readLog opens a log that is only read: nothing is claimed.
+// readLog opens a log for reading only; it does not claim it.
 func (fl *Fleet) readLog(ctx context.Context, cid contract.CID) (*ledger.Log, error) {
 	return ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Ensure: fl.Bus.EnsureStream, Health: fl.Bus.Health, Unread: fl.Bus.Unread})
 }
 
-// countedAsleep says whether a computer that sleeps was counted to its end, as it is
-// when it falls asleep: then nobody has to open its log to know. Who wrote to it since
-// has told its head.
+// countedAsleep says whether a sleeping computer was counted to the end of its log, as it
+// is when it falls asleep; then its log need not be opened. Whoever wrote to it since has
+// updated its head.
 func (fl *Fleet) countedAsleep(ctx context.Context, cid contract.CID) (bool, error) {
 	fl.mu.Lock()
 	p := fl.places[cid]
@@ -192,13 +192,13 @@ func (fl *Fleet) countedAsleep(ctx context.Context, cid contract.CID) (bool, err
 		return false, nil
 	}
 	if head, err := ledger.ReadHead(fl.Dir.Computer(cid, "log.head")); !said && (err != nil || head.Sequence != last) {
-		return false, nil // it was not put to sleep by this process, and its head is not the log's end
+		return false, nil // this process did not put it to sleep, so its head may be older than the end of the log
 	}
 	return fl.countedWhole(ctx, cid)
 }
 
-// countedWhole says whether a log that can't be read was counted to its end, as
-// its head tells it.
+// countedWhole says whether a log that can't be read was counted to its end, according to
+// its head.
 func (fl *Fleet) countedWhole(ctx context.Context, cid contract.CID) (bool, error) {
 	head, err := ledger.ReadHead(fl.Dir.Computer(cid, "log.head"))
 	if errors.Is(err, fs.ErrNotExist) || fault.Is(err, fault.Damaged) {
@@ -211,8 +211,8 @@ func (fl *Fleet) countedWhole(ctx context.Context, cid contract.CID) (bool, erro
 	return err == nil && at.Sequence == head.Sequence && at.Link == head.Link, err
 }
 
-// countState counts the rows of a computer's state, if they reach to the log's
-// end as its head tells it.
+// countState counts the rows of a computer's state, if they reach to the log's end
+// according to its head.
 func (fl *Fleet) countState(ctx context.Context, cid contract.CID) error {
 	head, err := ledger.ReadHead(fl.Dir.Computer(cid, "log.head"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// registriesTTL is how long the host's package managers are believed.
+// registriesTTL is how long the answers of the host's package managers are cached.
 const registriesTTL = 10 * time.Minute
 
 func hostPort(d contract.EgressDecided) string {
@@ -55,8 +55,8 @@ func (fl *Fleet) RemoveSecret(ctx context.Context, by contract.Actor, name strin
 	return fl.tell(ctx, by, "secret.removed", contract.SecretRemoved{Name: name})
 }
 
-// tell writes the same in every computer's log. One that is asleep is not woken for
-// it: its log is opened by itself.
+// tell appends the same event to every computer's log. A sleeping computer is not woken for
+// it: only its log is opened.
 func (fl *Fleet) tell(ctx context.Context, by contract.Actor, eventType string, data contract.Payload) error {
 	fl.mu.Lock()
 	places := make([]*place, 0, len(fl.order))
@@ -83,7 +83,7 @@ func (fl *Fleet) tell(ctx context.Context, by contract.Actor, eventType string, 
 		}
 		c, err := fl.get(p.cid)
 		if fault.Is(err, fault.Unavailable) {
-			continue // it does not wake: its log can't be told
+			continue // it does not wake, so its log can't be written
 		}
 		if err == nil {
 			err = write(ctx, c)
@@ -115,7 +115,7 @@ func (fl *Fleet) TestModel(ctx context.Context, model string) (view.ModelTest, e
 	}
 	r := fl.machine.Gateway.Test(ctx, model)
 	out := view.ModelTest{ID: r.Model, OK: r.OK, DurationMS: r.LatencyMS, Usage: r.Usage, Error: r.Error}
-	if !r.OK && r.Code != "budget" { // which says itself how it is raised
+	if !r.OK && r.Code != "budget" { // a budget's error says itself how to raise it
 		out.Hint = "Check the key with choir secrets ls and the base URL in the configuration."
 	}
 	return out, nil
@@ -135,7 +135,7 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 	var order []contract.CID
 	for _, cid := range fl.order {
 		if p := fl.find(cid); p != nil && (p.state != view.StateAsleep || p.err != nil) {
-			order = append(order, cid) // what sleeps is looked at when it wakes
+			order = append(order, cid) // sleeping ones are examined when they wake
 		}
 	}
 	fl.mu.Unlock()

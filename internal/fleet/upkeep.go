@@ -11,23 +11,23 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// What all computers of a machine share is looked after here: how much space is
-// left, and whether the file of accounts holds together.
+// This file looks after what all computers of a machine share: how much space is left, and
+// whether the file of accounts is sound.
 const (
 	spaceEvery    = time.Minute
 	accountsEvery = time.Hour
 )
 
-// upkeep is what was last seen of it.
+// upkeep is what the last checks found.
 type upkeep struct {
 	mu       sync.Mutex
 	space    view.Finding
 	accounts view.Finding
-	since    map[string]time.Time // by finding: since when it is not fine
+	since    map[string]time.Time // by finding: since when it is not ok
 	done     sync.WaitGroup
 }
 
-// lookAfter looks at once, and again until the host closes.
+// lookAfter checks at once, and then again and again until the fleet closes.
 func (fl *Fleet) lookAfter() {
 	fl.upkeep.done.Go(func() {
 		space, accounts := time.NewTicker(spaceEvery), time.NewTicker(accountsEvery)
@@ -49,8 +49,8 @@ func (fl *Fleet) lookAfter() {
 	})
 }
 
-// spaceLeft says whether what is free is enough; what takes the others,
-// which takes a while to count, is said by doctor.
+// spaceLeft says whether the free space is enough. What takes the rest is only counted by
+// doctor, for that takes a while.
 func spaceLeft(free datadir.Room) view.Finding {
 	f := view.Finding{ID: "space", Status: "ok", Detail: free.String()}
 	if free.Scarce() {
@@ -59,7 +59,7 @@ func spaceLeft(free datadir.Room) view.Finding {
 	return f
 }
 
-// sweep takes away what was removed long enough ago.
+// sweep deletes what was removed long enough ago.
 func (fl *Fleet) sweep() {
 	if err := fl.sweepRemoved(fl.ctx, time.Now()); err != nil && fl.ctx.Err() == nil {
 		fl.Logger.Warn("a computer that was removed could not be taken away for good; it is tried again", "error", err)
@@ -75,13 +75,13 @@ func (fl *Fleet) lookAtSpace() {
 	fl.noticed(&fl.upkeep.space, f)
 }
 
-// lookAtAccounts has SQLite look through the file of accounts. What is damaged in
-// it no other copy holds.
+// lookAtAccounts has SQLite check the file of accounts. Of damage in it there is no other
+// copy.
 func (fl *Fleet) lookAtAccounts(ctx context.Context) view.Finding {
 	f := view.Finding{ID: "accounts", Status: "ok", Detail: "control.sqlite is whole"}
 	err := fl.Spending.QuickCheck(ctx)
 	if ctx.Err() != nil {
-		return f // nobody waits for it any more
+		return f // the fleet closes
 	}
 	if err != nil {
 		f = view.Finding{ID: "accounts", Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)}
@@ -89,8 +89,7 @@ func (fl *Fleet) lookAtAccounts(ctx context.Context) view.Finding {
 	return fl.noticed(&fl.upkeep.accounts, f)
 }
 
-// noticed keeps a finding, tells a change of it in the program's log, and adds
-// since when it is not fine.
+// noticed stores a finding, logs a change of it, and adds since when it is not ok.
 func (fl *Fleet) noticed(last *view.Finding, f view.Finding) view.Finding {
 	u := &fl.upkeep
 	u.mu.Lock()
@@ -111,7 +110,7 @@ func (fl *Fleet) noticed(last *view.Finding, f view.Finding) view.Finding {
 	return f
 }
 
-// notices are what every computer's user is told of the machine.
+// notices are findings about the machine that every computer's user is shown.
 func (fl *Fleet) notices() []string {
 	fl.upkeep.mu.Lock()
 	defer fl.upkeep.mu.Unlock()

@@ -24,13 +24,13 @@ const (
 	buildsKept = 8
 )
 
-// builds makes and keeps builds of the shell, one folder per git tree of
-// choiros/. The kept build of the shell as it stands paints first, and goes on
-// being served when the live page can't be had.
+// builds makes and keeps builds of the shell, one folder per git tree of choiros/. The kept
+// build of the current shell is painted first, and is served whenever there is no live
+// page.
 type builds struct {
 	shell *Shell
 	want  chan struct{}
-	busy  atomic.Bool // one is being made, or it is found out whether one has to be
+	busy  atomic.Bool // a build is being made, or it is being checked whether one is needed
 }
 
 // poke says that the shell may have changed.
@@ -41,7 +41,7 @@ func (b *builds) poke() {
 	}
 }
 
-// run builds what is wanted until ctx ends.
+// run makes builds when they are needed, until ctx ends.
 func (b *builds) run(ctx context.Context) error {
 	for {
 		select {
@@ -90,8 +90,8 @@ const BuildsDir = "builds"
 // build is the kept build of a tree of the shell.
 func build(tree string) sandbox.Volume { return sandbox.Cache(BuildsDir + "/" + tree) }
 
-// build builds choiros/ of a commit in a box without network, on a throwaway
-// copy, and keeps what it leaves.
+// build builds choiros/ of a commit in a box without network, on a throwaway copy, and
+// keeps the result.
 func (b *builds) build(ctx context.Context, commit, tree string) error {
 	const op = "shell.build"
 	start := time.Now()
@@ -152,8 +152,8 @@ func (b *builds) build(ctx context.Context, commit, tree string) error {
 	return b.sweep(ctx)
 }
 
-// keep moves what a build left to where builds are kept, if it is what a build
-// may be.
+// keep moves the result of a build to where builds are kept, if it contains only what it
+// may.
 func (b *builds) keep(ctx context.Context, dist sandbox.Volume, tree string) (files int, bytes int64, err error) {
 	left, err := b.shell.opts.Volumes.Files(ctx, dist)
 	if err != nil {
@@ -165,8 +165,8 @@ func (b *builds) keep(ctx context.Context, dist sandbox.Volume, tree string) (fi
 	return files, bytes, b.shell.opts.Volumes.Keep(ctx, dist, build(tree))
 }
 
-// measure counts what a build left. Untrusted code wrote it, so only folders
-// and regular files may be there.
+// measure counts a build's files and bytes. Untrusted code wrote it, so only folders and
+// regular files are accepted.
 func measure(left fs.FS) (files int, bytes int64, err error) {
 	err = fs.WalkDir(left, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -18,29 +18,29 @@ import (
 
 const (
 	vitePort = 5173
-	// viteLinger is how long the dev server goes on after the last look.
+	// viteLinger is how long the dev server runs after the last viewer has gone.
 	viteLinger = 2 * time.Minute
 	viteRetry  = 5 * time.Second
-	// viteRest is the longest that one which hangs is left alone, while nothing
-	// of the shell's source changes; viteWatch is how often that is looked at.
+	// viteRest is the longest pause before a dev server that hangs is started again while
+	// the shell's source does not change; viteWatch is how often the source is checked.
 	viteRest  = time.Minute
 	viteWatch = time.Second
-	// vitePatience is how many times its patience a dev server that was silent
-	// from the start gets to start: the disk may be slow.
+	// vitePatience is the factor by which the patience with a dev server is extended that
+	// was silent from the start: the disk may be slow.
 	vitePatience = 4
 )
 
 // server runs Vite in its box while somebody looks at the desktop.
 type server struct {
 	shell   *Shell
-	silence time.Duration // so long it may be silent
+	silence time.Duration // for how long it may be silent
 	logger  *slog.Logger
 
-	looked chan struct{} // wakes run when looks goes from 0 to 1
+	looked chan struct{} // wakes run when the number of viewers rises from 0 to 1
 
 	mu     sync.Mutex
 	looks  int
-	idle   time.Time // when looks fell to 0
+	idle   time.Time // when the number of viewers fell to 0
 	client *guest.Client
 	since  time.Time // when client was set
 	reason string    // why there is no live page, or was none at the last try
@@ -69,7 +69,7 @@ func (l *server) look() (release func()) {
 	})
 }
 
-// unwatched says for how long nobody has looked.
+// unwatched returns for how long nobody has looked.
 func (l *server) unwatched() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +79,8 @@ func (l *server) unwatched() time.Duration {
 	return time.Since(l.idle)
 }
 
-// status says what is served, since when, and why it is not the live page or
-// what is wrong with the source of it.
+// status returns what is served, since when, and why it is not the live page or what is
+// wrong with the page's source.
 func (l *server) status() (mode view.DesktopMode, since time.Time, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,22 +112,22 @@ func (l *server) set(client *guest.Client, reason string) {
 	l.client, l.since, l.reason, l.fault, l.again = client, time.Now(), reason, "", false
 }
 
-// retry says that the live page is tried again; what is known of why there was
-// none is told until there is one.
+// retry says that the live page is being tried again; the old reason is shown until there
+// is a page.
 func (l *server) retry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.client, l.again = nil, true
 }
 
-// errMended ends a dev server that hangs when the shell's source has changed:
-// it would not notice.
+// errMended ends a dev server that hangs when the shell's source has changed: it would not
+// notice the change.
 var errMended = errors.New("the source has changed")
 
 // run owns the dev server until ctx ends.
 func (l *server) run(ctx context.Context) {
-	var last string // what was logged; it is tried again every few seconds
-	hung := 0       // so many in a row never answered
+	var last string // what was logged last, for it is tried again every few seconds
+	hung := 0       // how many in a row never answered
 	for ctx.Err() == nil {
 		if l.unwatched() > 0 {
 			select {
@@ -166,7 +166,7 @@ func (l *server) run(ctx context.Context) {
 	}
 }
 
-// rest waits before the next try, at most until the source is another one.
+// rest waits before the next try, at most until the source has changed.
 func (l *server) rest(ctx context.Context, d time.Duration, before []sourceFile) {
 	end := time.Now().Add(d)
 	for time.Now().Before(end) && awake.Pause(ctx, min(viteWatch, time.Until(end))) {
@@ -176,7 +176,7 @@ func (l *server) rest(ctx context.Context, d time.Duration, before []sourceFile)
 	}
 }
 
-// explain says for a person why a dev server ended.
+// explain says, for a person, why a dev server ended.
 func (l *server) explain(ctx context.Context, err error) string {
 	var silent *silentServer
 	var ended *endedServer
@@ -197,9 +197,8 @@ func (l *server) explain(ctx context.Context, err error) string {
 	return reason
 }
 
-// serve runs one box with one dev server until nobody looks (nil), ctx ends, or
-// it fails: patience is for how long it may be silent, before is the source that
-// it starts from.
+// serve runs one box with one dev server until nobody looks (nil), ctx ends, or it fails.
+// patience is how long it may be silent, before is the source that it starts from.
 func (l *server) serve(ctx context.Context, patience time.Duration, before []sourceFile) error {
 	box, err := l.shell.openBox(ctx)
 	if err != nil {
@@ -234,7 +233,7 @@ func (l *server) serve(ctx context.Context, patience time.Duration, before []sou
 			if err := l.probed(s, b); err != nil {
 				select {
 				case <-box.Done():
-					return box.Err() // that is why
+					return box.Err() // the box's end is the cause
 				default:
 					return err
 				}
@@ -251,21 +250,22 @@ func (l *server) serve(ctx context.Context, patience time.Duration, before []sou
 	}
 }
 
-// serving is one box's dev server.
+// serving is the dev server of one box.
 type serving struct {
 	client *guest.Client
 	out    lastBytes
-	before []sourceFile  // what it started from, or what it hangs with
-	began  time.Duration // running time at its start
+	before []sourceFile  // the source that it started from, or that it hangs with
+	began  time.Duration // package awake's clock at its start
 	shown  bool          // it has shown its page
-	anew   time.Duration // running time since when it has been starting anew, in itself; 0: it is not
+	anew   time.Duration // package awake's clock when it began to restart itself; 0: it is not restarting
 }
 
 // vite runs the dev server in its box until it ends.
 func (l *server) vite(ctx context.Context, s *serving) error {
 	env := map[string]string{"CHOIR_VITE_CACHE": "/tmp/vite", "NODE_ENV": "development"}
 	if hint := l.shell.opts.NoWatches(ctx); hint != "" {
-		// Without this the dev server would run and notice no change.
+		// Without this the dev server would run and notice no change, as there are no
+		// inotify watches.
 		env["CHOKIDAR_USEPOLLING"], env["CHOKIDAR_INTERVAL"] = "1", "300"
 		l.logger.Warn("no file watchers are left, so the desktop's dev server polls its files", "do", hint)
 	}
@@ -281,10 +281,10 @@ func (l *server) vite(ctx context.Context, s *serving) error {
 	return err
 }
 
-// endedServer is a dev server whose program came to its end.
+// endedServer is the error of a dev server whose program has ended.
 type endedServer struct {
 	code  int
-	said  string // "": nothing, as Node does when all that is left is a wait for what never comes
+	said  string // empty if it said nothing, as Node does when it only waits for something that never comes
 	began time.Time
 }
 
@@ -292,7 +292,7 @@ func (e *endedServer) Error() string {
 	return fmt.Sprintf("the dev server ended with code %d: %s", e.code, e.said)
 }
 
-// probed takes the result of one request to the dev server.
+// probed handles the result of one request to the dev server.
 func (l *server) probed(s *serving, b probeResult) error {
 	switch {
 	case b.err != nil:
@@ -306,10 +306,9 @@ func (l *server) probed(s *serving, b probeResult) error {
 	return nil
 }
 
-// note keeps what is wrong with the source although the page is served or will
-// be: files that the next start would fail on, and a restart that did or does
-// not come to its end. errMended: the source is another one than what the server
-// hangs with.
+// note records what is wrong with the source although a page is or will be served: files
+// that the next start would fail on, and a restart that failed or does not end. It returns
+// errMended when the source has changed since the server began to hang.
 func (l *server) note(ctx context.Context, s *serving) error {
 	said, text := l.shell.BrokenSource(ctx), s.out.String()
 	if i := strings.LastIndex(text, "restarting server"); i < 0 || strings.Contains(text[i:], "server restarted") {
@@ -320,7 +319,8 @@ func (l *server) note(ctx context.Context, s *serving) error {
 			said = restartFault(text[i:])
 		}
 	} else if s.anew == 0 {
-		// Until it ends Vite takes nothing else up, its configuration mended included.
+		// Until the restart ends, Vite notices nothing else, not even a repaired
+		// configuration.
 		s.anew, s.before = awake.Now(), l.shell.source(ctx)
 	}
 	stuck := s.anew != 0 && awake.Now()-s.anew > l.silence

@@ -17,15 +17,15 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// health is how the desktop's pages said they are.
+// health is what the desktop's pages reported of themselves.
 type health struct {
-	judging sync.Mutex // held while what a page said is looked into
+	judging sync.Mutex // held while a page's report is examined
 
 	mu     sync.Mutex
 	page   brokenPage
-	shells map[string]string // shells that broke in a browser, by a task's edit: what the page said
-	well   map[string]bool   // shells that a page showed healthy
-	shown  map[string]string // by page: the shell that was live when it was last heard to be well
+	shells map[string]string // shells that broke in a browser by a task's edit, with what the page said
+	well   map[string]bool   // shells that a page showed without trouble
+	shown  map[string]string // by page: the shell that was live when the page last reported that it is well
 	names  map[string]string // by commit: its shell
 }
 
@@ -36,10 +36,10 @@ const maxShells = 256
 type brokenPage struct {
 	since  time.Time
 	reason string
-	judged bool   // run, good and auto are known
-	run    string // whose edit it was, if it was a task's
-	good   string // newest good checkpoint whose shell is another one than this
-	auto   bool   // going to good takes back only edits of that task that no check has passed
+	judged bool   // whether run, good and auto have been determined
+	run    string // the run that edited it, if a task did
+	good   string // newest good checkpoint with another shell than this
+	auto   bool   // whether going to good takes back only edits of that task that passed no check
 }
 
 func (s *Shell) broken() brokenPage {
@@ -54,18 +54,18 @@ func (s *Shell) setBroken(b brokenPage) {
 	s.health.page = b
 }
 
-// Beat takes what a page says that runs the shell as it stands. The control plane
-// drops what a broken page says while another is well.
+// Beat handles the report of a page that runs the current shell. The control plane drops
+// the reports of a broken page while another one is well.
 func (s *Shell) Beat(ctx context.Context, b view.Heartbeat) error {
 	s.health.judging.Lock()
 	defer s.health.judging.Unlock()
 	was := s.broken()
 	switch {
 	case b.Stale && !defence.Off(defence.PageCurrent):
-		// It is not of the source as it stands, so it says nothing about that.
+		// The page is not of the current source, so it says nothing about that.
 		return nil
 	case !b.Broken && b.Mode == view.ModeBuild && s.live():
-		// The kept build is well: that says nothing about the source.
+		// The kept build works, which says nothing about the source.
 		return nil
 	case !b.Broken:
 		s.setBroken(brokenPage{})
@@ -80,7 +80,7 @@ func (s *Shell) Beat(ctx context.Context, b view.Heartbeat) error {
 	err := s.judge(ctx, &now)
 	s.setBroken(now)
 	if err != nil {
-		return err // the page says it again
+		return err // the page will report it again
 	}
 	reason := b.Reason
 	if reason == "" {
@@ -95,10 +95,10 @@ func (s *Shell) live() bool {
 	return mode == view.ModeLive
 }
 
-// showedWell remembers the live shell as good when the same page was well twice
-// on it, a few seconds apart: the first time its newest source may not have
-// reached it yet. What people edited is kept as a checkpoint by that, so that
-// there is something to go back to that has it.
+// showedWell remembers the live shell as good when the same page reported twice that it is
+// well on it, some seconds apart: at the first report the newest source may not have
+// reached the page yet. It also makes a checkpoint of people's edits, so that there is one
+// to go back to that has them.
 func (s *Shell) showedWell(ctx context.Context, b view.Heartbeat) error {
 	if b.Mode != view.ModeLive || b.Page == "" {
 		return nil
@@ -135,7 +135,7 @@ func (s *Shell) showedWell(ctx context.Context, b view.Heartbeat) error {
 	return nil
 }
 
-// remember puts something into a map that is forgotten when it is full.
+// remember puts a value into a map that is emptied when it is full.
 func remember[V any](m *map[string]V, key string, v V) {
 	if *m == nil || len(*m) >= maxShells {
 		*m = map[string]V{}
@@ -143,8 +143,8 @@ func remember[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// shellOf names what a checkpoint holds of the desktop: the same content gives
-// the same name.
+// shellOf identifies the desktop's content in a checkpoint: the same content gives the same
+// name.
 func (s *Shell) shellOf(ctx context.Context, commit string) (string, error) {
 	s.health.mu.Lock()
 	known, ok := s.health.names[commit]
@@ -210,8 +210,8 @@ func (s *Shell) judge(ctx context.Context, b *brokenPage) error {
 	return nil
 }
 
-// onlyTakesBack reports whether going to a checkpoint takes back what one task
-// edited of the desktop while it worked, and nothing that anybody else did.
+// onlyTakesBack reports whether going to a checkpoint takes back only what one task edited
+// of the desktop while it worked, and nothing that anybody else did.
 func (s *Shell) onlyTakesBack(ctx context.Context, edit state.Publish, good string) (bool, error) {
 	if defence.Off(defence.UsersEditsStay) {
 		return true, nil
@@ -240,9 +240,9 @@ func (s *Shell) onlyTakesBack(ctx context.Context, edit state.Publish, good stri
 	return err == nil && a == b, err
 }
 
-// MayGoBackUnasked refuses a restore that nobody asked for, unless it is the one that
-// the desktop's state says needs nobody: looked at anew, so that what somebody
-// did since counts.
+// MayGoBackUnasked refuses a restore that nobody asked for, unless it is the one that the
+// desktop's status allows without asking. The status is determined again, so that what
+// somebody did since counts.
 func (s *Shell) MayGoBackUnasked(ctx context.Context, to string) error {
 	s.health.judging.Lock()
 	defer s.health.judging.Unlock()
@@ -259,16 +259,16 @@ func (s *Shell) MayGoBackUnasked(ctx context.Context, to string) error {
 	return nil
 }
 
-// brokenShell is what the page said of a git tree of choiros/ that a task's edit
-// made; "" when it did not break, or nobody looked.
+// brokenShell is what a page said of a git tree of choiros/ that a task's edit made; ""
+// when it did not break, or no page showed it.
 func (s *Shell) brokenShell(tree string) string {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()
 	return s.health.shells[tree]
 }
 
-// brokenWords says for a person what a page reported: the first line of its
-// error, if there was one. The words of the error are the page's own.
+// brokenWords says, for a person, what a page reported: the first line of its error, if
+// there was one. The error's text is the page's own.
 func brokenWords(b view.Heartbeat) string {
 	detail, _, _ := strings.Cut(strings.TrimSpace(b.Detail), "\n")
 	switch {
@@ -282,8 +282,8 @@ func brokenWords(b view.Heartbeat) string {
 	return "Its page does not answer."
 }
 
-// Touches reports whether paths of a restore are of what is published
-// live: the desktop's source and its theme. No paths are all.
+// Touches reports whether a restore's paths include something that is published live: the
+// desktop's source or its theme. No paths mean all.
 func Touches(paths []string) bool {
 	return len(paths) == 0 || slices.ContainsFunc(paths, func(p string) bool {
 		return slices.ContainsFunc(workspace.LivePaths, func(live wire.Path) bool {
@@ -292,8 +292,8 @@ func Touches(paths []string) bool {
 	})
 }
 
-// taskShell is the task's edit that the shell stands as, unless somebody has
-// changed the shell since: by hand or by going back. Then it is theirs.
+// taskShell is the task's edit that made the current shell, unless somebody has changed the
+// shell since, by hand or by a restore.
 func (s *Shell) taskShell(ctx context.Context) (state.Publish, error) {
 	edit, err := s.state.LivePublish(ctx)
 	if fault.Is(err, fault.NotFound) {
@@ -330,21 +330,21 @@ func (s *Shell) shellIs(ctx context.Context, commit string) (bool, error) {
 // maxCompared bounds how many checkpoints are compared with a broken shell.
 const maxCompared = 20
 
-// maxLooked bounds how many checkpoints that no check has passed are looked up
-// among what pages showed healthy.
+// maxLooked bounds how many unverified checkpoints are compared with the shells that pages
+// showed without trouble.
 const maxLooked = 50
 
-// goodCheckpoint is the newest checkpoint that is good, on the line that the
-// shell came by: what was gone back from does not count. Good is what was
-// verified, the first one, and what a page showed healthy. With other, only one
-// whose shell is not the live one does; verified then says that the live one
-// has been verified. "" when there is none.
+// goodCheckpoint is the newest good checkpoint in the line that led to the current shell:
+// what was undone by a restore does not count. Good are verified ones, the first one, and
+// those whose shell a page showed without trouble. With other, only one whose shell differs
+// from the live one counts; verified then says that the live one has been verified. It is
+// "" when there is none.
 func (s *Shell) goodCheckpoint(ctx context.Context, other bool) (good string, verified bool, err error) {
 	restores, err := s.state.Restores(ctx, state.MaxPage)
 	if err != nil {
 		return "", false, err
 	}
-	back := map[string]string{} // where a restore's checkpoint went
+	back := map[string]string{} // the checkpoint that a restore's checkpoint went back to
 	for _, r := range restores {
 		if Touches(r.Paths) {
 			back[r.Checkpoint] = r.To
@@ -392,8 +392,8 @@ func (s *Shell) goodCheckpoint(ctx context.Context, other bool) (good string, ve
 	}
 }
 
-// WentBack forgets whose the broken shell was and what is good beside it.
-// It counts as broken until a page has painted.
+// WentBack forgets who broke the shell and which checkpoint was good. The shell counts as
+// broken until a page has painted.
 func (s *Shell) WentBack() {
 	s.health.judging.Lock()
 	defer s.health.judging.Unlock()
@@ -402,7 +402,7 @@ func (s *Shell) WentBack() {
 	}
 }
 
-// Status is what is served now, whether it is broken, and what is good beside it.
+// Status is what is served now, whether it is broken, and which checkpoint is good.
 func (s *Shell) Status(ctx context.Context) (view.DesktopStatus, error) {
 	var out view.DesktopStatus
 	out.Mode, out.Since, out.Reason = s.server.status()
@@ -426,5 +426,5 @@ func (s *Shell) Status(ctx context.Context) (view.DesktopStatus, error) {
 	return out, nil
 }
 
-// Broken reports whether its page was blank or throwing when it was last heard of.
+// Broken reports whether the last report of its page was that it is blank or throwing.
 func (s *Shell) Broken() bool { return !s.broken().since.IsZero() }

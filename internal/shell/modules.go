@@ -21,27 +21,27 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// Modules keeps the shell's dependencies, one tree per lock file, filled from
-// the lock file that came with the binary. Boxes see it read-only; a computer's
-// install scripts never write it.
+// Modules keeps the shell's dependencies, one tree per lock file, installed from the lock
+// file that came with the binary. Boxes see it read-only; a computer's install scripts
+// never write it.
 type Modules struct {
 	Source fs.FS // the shell's source
 
 	mu     sync.Mutex
 	failed error
-	again  time.Time // until then failed is the answer
+	again  time.Time // until then failed is returned without trying
 }
 
 const (
 	installWall  = 3 * time.Minute
-	installAgain = time.Minute // so long nobody waits for what has just failed
+	installAgain = time.Minute // for how long a failure is returned without trying again
 	installBytes = 1 << 30
 	installFiles = 200_000
 	modulesCache = "node_modules"
-	filling      = ".fill" // begins the name of a tree that is not whole yet
+	filling      = ".fill" // prefix of the name of a tree that is not complete yet
 )
 
-// Ready returns the tree if it is there, without waiting for one to be made.
+// Ready returns the tree if it exists; it does not wait for one to be made.
 func (m *Modules) Ready(ctx context.Context, v sandbox.Volumes) (sandbox.Volume, bool) {
 	final, err := m.final()
 	if err != nil {
@@ -52,7 +52,7 @@ func (m *Modules) Ready(ctx context.Context, v sandbox.Volumes) (sandbox.Volume,
 	return tree, err == nil && there
 }
 
-// final is what the tree for the shipped lock file is or will be.
+// final is where the tree for the shipped lock file is or will be.
 func (m *Modules) final() (sandbox.Volume, error) {
 	lock, err := fs.ReadFile(m.Source, "package-lock.json")
 	if err != nil {
@@ -62,9 +62,9 @@ func (m *Modules) final() (sandbox.Volume, error) {
 	return sandbox.SharedCache(modulesCache + "/" + hex.EncodeToString(sum[:8])), nil
 }
 
-// Modules returns the tree for the shipped lock file, installing it first when
-// it is not there: once for all computers, in a box of the computer that asks
-// first. Errors: fault.Missing without npm, fault.Unavailable when it failed.
+// Modules returns the tree for the shipped lock file, installing it first if it does not
+// exist: once for all computers, in a box of the computer that asks first. Errors:
+// fault.Missing without npm, fault.Unavailable when installing failed.
 func (s *Shell) Modules(ctx context.Context) (sandbox.Volume, error) {
 	m := s.opts.Modules
 	m.mu.Lock()
@@ -104,7 +104,7 @@ func (s *Shell) fillModules(ctx context.Context) (_ sandbox.Volume, err error) {
 	if err := s.install(ctx, tmp); err != nil {
 		return sandbox.Volume{}, err
 	}
-	// A box wrote it, which is gone by now: what is mounted must be a folder of its.
+	// A box wrote it that has ended by now; what is mounted must be a folder inside it.
 	there, err := s.opts.Volumes.Exists(ctx, tmp.At("node_modules"))
 	if err == nil && !there {
 		err = errors.New("npm ci left no node_modules")
@@ -115,8 +115,7 @@ func (s *Shell) fillModules(ctx context.Context) (_ sandbox.Volume, err error) {
 	return final.At("node_modules"), s.opts.Volumes.Keep(ctx, tmp, final)
 }
 
-// beginModules makes the volume that is filled, and removes those that were not
-// filled to the end.
+// beginModules makes the volume to install into, and removes incomplete ones.
 func (s *Shell) beginModules(ctx context.Context, tmp sandbox.Volume) error {
 	list, err := s.opts.Volumes.List(ctx, sandbox.SharedCache(modulesCache))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -144,9 +143,8 @@ func (s *Shell) beginModules(ctx context.Context, tmp sandbox.Volume) error {
 	return nil
 }
 
-// install runs npm ci in a box that reaches the registries and nothing else. It
-// ends with its box, so a choir that is killed leaves none behind and the next
-// one begins anew.
+// install runs npm ci in a box that reaches the registries and nothing else. npm ends with
+// its box, so a choir that is killed leaves none behind, and the next one starts again.
 func (s *Shell) install(ctx context.Context, dir sandbox.Volume) error {
 	ctx, cancel := awake.WithTimeout(ctx, installWall)
 	defer cancel()
@@ -154,18 +152,18 @@ func (s *Shell) install(ctx context.Context, dir sandbox.Volume) error {
 	limits := s.opts.Limits()
 	limits.DiskBytes, limits.DiskInodes, limits.Counted, limits.WallTime = installBytes, installFiles, []sandbox.Volume{dir}, installWall
 	env := map[string]string{"npm_config_cache": "/install/.cache", "npm_config_fetch_timeout": "20000",
-		"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
+		"NO_PROXY": "", "no_proxy": ""} // so that a registry on this machine is reached by the proxy like any other
 	if own, err := egress.Configured(ctx, "npm"); err == nil {
 		maps.Copy(env, own)
 	}
 	if _, err := os.Stat(sandbox.Certificates); err == nil {
-		env["NODE_EXTRA_CA_CERTS"] = sandbox.Certificates // Node brings a list of its own and none of the machine's
+		env["NODE_EXTRA_CA_CERTS"] = sandbox.Certificates // Node uses a list of its own and not the machine's
 	}
 	box, err := s.opts.Box(ctx, sandbox.BoxSpec{
 		ID: id, Kind: contract.BoxScratch, Root: "/install", Proxy: true, Limits: limits, Env: env,
 		Mounts: []sandbox.Mount{{Source: dir, Target: "/install", Mode: sandbox.ReadWrite}},
-		// Our lock file, no scripts, and the registries that this machine's own
-		// package managers use, wherever they are.
+		// It uses our lock file, runs no scripts, and reaches the registries that this
+		// machine's own package managers use, wherever they are.
 		Handler: s.opts.Registries(ctx, id),
 	})
 	if err != nil {

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	probeFirstEvery = 100 * time.Millisecond // how often a dev server is asked that has not shown its page yet
+	probeFirstEvery = 100 * time.Millisecond // how often a dev server is probed that has not served its page yet
 	probeEvery      = 5 * time.Second        // and afterwards, at most
 	probeTimeout    = 5 * time.Second        // for one answer
-	// busyTimes is how many times as long as a new program of Node takes to start
-	// beside it a dev server may be silent: on a machine that has no time for the
-	// one it has none for the other. A quiet machine starts one in 50 ms.
+	// busyTimes is for how many times the start-up time of a new Node program in the same
+	// box a dev server may be silent: a machine that has no time for the one has none for
+	// the other. A quiet machine starts one in 50 ms.
 	busyTimes = 50
 )
 
-// probeResult is what came of one request to a dev server.
+// probeResult is the outcome of one request to a dev server.
 type probeResult struct {
-	heard bool  // it answered something itself
-	page  bool  // and it was its page
-	err   error // it has been silent for too long: a *silentServer
+	heard bool  // the dev server itself answered
+	page  bool  // the answer was its page
+	err   error // set when it has been silent for too long: a *silentServer
 }
 
-// silentServer is a dev server that runs and answers nothing.
+// silentServer is the error of a dev server that runs and answers nothing.
 type silentServer struct {
-	still   bool          // its box stands still
-	shown   bool          // it had shown its page
-	since   time.Time     // it was heard last, or started
-	silence time.Duration // so long, in time in which choir ran
+	still   bool          // whether its whole box stands still
+	shown   bool          // whether it had served its page
+	since   time.Time     // when it last answered, or started
+	silence time.Duration // for how long it was silent, in time in which choir ran
 }
 
 func (e *silentServer) Error() string {
@@ -44,15 +44,15 @@ func (e *silentServer) Error() string {
 	return fmt.Sprintf("the dev server has not answered for %s", e.silence.Round(time.Second))
 }
 
-// prober asks a dev server again and again whether it answers, with a request
-// that nothing but the dev server can answer.
+// prober asks a dev server again and again whether it answers, with a request that only the
+// dev server itself can answer.
 type prober struct {
 	client   *guest.Client
-	patience time.Duration // so long it may be silent before it shows its page
+	patience time.Duration // for how long it may be silent before it has served its page
 	quick    time.Duration // and afterwards
 }
 
-// run hands on what came of it until ctx ends or the server is given up.
+// run sends results until ctx ends or the server is given up.
 func (p *prober) run(ctx context.Context, results chan<- probeResult) {
 	defer awake.Hold()()
 	last, since, every, shown, patience := awake.Now(), time.Now(), probeFirstEvery, false, p.patience
@@ -78,7 +78,7 @@ func (p *prober) run(ctx context.Context, results chan<- probeResult) {
 	}
 }
 
-// ask reports whether the dev server itself answers, and with its page.
+// ask reports whether the dev server itself answers, and whether with its page.
 func (p *prober) ask(ctx context.Context) (heard, page bool) {
 	ctx, cancel := awake.WithTimeout(ctx, min(probeTimeout, p.quick/2))
 	defer cancel()
@@ -92,12 +92,12 @@ func (p *prober) ask(ctx context.Context) (heard, page bool) {
 	}
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
-	// The guest says so when nothing answers on that port.
+	// The guest answers this when nothing listens on that port.
 	return resp.StatusCode != http.StatusServiceUnavailable, err == nil && resp.StatusCode == http.StatusOK
 }
 
-// judge looks why a dev server is silent, with a new program beside it; nil: it
-// is asked again.
+// judge finds out why a dev server is silent, by running a new program beside it; nil: the
+// server is probed again.
 func (p *prober) judge(ctx context.Context, silent *silentServer) error {
 	within, cancel := awake.WithTimeout(ctx, p.quick)
 	defer cancel()
@@ -111,7 +111,7 @@ func (p *prober) judge(ctx context.Context, silent *silentServer) error {
 	return silent
 }
 
-// besideScript says whether a program of the box it runs in is stopped.
+// comparisonScript reports whether a program in its box is stopped by a signal.
 const comparisonScript = `
 const fs = require('node:fs')
 for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
@@ -121,18 +121,19 @@ for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) 
   } catch {} // it has ended
 }`
 
-// comparison is how a program fared that was started in the box of a silent dev server only to
-// compare: if it is slow too, or stopped, the machine or the box is at fault and not the source.
+// comparison is the outcome of a program that was started in the box of a silent dev server
+// only to compare: if it is slow or stopped too, the machine or the box is at fault and not
+// the source.
 type comparison struct {
 	took    time.Duration
-	ended   bool // it ran to its end
-	late    bool // not in time
+	ended   bool // it ended
+	late    bool // it did not end in time
 	stopped bool // it found a program that is stopped
 }
 
-// condemns reports whether the dev server is to be replaced. It is waited for on
-// a machine that is busy, where the new program is slow as well; and it is not
-// its source's doing when nothing in the box runs, or its programs were stopped.
+// condemns reports whether the dev server is to be replaced. On a busy machine, where the
+// new program is slow as well, it is waited for; and its source is not at fault when
+// nothing in the box runs, or its programs were stopped.
 func (b comparison) condemns(silent *silentServer) bool {
 	silent.still = b.late || b.stopped
 	return silent.still || !b.ended || silent.silence >= busyTimes*b.took

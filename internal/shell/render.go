@@ -17,8 +17,8 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// renderScript builds and opens the shell in a document without a browser. It
-// is the host's, so that no task can change what is asked.
+// renderScript builds the shell and opens it in a simulated document, without a browser. It
+// is the host's, so that no task can change what is checked.
 //
 //go:embed render/render.mjs
 var renderScript []byte
@@ -73,7 +73,7 @@ func (s *Shell) Render(ctx context.Context, o ports.Overlay, commit string) (con
 	return rendered(contract.Command{Argv: argv, ExitCode: exit.Code, DurationMS: exit.DurationMS, Stdout: out.String(), Stderr: errOut.String()}, word), nil
 }
 
-// renderVolume holds the script, under a name that says which one it is.
+// renderVolume holds the script, under a name that is derived from its content.
 func (s *Shell) renderVolume(ctx context.Context) (sandbox.Volume, error) {
 	sum := sha256.Sum256(renderScript)
 	name := "render/" + hex.EncodeToString(sum[:8])
@@ -81,7 +81,7 @@ func (s *Shell) renderVolume(ctx context.Context) (sandbox.Volume, error) {
 	if there, err := s.opts.Volumes.Exists(ctx, v); err != nil || there {
 		return v, err
 	}
-	tmp := sandbox.SharedCache(name + "-" + contract.NewID()) // another computer may do the same now
+	tmp := sandbox.SharedCache(name + "-" + contract.NewID()) // another computer may make the same one now
 	if err := errors.Join(s.opts.Volumes.Make(ctx, tmp), s.opts.Volumes.Put(ctx, tmp, "render.mjs", renderScript, 0o644)); err != nil {
 		return v, err
 	}
@@ -94,9 +94,9 @@ func newWord() string {
 	return hex.EncodeToString(b[:])
 }
 
-// rendered is what a render came to. The page under test ran in the program
-// that judged it and may have ended that, with any code: the word says that its
-// last line was reached.
+// rendered is the outcome of a render. The page under test ran in the program that judged
+// it and may have ended that program with any exit code: only word shows that the program
+// reached its last line.
 func rendered(c contract.Command, word string) contract.Command {
 	said, whole := strings.CutSuffix(c.Stdout, " "+word+"\n")
 	c.Stdout = strings.ReplaceAll(said, word, "")

@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// themePath is where the theme lives in a workspace.
+// themePath is the theme's file in a workspace.
 const themePath = "artifacts/system/theme.json"
 
 // night is the theme of a new computer.
@@ -30,8 +30,7 @@ __pycache__/
 .venv/
 `
 
-// Seed lays a new computer's workspace out, of which there is none. It appears whole
-// or not at all.
+// Seed makes the tree of a new computer, which has none. It appears whole or not at all.
 func Seed(ctx context.Context, v sandbox.Volumes, source fs.FS) error {
 	const op = "shell.Seed"
 	seed := sandbox.Output("seed")

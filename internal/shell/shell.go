@@ -15,30 +15,28 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// Options are what a Shell stands on. It owns none of it.
+// Options are the parts that a Shell uses. It owns none of them.
 type Options struct {
 	Log       *ledger.Log
 	State     *state.Store
 	Workspace *workspace.Workspace
 	Volumes   sandbox.Volumes
 
-	// Box opens a box and keeps the log's account of it; Limits are what the
-	// configuration gives it.
+	// Box opens a box and records it in the log; Limits are the configured limits of a box.
 	Box    func(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error)
 	Limits func() sandbox.Limits
-	// Registries is the way out of the box that installs the shell's dependencies.
+	// Registries is the network access of the box that installs the shell's dependencies.
 	Registries func(ctx context.Context, box string) http.Handler
-	// Snapshot checks a commit out, in layers; VerifyMounts shows a task's work on one as
-	// checks see it. Both until release is called.
+	// Snapshot checks a commit out, in layers; VerifyMounts shows a task's work as its
+	// checks see it. Both last until release is called.
 	Snapshot     func(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error)
 	VerifyMounts func(ctx context.Context, o ports.Overlay, commit string) (mounts []sandbox.Mount, release func(), err error)
-	// NoWatches says what to do about watchers of files that can't be had; "" when
-	// they can.
+	// NoWatches says what to do when files can't be watched; "" when they can.
 	NoWatches func(ctx context.Context) string
 
-	Modules *Modules      // of all computers
-	Build   fs.FS         // of the shell that came with the program
-	Silence time.Duration // so long its dev server may be silent
+	Modules *Modules      // of all the machine's computers
+	Build   fs.FS         // the build of the shell that came with the program
+	Silence time.Duration // for how long its dev server may be silent
 	Logger  *slog.Logger
 }
 
@@ -56,8 +54,8 @@ type Shell struct {
 	poke   chan struct{} // the theme's file may have changed
 }
 
-// New makes a shell of which nothing runs yet: Serve, Builds and WatchTheme are
-// for the computer to keep going.
+// New makes a shell without starting anything: the computer has to keep Serve, Builds and
+// WatchTheme running.
 func New(opts Options) *Shell {
 	s := &Shell{
 		opts: opts, log: opts.Log, state: opts.State, workspace: opts.Workspace, logger: opts.Logger, poke: make(chan struct{}, 1),
@@ -73,10 +71,10 @@ func (s *Shell) Serve(ctx context.Context) error { s.server.run(ctx); return nil
 // Builds builds the shell whenever it changed and was verified, until ctx ends.
 func (s *Shell) Builds(ctx context.Context) error { return s.builds.run(ctx) }
 
-// Look says that somebody looks at the desktop until release is called.
+// Look says that somebody looks at the desktop, until release is called.
 func (s *Shell) Look() (release func()) { return s.server.look() }
 
-// Idle reports whether nobody looks at the desktop and no build of it is made or
+// Idle reports whether nobody looks at the desktop and no build of it is being made or
 // about to be.
 func (s *Shell) Idle() bool {
 	return s.server.unwatched() > 0 && len(s.builds.want) == 0 && !s.builds.busy.Load()
@@ -85,8 +83,8 @@ func (s *Shell) Idle() bool {
 // Live reaches the dev server; fault.Unavailable while there is none.
 func (s *Shell) Live() (http.RoundTripper, error) { return s.server.transport() }
 
-// Changed says that the live tree may have changed: what is derived from it is
-// looked at again.
+// Changed says that the live tree may have changed, so that what is derived from it is
+// checked again.
 func (s *Shell) Changed() {
 	s.ThemeChanged()
 	s.builds.poke()
@@ -118,8 +116,8 @@ func (s *Shell) openBox(ctx context.Context) (sandbox.Box, error) {
 // ModulesPath is where the shell's dependencies are mounted.
 const ModulesPath = "choiros/node_modules"
 
-// MakeModulesDir makes the mount point for the shell's dependencies, which git
-// ignores and a restore may leave out.
+// MakeModulesDir makes the mount point for the shell's dependencies, which git ignores and
+// a restore may have removed.
 func (s *Shell) MakeModulesDir(ctx context.Context) error {
 	return s.workspace.Mkdir(ctx, ModulesPath)
 }

@@ -17,12 +17,12 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// maxSourceFile bounds the files that are looked at here.
+// maxSourceFile bounds the files that are examined here.
 const maxSourceFile = 1 << 20
 
-// BrokenSource says what is wrong with the files of the shell that no page of it
-// could tell of: what the dev server starts from, and what its page is made of.
-// "" when nothing is, or they can't be read now.
+// BrokenSource says what is wrong with those files of the shell that no page could report:
+// what the dev server starts from, and what its page is made of. It is "" when nothing is
+// wrong, or they can't be read now.
 func (s *Shell) BrokenSource(ctx context.Context) string {
 	if b, said := s.sourceFileOf(ctx, "package.json"); said != "" {
 		return said
@@ -46,8 +46,8 @@ func (s *Shell) BrokenSource(ctx context.Context) string {
 	return said
 }
 
-// sourceFileOf reads a file of the shell, or says why there is none; neither when
-// that can't be known now.
+// sourceFileOf reads a file of the shell, or says why there is none; neither when that
+// can't be known now.
 func (s *Shell) sourceFileOf(ctx context.Context, name string) (b []byte, said string) {
 	b, err := s.workspace.ReadAll(ctx, "", "choiros/"+name, maxSourceFile)
 	if fault.Is(err, fault.NotFound) {
@@ -111,17 +111,17 @@ func jsonKind(v any) string {
 	return "an object"
 }
 
-// sourceFile is one file of the shell's source, as it looks from outside.
+// sourceFile is the metadata of one file of the shell's source.
 type sourceFile struct {
 	path       string
 	size, time int64 // bytes; modification, Unix milliseconds
 }
 
-// maxSourceDirs and maxSourceFiles bound how much of the source is looked at.
+// maxSourceDirs and maxSourceFiles bound how much of the source is examined.
 const maxSourceDirs, maxSourceFiles = 100, 5000
 
-// source lists what the dev server may run, without what it only serves
-// from elsewhere; nil when that can't be had.
+// source lists the files that the dev server may run, without those that it only serves;
+// nil when they can't be listed.
 func (s *Shell) source(ctx context.Context) []sourceFile {
 	var out []sourceFile
 	dirs := []string{"choiros"}
@@ -130,7 +130,7 @@ func (s *Shell) source(ctx context.Context) []sourceFile {
 		if err != nil && i == 0 {
 			return nil
 		}
-		for _, f := range files { // none of one that went meanwhile
+		for _, f := range files { // without those that were removed meanwhile
 			switch name := path.Base(string(f.Path)); {
 			case f.Kind == "dir" && name != "node_modules" && name != "dist" && name != "test" && !strings.HasPrefix(name, "."):
 				dirs = append(dirs, string(f.Path))
@@ -142,11 +142,11 @@ func (s *Shell) source(ctx context.Context) []sourceFile {
 	return out
 }
 
-// anotherSource reports whether two looks at the source are known to differ.
+// anotherSource reports whether two listings of the source are known to differ.
 func anotherSource(a, b []sourceFile) bool { return a != nil && b != nil && !slices.Equal(a, b) }
 
-// lastChanged is the file that was changed last, as people know it; "" when
-// that is not known or something was changed after before.
+// lastChanged is the file that was changed last, as people know it; "" when that is unknown
+// or something was changed later than before.
 func lastChanged(files []sourceFile, before time.Time) string {
 	var last sourceFile
 	for _, f := range files {
@@ -160,14 +160,14 @@ func lastChanged(files []sourceFile, before time.Time) string {
 	return strings.TrimPrefix(last.path, "choiros/")
 }
 
-// How a dev server hangs, for hangWords.
+// The ways in which a dev server hangs, for hangWords.
 const (
 	hangsSilent = "The dev server hangs: it runs and gives no answer."
 	hangsAnew   = "The dev server hangs as it starts anew, and follows no other change of what it starts from until it has."
 )
 
-// hangWords says for a person how the dev server hangs, or ended without a word,
-// and which file was changed last before.
+// hangWords says, for a person, how the dev server hangs, or that it ended without output,
+// and which file was changed last before that.
 func hangWords(how, file string) string {
 	where := "Which file was changed last before that is not known."
 	if file != "" {
@@ -182,8 +182,8 @@ var (
 	errorLine  = lazy.Regexp(`(?i)^\W*(?:\[[\w-]+\]\s*)?((?:\w*error\b[:\s]+)+)(.+)$`)
 )
 
-// sourceFault finds in what a dev server wrote which file and line it stumbled
-// over, and what it said of it. It is the word of untrusted code, and plain text.
+// sourceFault finds in a dev server's output which file and line it failed on, and its
+// message. It is untrusted code's word, and plain text.
 func sourceFault(out string) string {
 	out = escapes().ReplaceAllString(out, "")
 	at, what := "", ""
@@ -210,8 +210,8 @@ var (
 	logLine    = lazy.Regexp(`^.*?\[vite\]\s*`)
 )
 
-// restartFault says why a dev server that goes on with its old configuration
-// could not take the new one. It writes no line then.
+// restartFault finds why a dev server that goes on with its old configuration could not use
+// the new one. It prints no line number then.
 func restartFault(out string) string {
 	file, what := "vite.config.ts", ""
 	for _, line := range strings.Split(escapes().ReplaceAllString(out, ""), "\n")[1:] {

@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// themePoll is how often the theme's file is looked at besides when it is known
-// to have changed: a terminal may write it at any time.
+// themePoll is how often the theme's file is checked, besides when it is known to have
+// changed: a terminal may write it at any time.
 const themePoll = time.Second
 
 // WatchTheme delivers the theme's file as events until ctx ends.
@@ -41,9 +41,9 @@ func (s *Shell) ThemeChanged() {
 	}
 }
 
-// deliverTheme appends theme.changed when the file holds another valid theme
-// than the one in force, and theme.refused, once per content, when it is not
-// valid. The last good theme stays.
+// deliverTheme appends theme.changed when the file has another valid theme than the current
+// one, and theme.refused, once per content, when it is not valid. The last valid theme
+// stays.
 func (s *Shell) deliverTheme(ctx context.Context, seen contract.BlobRef) (contract.BlobRef, error) {
 	b, err := s.workspace.ReadAll(ctx, "", themePath, contract.MaxTheme+1)
 	if fault.Is(err, fault.NotFound) {

@@ -1,6 +1,6 @@
-// Package actions is what a person does in a computer by an event of theirs: a prompt, a
-// word to a run, an answer, a decision, a window moved. What a run hears goes to the
-// dispatcher; the rest is in the log and nothing else.
+// Package actions handles what a person does in a computer by an event of theirs: a prompt,
+// a word to a run, an answer, a decision, a moved window. What concerns a run is passed to
+// the dispatcher; the rest is only appended to the log.
 package actions
 
 import (
@@ -14,13 +14,13 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Actions are taken by one computer whose runs are taken up.
+// Actions handles the actions of one computer, once its runs are taken up.
 type Actions struct {
 	Log  *ledger.Log
 	Runs *dispatch.Dispatcher
 }
 
-// Act appends a person's intention and sets going what follows from it.
+// Act appends a person's intention and starts what follows from it.
 func (a *Actions) Act(ctx context.Context, do view.Action) (view.Acted, error) {
 	const op = "actions.Act"
 	info, ok := contract.Lookup(do.Type)
@@ -56,7 +56,7 @@ func (a *Actions) Decide(ctx context.Context, by contract.Actor, id string, d vi
 	return view.Acted{Run: run, Sequence: seq}, err
 }
 
-// Bind binds what is asked of them.
+// Bind binds the methods.
 func (a *Actions) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.Action, func(ctx context.Context, who rpc.Caller, in rpc.ActionRequest) (view.Acted, error) {
 		do, err := in.Action(who.Actor)

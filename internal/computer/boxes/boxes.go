@@ -23,8 +23,8 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// Machine is what the boxes of all computers of one machine share. It is filled
-// before the first of them is opened and not changed afterwards.
+// Machine is what the boxes of all computers of one machine share. It is filled in before
+// the first of them is opened and not changed afterwards.
 type Machine struct {
 	Path    string // what boxes have in PATH; empty: the guest's default
 	Runtime config.Runtime
@@ -40,17 +40,17 @@ type Machine struct {
 		once  sync.Once
 		trees *trees
 	}
-	watch sync.Map // box id → func(hostport string, allowed bool): who else wants its decisions
+	watch sync.Map // box id → func(hostport string, allowed bool): who else is told of its decisions
 }
 
-// Decided tells whoever runs a box of a decision of the network policy about it.
+// Decided passes a decision of the network policy to whoever runs the box.
 func (m *Machine) Decided(box, hostport string, allowed bool) {
 	if f, ok := m.watch.Load(box); ok {
 		f.(func(string, bool))(hostport, allowed)
 	}
 }
 
-// sharedTrees keep what is installed for all computers.
+// sharedTrees are the dependencies that are installed for all computers.
 func (m *Machine) sharedTrees() *trees {
 	m.shared.once.Do(func() {
 		m.shared.trees = newTrees(sandbox.SharedCache(DependenciesDir), m.dependenciesMost(), true)
@@ -58,14 +58,14 @@ func (m *Machine) sharedTrees() *trees {
 	return m.shared.trees
 }
 
-// dependenciesMost is how many bytes of what is installed are kept in one place.
+// dependenciesMost bounds the installed dependencies in one place, in bytes.
 func (m *Machine) dependenciesMost() int64 { return int64(m.Storage.DependenciesMB) << 20 }
 
-// Options are what one computer's boxes stand on.
+// Options are the parts that one computer's boxes use.
 type Options struct {
 	CID     contract.CID
 	Machine *Machine
-	On      sandbox.Computer // the driver's
+	On      sandbox.Computer // the computer as its driver opened it
 	Append  func(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	// Awake ends when the computer falls asleep.
 	Awake context.Context
@@ -73,12 +73,12 @@ type Options struct {
 	Once func(what string, f func(context.Context) error)
 	// Remotes are the git remotes that the user has added.
 	Remotes func(ctx context.Context) ([]string, error)
-	// Read reads a file of a commit, at most so many bytes of it.
+	// Read reads a file of a commit, at most most bytes of it.
 	Read   func(ctx context.Context, commit, path string, most int64) (io.ReadCloser, error)
 	Logger *slog.Logger
 }
 
-// Boxes are those of one computer that is awake.
+// Boxes opens the boxes of one computer that is awake.
 type Boxes struct {
 	options   Options
 	living    living
@@ -89,7 +89,7 @@ type Boxes struct {
 	install func(ctx context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error
 }
 
-// New makes them; none is open.
+// New makes a Boxes; no box is open.
 func New(o Options) *Boxes {
 	b := &Boxes{options: o}
 	b.installed, b.install = newDependencies(b), b.installing
@@ -102,16 +102,16 @@ func (c *Boxes) Volumes() sandbox.Volumes { return c.options.On.Volumes() }
 // Notes are what the driver found that the machine lacks.
 func (c *Boxes) Notes() []sandbox.Finding { return c.options.On.Notes() }
 
-// Close ends what the driver has open of the computer, the keeper's box with it.
+// Close ends what the driver has open for the computer, the keeper's box included.
 func (c *Boxes) Close() error { return c.options.On.Close() }
 
-// EndAll ends all boxes but the keeper's, and lets none begin.
+// EndAll ends all boxes except the keeper's, and lets no other begin.
 func (c *Boxes) EndAll() error { return c.living.close() }
 
-// Sweep takes away what an earlier process began to install and did not end.
+// Sweep removes installations that an earlier process did not complete.
 func (c *Boxes) Sweep(ctx context.Context) error { return c.installed.sweep(ctx) }
 
-// Limits are what the configuration gives a box.
+// Limits are the configured limits of a box.
 func (c *Boxes) Limits() sandbox.Limits {
 	r := c.options.Machine.Runtime
 	return sandbox.Limits{
@@ -120,8 +120,8 @@ func (c *Boxes) Limits() sandbox.Limits {
 	}
 }
 
-// Way makes a box's way out. A policy that can't be loaded denies. decided hears of
-// each decision about it; it may be nil.
+// Way is a box's network access. A policy that can't be loaded denies everything. decided
+// is told of each decision about the box; it may be nil.
 func (c *Boxes) Way(ctx context.Context, s egress.Scope, spec contract.EgressSpec, decided func(hostport string, allowed bool), approved ...egress.Rule) http.Handler {
 	if decided != nil {
 		c.options.Machine.watch.Store(s.Box, decided)
@@ -129,7 +129,7 @@ func (c *Boxes) Way(ctx context.Context, s egress.Scope, spec contract.EgressSpe
 	return c.way(s, c.policy(ctx, spec, approved...))
 }
 
-// policy is what a box may reach that is opened now.
+// policy is the network policy of a box that is opened now.
 func (c *Boxes) policy(ctx context.Context, spec contract.EgressSpec, approved ...egress.Rule) egress.Policy {
 	sources := *c.options.Machine.Policy
 	sources.Remotes = c.options.Remotes
@@ -141,22 +141,22 @@ func (c *Boxes) way(s egress.Scope, policy egress.Policy) http.Handler {
 	return c.options.Machine.Proxy.Handler(s, policy)
 }
 
-// Registries is the way out of a box of the host's own that fills caches: what
-// this machine's package managers use, wherever they are.
+// Registries is the network access of a box of the host's own that fills caches: the
+// registries that this machine's package managers use, wherever they are.
 func (c *Boxes) Registries(ctx context.Context, box string) http.Handler {
 	rules, err := c.options.Machine.Policy.Registries(ctx)
 	return c.options.Machine.Proxy.Handler(egress.Scope{CID: c.options.CID, Box: box, Kind: contract.BoxScratch},
 		egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true})
 }
 
-// Beyond lists what a task wants beyond what the computer was granted.
+// Beyond lists the hosts that a task wants beyond what the computer was granted.
 func (c *Boxes) Beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
 	sources := *c.options.Machine.Policy
 	sources.Remotes = c.options.Remotes
 	return sources.Beyond(ctx, spec)
 }
 
-// Open opens a box and keeps the log's account of it.
+// Open opens a box and records it in the log.
 func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
 	env := map[string]string{}
 	if c.options.Machine.Path != "" {
@@ -168,7 +168,8 @@ func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, er
 	maps.Copy(env, spec.Env)
 	spec.Env = env
 	start := time.Now()
-	// If it can't be opened, or ended, nobody says that nothing of it is left.
+	// If it can't be opened, or its end is not seen, nobody knows that nothing of it is
+	// left.
 	ended := c.writers.begin(spec)
 	var b sandbox.Box
 	err := c.options.Machine.Reserve.Spaced(ctx, func() (err error) { b, err = c.options.On.Box(ctx, spec); return err })
@@ -193,15 +194,14 @@ func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, er
 			closed.Reason, closed.Detail = string(why.Reason), contract.Clip(why.Detail, 4096)
 		}
 		if ctx.Err() != nil {
-			return nil // the log closes as well; a box that isn't closed in it ended with its computer
+			return nil // the log closes as well; a box without a box.closed event ended with its computer
 		}
 		return c.note(ctx, "box.closed", closed)
 	})
 	return b, nil
 }
 
-// living are a computer's boxes that may write to its files: all but the
-// keeper's.
+// living are a computer's boxes that may write to its files: all except the keeper's.
 type living struct {
 	mu     sync.Mutex
 	boxes  map[sandbox.Box]bool
@@ -230,8 +230,8 @@ func (l *living) remove(b sandbox.Box) {
 	delete(l.boxes, b)
 }
 
-// close ends them, and lets none begin: then nothing but the keeper writes to
-// the files, and it can say goodbye.
+// close ends them, and lets no other begin. Then only the keeper writes to the files, and
+// it can record that the tree is as it left it.
 func (l *living) close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -244,7 +244,7 @@ func (l *living) close() error {
 	return g.Wait()
 }
 
-// Discard takes away what no longer belongs to anybody. It is removed later.
+// Discard moves a volume away that nobody needs any more. It is removed later.
 func (c *Boxes) Discard(ctx context.Context, v sandbox.Volume) {
 	if err := c.Volumes().Discard(context.WithoutCancel(ctx), v); err != nil {
 		c.options.Logger.Warn("what is no longer needed could not be moved aside", "volume", v.String(), "error", err)
@@ -265,8 +265,8 @@ func Git() sandbox.Mount {
 // Client reaches a box's guest.
 func Client(b sandbox.Box) *guest.Client { return guest.NewClient(b.Tether().Transport()) }
 
-// Ended reports whether a box has ended, or does within moments: its connection
-// breaks first.
+// Ended reports whether a box has ended, or does so within moments: its connection breaks
+// first.
 func Ended(b sandbox.Box) bool {
 	select {
 	case <-b.Done():

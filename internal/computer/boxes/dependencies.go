@@ -22,14 +22,14 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// dependencies are what lock files name, installed for one computer's checks. What
-// can be the same for every computer of the machine lies in the machine's trees; what
-// was granted to this one alone, and whatever ran code of a package, in its own. A
-// box of its own fills a tree, and what a check writes over it goes with the check's
-// box, so no check leaves anything there for another one.
+// dependencies are the packages that lock files name, installed for one computer's checks.
+// What can be the same for every computer of the machine is kept in the machine's trees;
+// what was granted to this one alone, and whatever ran code of a package, in its own. A
+// tree is filled in a box of its own, and what a check writes over it is dropped with the
+// check's box, so no check leaves anything for another one.
 type dependencies struct {
 	boxes *Boxes
-	turn  chan struct{} // held by who fills one, in boxes of this computer
+	turn  chan struct{} // held while one is being filled in boxes of this computer
 	own   *trees
 }
 
@@ -39,7 +39,7 @@ func newDependencies(c *Boxes) *dependencies {
 	return &dependencies{boxes: c, turn: make(chan struct{}, 1), own: newTrees(sandbox.Cache(DependenciesDir), c.options.Machine.dependenciesMost(), false)}
 }
 
-// sweep takes away what was begun and not ended by an earlier process.
+// sweep removes what an earlier process began and did not complete.
 func (d *dependencies) sweep(ctx context.Context) error {
 	err := d.own.sweep(ctx, d.volumes())
 	list, lerr := d.volumes().List(ctx, sandbox.Written(""))
@@ -78,7 +78,7 @@ func (d *dependencies) install(ctx context.Context, r ports.LockRequest) (ports.
 	for _, want := range r.Locks {
 		lock, err := lockfile.Read(want.Tool, want.Dir, d.reader(ctx, r))
 		if fault.Is(err, fault.NotFound) || err == nil && lock.Packages == 0 {
-			continue // it names nothing
+			continue // it names no package
 		}
 		if lock.Name == "" {
 			lock.Name = lockfile.Names(want.Tool)[0]
@@ -123,14 +123,14 @@ func release(parts []part) {
 	}
 }
 
-// available is what is installed already of what a lock names: one tree, or one over another.
+// available is what is installed already for a lock: one tree, or one over another.
 type available struct {
 	key   string
 	kept  bool
-	parts []part // the upper first
+	parts []part // the upper one first
 }
 
-// reader reads from the tree that is verified, and what judges it from the base.
+// reader reads from the tree that is verified, and the files that judge it from the base.
 func (d *dependencies) reader(ctx context.Context, r ports.LockRequest) lockfile.Reader {
 	return func(p string, max int) ([]byte, error) {
 		commit := r.Commit
@@ -147,8 +147,8 @@ func (d *dependencies) reader(ctx context.Context, r ports.LockRequest) lockfile
 	}
 }
 
-// add shows trees to checks. Those of one tool lie over each other: what they hold
-// is named by version, or the upper is what the packages' scripts made of the lower.
+// add shows trees to checks. Trees of one tool are stacked: either their content is named
+// by version, or the upper one is what the packages' scripts made of the lower.
 func (h *held) add(tool lockfile.Tool, parts []part) {
 	for _, p := range parts {
 		for _, m := range p.got.Mounts {
@@ -168,22 +168,22 @@ func (h *held) add(tool lockfile.Tool, parts []part) {
 	maps.Copy(h.env, checksEnv[tool])
 }
 
-// checksEnv is how a check's programs find what was installed.
+// checksEnv tells a check's programs where dependencies are installed.
 var checksEnv = map[lockfile.Tool]map[string]string{
 	lockfile.Go:    {"GOMODCACHE": inside(lockfile.Go), "GOPROXY": "off"},
 	lockfile.Cargo: {"CARGO_HOME": inside(lockfile.Cargo)},
 	lockfile.Pip:   {"PYTHONPATH": inside(lockfile.Pip)},
 }
 
-// inside is where boxes see what a tool keeps outside of the project.
+// inside is where boxes see the part that a tool keeps outside of the project.
 func inside(tool lockfile.Tool) string { return "/dependencies/" + string(tool) }
 
-// errApart is why something stays with its computer.
+// errApart is why an installation is not shared between computers.
 var errApart = errors.New("it can't be shared")
 
-// have returns what there is of a lock, in use, and installs it when it is not there.
-// What can't be the same for all computers, or is beyond what all may reach, is
-// installed for this one; so is what it has of its own already.
+// have returns what is installed for a lock, in use, and installs it if need be. What can't
+// be the same for all computers, or needs more network access than all of them have, is
+// installed for this one; so is what this one has already.
 func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.LockRequest) (available, error) {
 	own, err := d.boxes.recipe(ctx, lock)
 	if err != nil {
@@ -208,9 +208,9 @@ func (d *dependencies) have(ctx context.Context, lock lockfile.Lock, r ports.Loc
 	return available{own.key(), kept, []part{{d.own, own.key(), got}}}, nil
 }
 
-// shared returns a lock's tree of the machine's, and over it what its packages'
-// scripts made of it, which is the computer's own: they are anybody's code, and may
-// come to something else where somebody else's work is in their way.
+// shared returns a lock's tree of the machine's and, over it, what its packages' scripts
+// made of it. That part is the computer's own: scripts are anybody's code, and their result
+// may differ where somebody else's work is in their way.
 func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockRequest) (available, error) {
 	all, err := own.forAll(ctx)
 	if err != nil {
@@ -245,8 +245,7 @@ func (d *dependencies) shared(ctx context.Context, own recipe, r ports.LockReque
 	return available{all.key(), kept, []part{{d.own, over, layer}, base}}, nil
 }
 
-// complete refuses a tree in which a package is missing that the lock has for this
-// machine.
+// complete refuses a tree that lacks a package that the lock has for this machine.
 func (d *dependencies) complete(ctx context.Context, tmp sandbox.Volume, lock lockfile.Lock) error {
 	if lock.Tool != lockfile.NPM {
 		return nil
@@ -265,11 +264,12 @@ func (d *dependencies) complete(ctx context.Context, tmp sandbox.Volume, lock lo
 	return nil
 }
 
-// scriptsUpper begins the name of what packages' scripts write, until it is whole.
+// scriptsUpper is the prefix of the name of what packages' scripts write, until it is
+// complete.
 const scriptsUpper = "installing-"
 
-// scriptsOver runs packages' scripts over a tree that they don't write, and makes
-// what they wrote a tree of its own.
+// scriptsOver runs packages' scripts over a tree that they can't write, and makes a tree of
+// what they wrote.
 func (d *dependencies) scriptsOver(ctx context.Context, tmp sandbox.Volume, base part, r recipe) (got installed, err error) {
 	upper := sandbox.Written(scriptsUpper + contract.NewID()[:12])
 	defer func() {
@@ -291,7 +291,7 @@ func (d *dependencies) scriptsOver(ctx context.Context, tmp sandbox.Volume, base
 		return got, err
 	}
 	got = installed{Packages: r.lock.Packages, Note: note}
-	for _, m := range base.got.Mounts { // a folder in which no script wrote anything is not there
+	for _, m := range base.got.Mounts { // a folder in which no script wrote anything does not exist
 		at := path.Join("upper", strings.TrimPrefix(m.Source, "src/"))
 		if there, err := d.volumes().Exists(ctx, tmp.At(at)); err == nil && there {
 			got.Mounts = append(got.Mounts, installedMount{Source: at, Target: m.Target})
@@ -300,7 +300,7 @@ func (d *dependencies) scriptsOver(ctx context.Context, tmp sandbox.Volume, base
 	return got, nil
 }
 
-// fetch has a lock's packages fetched into a tree, of which nothing has run then.
+// fetch downloads a lock's packages into a tree; nothing of them has run afterwards.
 func (d *dependencies) fetch(ctx context.Context, tmp sandbox.Volume, rec recipe, r ports.LockRequest) (got installed, err error) {
 	lock := rec.lock
 	for _, sub := range []string{"src", "out", "home"} {
@@ -330,7 +330,7 @@ func (d *dependencies) fetch(ctx context.Context, tmp sandbox.Volume, rec recipe
 			if err != nil {
 				return got, err
 			}
-			if there { // packages for other machines leave none
+			if there { // packages for other machines leave no folder
 				got.Mounts = append(got.Mounts, m)
 			}
 		}
@@ -348,8 +348,8 @@ func (d *dependencies) fetch(ctx context.Context, tmp sandbox.Volume, rec recipe
 	return got, nil
 }
 
-// WithDependencies adds to a check's box what was installed for it, in the place
-// of what the user has there.
+// WithDependencies adds what was installed for a check to its box, in place of what the
+// user has there.
 func WithDependencies(mounts []sandbox.Mount, deps []ports.Dependencies) ([]sandbox.Mount, map[string]string) {
 	env := map[string]string{}
 	for _, d := range deps {

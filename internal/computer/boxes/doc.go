@@ -1,4 +1,4 @@
-// Package boxes opens the boxes of one computer: of each kind what it sees, what it
-// may use and where it may reach, the user's terminals and the keeper's among them,
-// and what lock files name, installed for checks.
+// Package boxes opens the boxes of one computer. For each kind it decides what the box
+// sees, may use and may reach; among them are the user's terminals and the keeper's box. It
+// also installs the packages that lock files name, for checks.
 package boxes

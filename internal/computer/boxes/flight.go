@@ -11,28 +11,27 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// flight is one installation that goes on, for everybody who waits for it. It is in
-// boxes of the computer that asked first, and ends with that one; whoever else waits
-// then begins it anew, and so where it fails: what hindered one computer need not
-// hinder another. It ends as well when nobody waits for it.
+// flight is an installation under way, shared by everybody who waits for it. It runs in
+// boxes of the computer that asked first, and ends with that one; whoever else waits then
+// starts it again, and does so as well when it fails: what hindered one computer need not
+// hinder another. It also ends when nobody waits for it any more.
 type flight struct {
 	boxes  *Boxes // of the computer that installs
 	done   chan struct{}
 	cancel context.CancelFunc
 
-	// Guarded by the trees' mu; what it came to is not changed once done is closed.
+	// Guarded by the trees' mu; the result is not changed once done is closed.
 	begun, ended bool
 	waiting      int
 	got          installed
-	kept         bool // it was there, and was only looked at
-	again        bool // its computer fell asleep under it
+	kept         bool // it existed, and was only checked
+	again        bool // its computer fell asleep during it
 	err          error
 }
 
-// made returns the tree of a key, in use until it is released. It is looked at when
-// this process has not seen it yet, and made by make when it is not there or is not
-// whole: once, whoever asks for it meanwhile. kept says that nothing was made for
-// this caller.
+// made returns the tree of a key, in use until it is released. A tree that this process has
+// not seen yet is checked, and make makes it if it does not exist or is damaged: once,
+// whoever asks for it meanwhile. kept says that nothing was made for this caller.
 func (t *trees) made(ctx context.Context, c *Boxes, turn chan struct{}, key string, make filler) (got installed, kept bool, err error) {
 	if err := t.sweep(ctx, c.Volumes()); err != nil {
 		return got, false, err
@@ -65,8 +64,8 @@ func (t *trees) made(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 	}
 }
 
-// join waits with the others for a flight, or begins one. A computer has one at a
-// time, whatever it waits for besides.
+// join waits for a flight with the others, or begins one. A computer runs one flight at a
+// time, whatever else it waits for.
 func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key string, make filler) (*flight, bool, error) {
 	if f, mine := t.flying(key, nil); f != nil {
 		return f, mine, nil
@@ -78,12 +77,12 @@ func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 	}
 	fctx, cancel := context.WithCancel(c.options.Awake)
 	f, mine := t.flying(key, &flight{boxes: c, done: closing(), cancel: cancel})
-	if !mine { // somebody began meanwhile
+	if !mine { // somebody began one meanwhile
 		cancel()
 		<-turn
 		return f, false, nil
 	}
-	// Nothing is begun on a computer that closes, of which who waits must hear.
+	// Nothing is begun on a computer that closes; those who wait must be told.
 	stop := context.AfterFunc(c.options.Awake, func() {
 		if t.begin(f) {
 			t.end(f, key, flight{again: true, err: context.Cause(c.options.Awake)})
@@ -95,7 +94,7 @@ func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 			return nil
 		}
 		came := flight{err: fault.New("boxes.dependencies", fault.Internal, "", errors.New("the installation broke off"))}
-		defer func() { t.end(f, key, came) }() // after a panic too: others wait
+		defer func() { t.end(f, key, came) }() // also after a panic, for others wait
 		got, kept, err := t.prepare(fctx, c, key, make)
 		came = flight{got: got, kept: kept, err: err, again: err != nil && fctx.Err() != nil}
 		return nil
@@ -103,7 +102,8 @@ func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 	return f, true, nil
 }
 
-// failing names what this computer could not install; others try for themselves.
+// failing is the key under which this computer's failure is remembered; others try for
+// themselves.
 func (c *Boxes) failing(key string) string {
 	if defence.Off(defence.SharedFailure) {
 		return key
@@ -113,8 +113,8 @@ func (c *Boxes) failing(key string) string {
 
 func closing() chan struct{} { return make(chan struct{}) }
 
-// flying is the flight of a key with one more who waits for it; where there is none
-// it is next, and mine.
+// flying returns the flight of a key and counts the caller as waiting; if there is none,
+// next becomes it, and mine is true.
 func (t *trees) flying(key string, next *flight) (f *flight, mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (t *trees) flying(key string, next *flight) (f *flight, mine bool) {
 	return f, mine
 }
 
-// begin says whether the caller is the one that carries a flight out.
+// begin says whether the caller is the one to carry a flight out.
 func (t *trees) begin(f *flight) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +138,7 @@ func (t *trees) begin(f *flight) bool {
 	return first
 }
 
-// end tells everybody who waits what it came to; they hold the tree from then on.
+// end gives the result to everybody who waits; they hold the tree from then on.
 func (t *trees) end(f *flight, key string, came flight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,7 +158,7 @@ func (t *trees) end(f *flight, key string, came flight) {
 	close(f.done)
 }
 
-// leave no longer waits. What nobody waits for ends, and nobody joins it any more.
+// leave stops waiting. A flight that nobody waits for ends, and nobody joins it any more.
 func (t *trees) leave(f *flight, key string) {
 	t.mu.Lock()
 	if f.ended && f.err == nil {
@@ -173,8 +173,7 @@ func (t *trees) leave(f *flight, key string) {
 	t.mu.Unlock()
 }
 
-// prepare looks at what is there under a key, and has it made where that is nothing
-// or is damaged.
+// prepare checks the tree of a key, and makes it if it does not exist or is damaged.
 func (t *trees) prepare(ctx context.Context, c *Boxes, key string, make filler) (got installed, kept bool, err error) {
 	v := c.Volumes()
 	got, err = t.whole(ctx, v, key)
@@ -206,5 +205,5 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// filler installs into a tree, which it makes.
+// filler makes a tree and installs into it.
 type filler func(ctx context.Context, tmp sandbox.Volume) (installed, error)

@@ -27,13 +27,14 @@ const installInside = "/install"
 
 const (
 	installWall  = 3 * time.Minute
-	installAgain = time.Minute // so long nobody waits for what has just failed
+	installAgain = time.Minute // for how long a failure is returned without trying again
 )
 
-// fetchLock fetches what a lock names into the folders of root, in a box that sees
-// the manifests and nothing else of the workspace, and reaches what any task of this
-// computer is granted without asking, or of any computer. Nothing of what it fetches
-// is run in it: the packages' own scripts have another box, without a network.
+// fetchLock downloads what a lock names into the folders of root, in a box that sees the
+// manifests and nothing else of the workspace. The box reaches what any task of this
+// computer (or, for a shared tree, of any computer) is granted without asking. Nothing that
+// it downloads is run there: the packages' own scripts run in another box, without a
+// network.
 func (c *Boxes) fetchLock(ctx context.Context, root sandbox.Volume, rec recipe, r ports.LockRequest) (hosts []string, err error) {
 	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, tooSlow())
 	defer cancel()
@@ -79,8 +80,8 @@ func (c *Boxes) fetchLock(ctx context.Context, root sandbox.Volume, rec recipe, 
 	return hosts, err
 }
 
-// runScripts runs the scripts of packages over what was fetched, in a box without a
-// network. What fails there is said, and fails nothing.
+// runScripts runs the scripts of packages over what was downloaded, in a box without a
+// network. Their failures are noted and fail nothing.
 func (c *Boxes) runScripts(ctx context.Context, rec recipe, over sandbox.Mount) (note string, err error) {
 	ctx, cancel := awake.WithTimeoutCause(ctx, installWall, tooSlow())
 	defer cancel()
@@ -117,7 +118,7 @@ func (c *Boxes) installBox(id string, rec recipe) sandbox.BoxSpec {
 
 const maxHosts = 100
 
-// installCommand is what installs a lock, and its environment.
+// installCommand returns the command that installs a lock, and its environment.
 func installCommand(lock lockfile.Lock) (argv []string, env map[string]string, err error) {
 	switch lock.Tool {
 	case lockfile.NPM:
@@ -127,8 +128,9 @@ func installCommand(lock lockfile.Lock) (argv []string, env map[string]string, e
 		}
 		env = map[string]string{"npm_config_fetch_timeout": "20000"}
 		if !defence.Off(defence.InstallQuiet) {
-			// Of a package from git npm runs what its .npmrc calls git. A lock with one is refused; one
-			// that a package brings of its own is npm's alone to read.
+			// For a package from git, npm runs the program that .npmrc calls git. A lock
+			// with such a package is refused; this covers an .npmrc inside a package, which
+			// only npm reads.
 			env["npm_config_git"] = "/nonexistent/git"
 		}
 		return argv, env, nil
@@ -145,7 +147,7 @@ func installCommand(lock lockfile.Lock) (argv []string, env map[string]string, e
 	return nil, nil, fault.New("", fault.Internal, "", fmt.Errorf("nothing installs what %q locks", lock.Tool))
 }
 
-// installing runs a command in a box of its own, which is gone when it returns.
+// installing runs a command in a box of its own, which has ended when it returns.
 func (c *Boxes) installing(ctx context.Context, spec sandbox.BoxSpec, lock lockfile.Lock, argv []string) error {
 	box, err := c.Open(ctx, spec)
 	if err != nil {
@@ -171,7 +173,7 @@ func (c *Boxes) installing(ctx context.Context, spec sandbox.BoxSpec, lock lockf
 	return nil
 }
 
-// outputEnds keep the beginning and the end of what a command says, as one line.
+// outputEnds keeps the beginning and the end of a command's output, as one line.
 type outputEnds struct {
 	mu        sync.Mutex
 	head, end []byte

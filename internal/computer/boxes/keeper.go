@@ -14,26 +14,26 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Keeper keeps the keeper's box alive: it is opened when it is first needed
-// and again when it died. What a call left half done when its box died is
-// finished before the next call (see workspace.Recover).
+// Keeper keeps the keeper's box running: it is opened when it is first needed and again
+// when it has ended. A call that was interrupted by its end is completed before the next
+// call (see workspace.Recover).
 type Keeper struct {
 	boxes *Boxes
-	// recover finishes what a call left half done whose box ended. It may be set once
-	// the first box is open.
+	// recover completes what an interrupted call left unfinished. It may be set after the
+	// first box was opened.
 	recover func(context.Context) error
 
-	mu     sync.Mutex // held while a box is opened
+	mu     sync.Mutex // held while a box is being opened
 	box    sandbox.Box
 	keeper wire.Keeper
 	count  int
 }
 
-// NewKeeper makes one; its box is opened when it is first needed.
+// NewKeeper makes a Keeper; its box is opened when it is first needed.
 func (c *Boxes) NewKeeper() *Keeper { return &Keeper{boxes: c} }
 
-// Recover has f called, in the background, when a box was opened in the place of one
-// that ended.
+// Recover sets the function that is called, in the background, when a box was opened
+// because the one before had ended.
 func (k *Keeper) Recover(f func(context.Context) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -48,7 +48,7 @@ func (k *Keeper) Ended() bool {
 	return box != nil && Ended(box)
 }
 
-// current returns the keeper of the living box, opening one when there is none.
+// current returns the client of the running box, opening one if there is none.
 func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,8 +90,8 @@ func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
 	})
 	k.box, k.keeper = box, wire.NewClient(watches, k.boxes.writers.still)
 	if k.count > 1 && k.recover != nil {
-		// The engine rolls forward by itself; the events that belong to it are
-		// appended by Recover, which waits for the call that found the box dead.
+		// The engine rolls forward by itself; Recover appends the events that belong to it,
+		// and waits for the call that found the box ended.
 		k.boxes.options.Once("the recovery of the workspace", k.recover)
 	}
 	return k.keeper, nil

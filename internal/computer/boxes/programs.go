@@ -12,14 +12,13 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// usual is what boxes have in PATH on every machine.
+// usual is the part of PATH that boxes have on every machine.
 const usual = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin"
 
-// Programs says what boxes have in PATH, and which directories outside of /usr
-// they see for it, read-only: what is configured, then what the PATH of choir
-// itself names under /usr and /opt, in its order. What it names elsewhere, such
-// as in somebody's home, is shown only when it is configured: there may be keys
-// beside the programs.
+// Programs returns the PATH of boxes, and the directories outside of /usr that they see for
+// it, read-only: what is configured, then what choir's own PATH names under /usr and /opt,
+// in its order. Other directories, such as those in somebody's home, are shown only when
+// they are configured: there may be keys beside the programs.
 func Programs(hostPath string, r config.Runtime) (boxPath string, shown []string) {
 	var dirs []string
 	add := func(dir string) bool {
@@ -62,11 +61,11 @@ func Programs(hostPath string, r config.Runtime) (boxPath string, shown []string
 	return strings.Join(dirs, ":"), shown
 }
 
-// HomeInside is where a box's programs keep what is theirs.
+// HomeInside is the HOME of a box's programs.
 const HomeInside = "/home/choir"
 
-// Home is where a box's HOME is: on disk, under its disk limit, and gone
-// with the box. Builds and their caches need more than fits into memory.
+// Home is the mount of a box's HOME: on disk, under its disk limit, and dropped with the
+// box. Builds and their caches need more than fits into memory.
 func (c *Boxes) Home(ctx context.Context) (sandbox.Mount, error) {
 	lower, err := warmHome(ctx, c.Volumes())
 	return sandbox.Mount{Target: HomeInside, Mode: sandbox.Overlay, Lower: []sandbox.Volume{lower}}, err

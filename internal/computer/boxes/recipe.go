@@ -27,27 +27,27 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// recipe is everything that an installation's box sees and everything that steers
-// it. Its key names what comes of it.
+// recipe is everything that the box of an installation sees, and everything that influences
+// it. Its key identifies the result.
 type recipe struct {
 	boxes  *Boxes
 	lock   lockfile.Lock
 	argv   []string
 	env    map[string]string
-	config []byte // of cargo
-	tools  string // the programs, by where they are and when they were changed
-	// versions are what the programs say of themselves, and policy what the box
-	// reaches; only of one for all computers.
+	config []byte // cargo's configuration
+	tools  string // the programs' paths and modification times
+	// versions are what the programs print as their versions, and policy what the box
+	// reaches; both are only set for a tree that all computers share.
 	versions string
 	policy   *egress.Policy
 }
 
-// toolPrograms are those that an installation's outcome depends on.
+// toolPrograms are the programs that an installation's result depends on.
 var toolPrograms = map[lockfile.Tool][]string{
 	lockfile.NPM: {"npm", "node"}, lockfile.Go: {"go"}, lockfile.Cargo: {"cargo"}, lockfile.Pip: {"python3"},
 }
 
-// recipe is the one of a lock, for this computer. fault.Missing without its programs.
+// recipe is that of a lock for this computer; fault.Missing if a program is missing.
 func (c *Boxes) recipe(ctx context.Context, lock lockfile.Lock) (r recipe, err error) {
 	r = recipe{boxes: c, lock: lock}
 	if r.tools, err = c.toolchain(lock.Tool); err != nil {
@@ -57,7 +57,7 @@ func (c *Boxes) recipe(ctx context.Context, lock lockfile.Lock) (r recipe, err e
 	if err != nil {
 		return r, fault.New("", fault.Unavailable, "", fmt.Errorf("the registries that %s is configured with are not known: %w", lock.Tool, err))
 	}
-	if lock.Tool == lockfile.Cargo { // it keeps crates by where they came from, and checks find them by it too
+	if lock.Tool == lockfile.Cargo { // it keeps crates by their source, and checks find them by it too
 		if r.config, err = egress.CargoConfig(); err != nil {
 			return r, err
 		}
@@ -67,7 +67,7 @@ func (c *Boxes) recipe(ctx context.Context, lock lockfile.Lock) (r recipe, err e
 		return r, err
 	}
 	r.argv = argv
-	r.env = map[string]string{"NO_PROXY": "", "no_proxy": ""} // a registry on this machine is reached like any other
+	r.env = map[string]string{"NO_PROXY": "", "no_proxy": ""} // so that a registry on this machine is reached by the proxy like any other
 	maps.Copy(r.env, env)
 	maps.Copy(r.env, more)
 	if _, err := os.Stat(sandbox.Certificates); err == nil {
@@ -76,7 +76,7 @@ func (c *Boxes) recipe(ctx context.Context, lock lockfile.Lock) (r recipe, err e
 	return r, nil
 }
 
-// forAll is the recipe with what the machine grants to each of its computers alone.
+// forAll is the recipe with only what the machine grants to each of its computers.
 func (r recipe) forAll(ctx context.Context) (recipe, error) {
 	sources := *r.boxes.options.Machine.Policy
 	sources.Remotes = nil
@@ -90,15 +90,15 @@ func (r recipe) forAll(ctx context.Context) (recipe, error) {
 	return r, err
 }
 
-// scripts says whether packages want to run something when they are installed.
+// scripts says whether packages want to run scripts when they are installed.
 func (r recipe) scripts() bool {
 	return r.lock.Scripts > 0 && r.lock.Tool == lockfile.NPM && !defence.Off(defence.InstallQuiet)
 }
 
-// layout is how trees are laid out; with another one nothing of before is found.
+// layout is the version of the trees' layout; trees of another one are not found.
 const layout = 2
 
-// key names what is installed by it.
+// key identifies what is installed by the recipe.
 func (r recipe) key() string {
 	files := map[string]string{}
 	for p, b := range r.lock.Files {
@@ -118,11 +118,11 @@ func (r recipe) key() string {
 			all = map[string]any{"lock": files[path.Join(r.lock.Dir, r.lock.Name)]}
 		}
 	}
-	b, _ := json.Marshal(all) // of strings, whose keys it sorts
+	b, _ := json.Marshal(all) // these are strings, in a map whose keys are sorted
 	return string(r.lock.Tool) + "-" + sum(b)[:32]
 }
 
-// over names what scripts made of a tree that is sealed.
+// over is the key of what scripts made of a tree with this seal.
 func (r recipe) over(seal string) string {
 	return string(r.lock.Tool) + "-over-" + sum([]byte(r.key() + " " + seal))[:32]
 }
@@ -132,8 +132,8 @@ func sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// toolchain says which programs boxes have for a tool, so that what one has
-// installed is not taken for another's. fault.Missing without them.
+// toolchain identifies the programs that boxes have for a tool, so that what one version
+// has installed is not used with another; fault.Missing if one is missing.
 func (c *Boxes) toolchain(tool lockfile.Tool) (string, error) {
 	var out strings.Builder
 	for _, program := range toolPrograms[tool] {
@@ -150,7 +150,8 @@ func (c *Boxes) toolchain(tool lockfile.Tool) (string, error) {
 	return out.String(), nil
 }
 
-// program is where boxes have a program, links followed. fault.Missing without it.
+// program is the path of a program in boxes, links followed; fault.Missing if there is
+// none.
 func (m *Machine) program(name string) (string, error) {
 	for _, dir := range filepath.SplitList(cmp.Or(m.Path, usual)) {
 		at, err := filepath.EvalSymlinks(filepath.Join(dir, name))
@@ -164,7 +165,7 @@ func (m *Machine) program(name string) (string, error) {
 	return "", fault.New("boxes.toolchain", fault.Missing, "Install it under /usr or /opt, or name its folder in runtime.path.", fmt.Errorf("boxes have no %s", name))
 }
 
-// thisMachine is what packages have to be made for.
+// thisMachine is the platform that packages have to be made for.
 func thisMachine() lockfile.Machine {
 	m := lockfile.Machine{OS: runtime.GOOS, CPU: runtime.GOARCH, LibC: "glibc"}
 	if cpu := map[string]string{"amd64": "x64", "386": "ia32"}[m.CPU]; cpu != "" {
@@ -176,8 +177,8 @@ func thisMachine() lockfile.Machine {
 	return m
 }
 
-// toolFacts caches what this machine's package managers say of themselves, for as long as
-// believe: to ask one takes as long as to start it.
+// toolFacts caches for factsTTL what this machine's package managers print about
+// themselves, for asking one takes as long as starting it.
 type toolFacts struct {
 	mu       sync.Mutex
 	settings map[lockfile.Tool]cached[map[string]string]
@@ -189,9 +190,9 @@ type cached[T any] struct {
 	until time.Time
 }
 
-const believe = 10 * time.Minute
+const factsTTL = 10 * time.Minute
 
-// registries are where a tool's packages come from, as its variables.
+// registries are the variables that tell a tool where packages come from.
 func (k *toolFacts) registries(ctx context.Context, tool lockfile.Tool) (map[string]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -205,12 +206,12 @@ func (k *toolFacts) registries(ctx context.Context, tool lockfile.Tool) (map[str
 	if k.settings == nil {
 		k.settings = map[lockfile.Tool]cached[map[string]string]{}
 	}
-	k.settings[tool] = cached[map[string]string]{env, time.Now().Add(believe)}
+	k.settings[tool] = cached[map[string]string]{env, time.Now().Add(factsTTL)}
 	return env, nil
 }
 
-// versions are those of a tool's programs, in a world in which nobody configured
-// them, and of the system whose libraries packages are chosen for.
+// versions are those of a tool's programs, asked without anybody's configuration, and that
+// of the system whose libraries packages are chosen for.
 func (k *toolFacts) versions(ctx context.Context, boxPath string, tool lockfile.Tool, chain string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -235,7 +236,7 @@ func (k *toolFacts) versions(ctx context.Context, boxPath string, tool lockfile.
 	if k.said == nil {
 		k.said = map[string]cached[string]{}
 	}
-	k.said[chain] = cached[string]{out.String(), time.Now().Add(believe)}
+	k.said[chain] = cached[string]{out.String(), time.Now().Add(factsTTL)}
 	return out.String(), nil
 }
 

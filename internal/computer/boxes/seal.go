@@ -13,12 +13,12 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// sealMost bounds what a tree may hold, whatever its box was let make.
+// sealMost bounds the entries of a tree, whatever the limits of its box were.
 const sealMost = 1 << 20
 
-// seal hashes a tree that nobody writes: names, kinds, whether a file is run, what
-// is in it and where links lead; not the entry itself. With plain a tree is refused
-// (fault.Denied) that holds anything but folders, files and links that stay inside it.
+// seal hashes a tree that nobody writes: names, kinds, executable bits, contents and where
+// links lead; not the root entry itself. With plain, a tree is refused (fault.Denied) that
+// contains anything but folders, files and links that stay inside it.
 func seal(ctx context.Context, files fs.FS, plain bool) (string, error) {
 	h := sha256.New()
 	links, _ := files.(fs.ReadLinkFS)
@@ -31,7 +31,7 @@ func seal(ctx context.Context, files fs.FS, plain bool) (string, error) {
 		case p == entryFile:
 			return nil
 		case err != nil && !plain && e != nil && e.IsDir():
-			fmt.Fprintf(h, "closed %q\n", p) // a package's script closed it
+			fmt.Fprintf(h, "closed %q\n", p) // a package's script took our permission to read it
 			return nil
 		case err != nil:
 			return err
@@ -84,8 +84,8 @@ func sealFile(h io.Writer, files fs.FS, p string, size int64, buf []byte) error 
 	return nil
 }
 
-// outside says whether a link at p may lead out of the tree, or to what is beside
-// the folder that its box had as the project. One that goes up after it went down is
+// outside says whether a link at p may lead out of the tree, or to a place beside the
+// folder that its box had as the project. A target that goes up after it went down is
 // refused: on its way down it may pass another link.
 func outside(p, to string) bool {
 	if to == "" || path.IsAbs(to) || path.Clean(to) != to {

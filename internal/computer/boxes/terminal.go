@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	keptFor  = 20 * time.Second // so long a terminal's box waits for its user's next command
-	keptMost = 4                // users whose boxes wait in one computer
-	keptPart = 8                // of the growth that its limits allow, one in so many; what others write counts too
+	keptFor  = 20 * time.Second // how long a terminal's box waits for its user's next command
+	keptMost = 4                // for how many users of one computer boxes wait
+	keptPart = 8                // the fraction of the box's growth limit up to which it is kept; what others write counts too
 )
 
-// keptTerminals are terminals' boxes that wait for the next command of whoever ran
-// the last one: nothing runs in them, and they are as fresh as they began. A box
-// serves one command at a time and one user for ever.
+// keptTerminals are boxes of terminals that wait for the next command of the user who ran
+// the last one: nothing runs in them, and they are as they were when they began. A box
+// serves one command at a time, and only ever one user.
 type keptTerminals struct {
 	mu sync.Mutex
 	by map[string]*Terminal // by user
@@ -31,18 +31,19 @@ type keptTerminals struct {
 type Terminal struct {
 	sandbox.Box
 	user   string
-	mounts []sandbox.Mount // with which it was opened
-	policy egress.Policy   // what it may reach, from its beginning to its end
-	taken  chan struct{}   // closed when it is taken out again
+	mounts []sandbox.Mount // those with which it was opened
+	policy egress.Policy   // what it may reach, for its whole life
+	taken  chan struct{}   // closed when it is taken for a command
 }
 
-// take returns the box that waits for a user, if it is what would be opened now.
+// take returns the box that waits for a user, if it is like the one that would be opened
+// now.
 func (k *keptTerminals) take(user string, mounts []sandbox.Mount, policy egress.Policy) *Terminal {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.by[user]
 	if t == nil || !reflect.DeepEqual(t.mounts, mounts) || policy.Err != nil || !reflect.DeepEqual(t.policy, policy) {
-		return nil // an older one is ended when its time has come
+		return nil // an older one is ended when its time is over
 	}
 	delete(k.by, user)
 	close(t.taken)
@@ -54,8 +55,8 @@ func (k *keptTerminals) take(user string, mounts []sandbox.Mount, policy egress.
 	}
 }
 
-// give lets a box wait for its user, and returns what is closed when it is taken; nil
-// where one waits already, or too many do.
+// give makes a box wait for its user, and returns a channel that is closed when it is
+// taken; nil if one waits already, or too many do.
 func (k *keptTerminals) give(t *Terminal) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,7 +71,7 @@ func (k *keptTerminals) give(t *Terminal) <-chan struct{} {
 	return t.taken
 }
 
-// drop takes a box out that nobody took.
+// drop removes a box that nobody took.
 func (k *keptTerminals) drop(t *Terminal) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,8 +82,8 @@ func (k *keptTerminals) drop(t *Terminal) bool {
 	return true
 }
 
-// Terminal returns a box on the live tree, and with further mounts, with the default
-// network policy: the one that waits for the user, or a new one.
+// Terminal returns a box on the live tree, with further mounts and the default network
+// policy: the one that waits for the user, or a new one.
 func (c *Boxes) Terminal(ctx context.Context, id, user string, more []sandbox.Mount) (*Terminal, error) {
 	home, err := c.Home(ctx)
 	if err != nil {
@@ -90,7 +91,7 @@ func (c *Boxes) Terminal(ctx context.Context, id, user string, more []sandbox.Mo
 	}
 	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}, Git()}
 	mounts = append(append(mounts, more...), home)
-	// Not the command's context, which the box may outlive.
+	// This is not the command's context, which the box may outlive.
 	policy := c.policy(c.options.Awake, contract.EgressSpec{Profile: contract.EgressDefault})
 	if t := c.kept.take(user, mounts, policy); t != nil {
 		c.writers.work(t.ID())
@@ -109,15 +110,16 @@ func (c *Boxes) Terminal(ctx context.Context, id, user string, more []sandbox.Mo
 	return &Terminal{Box: b, user: user, mounts: mounts, policy: policy}, nil
 }
 
-// roomy reports whether most of what a box may write is left to the next command.
+// roomy reports whether most of what a box may write is left for the next command.
 func (c *Boxes) roomy(ctx context.Context, t *Terminal) bool {
 	u, err := t.Usage(ctx)
 	most := c.Limits()
 	return err == nil && (most.DiskBytes <= 0 || u.DiskBytes < most.DiskBytes/keptPart) && (most.DiskInodes <= 0 || u.DiskInodes < most.DiskInodes/keptPart)
 }
 
-// Clear ends what a command has left in its box. When it returns, nothing of it runs
-// any more; the box itself is ended beside that, or waits for the user's next command.
+// Clear ends what a command has left running in its box. When it returns, nothing of it
+// runs any more; the box is then ended in the background, or waits for the user's next
+// command.
 func (c *Boxes) Clear(ctx context.Context, t *Terminal) error {
 	cleared, err := Client(t).Clear(ctx)
 	if err != nil {
@@ -150,12 +152,12 @@ func (c *Boxes) Clear(ctx context.Context, t *Terminal) error {
 	return nil
 }
 
-// endTerminal ends a box in which nothing runs, beside whatever else goes on.
+// endTerminal ends a box in which nothing runs, in the background.
 func (c *Boxes) endTerminal(t *Terminal) {
 	c.options.Once("the end of a terminal's box", func(context.Context) error {
 		err := t.Kill()
 		if fault.Is(err, fault.Timeout) {
-			<-t.Done() // on a slow disk
+			<-t.Done() // this takes a while on a slow disk
 			return nil
 		}
 		if err != nil {
@@ -165,8 +167,8 @@ func (c *Boxes) endTerminal(t *Terminal) {
 	})
 }
 
-// End ends a box and waits until it is gone, for as long as ctx lasts: what is in it
-// may be waiting for a slow disk, and a command whose box is there has not ended.
+// End ends a box and waits until it is gone, as long as ctx lasts: its processes may be
+// waiting for a slow disk, and a command whose box exists has not ended.
 func End(ctx context.Context, b *Terminal) error {
 	for {
 		err := b.Kill()

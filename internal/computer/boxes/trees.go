@@ -20,50 +20,50 @@ import (
 )
 
 const (
-	// DependenciesDir is where a computer keeps what it has installed for its checks,
-	// and, among the caches, where the machine keeps what is installed for all.
+	// DependenciesDir is where a computer keeps what it has installed for its checks and,
+	// among the caches, where the machine keeps what is installed for all.
 	DependenciesDir = "dependencies"
 	entryFile       = "entry.json"
-	filling         = ".fill-" // begins the name of a tree that is not whole yet
+	filling         = ".fill-" // prefix of the name of a tree that is not complete yet
 
 	maxTrees = 200 // however small they are
 )
 
-// trees keeps what was installed in one place, one tree under each key. A tree is
-// filled under a name of its own, which no other try has, and gets its key when all
-// of it is on disk; from then on nobody writes it.
+// trees keeps what was installed in one place, one tree per key. A tree is filled under a
+// temporary name of its own, and renamed to its key when all of it is on disk; from then on
+// nobody writes it.
 type trees struct {
 	in   sandbox.Volume // a Cache or a SharedCache
-	most int64          // bytes of all
-	// plain refuses a tree with anything that leads out of it.
+	most int64          // bytes of all trees together
+	// plain refuses a tree with links that lead out of it.
 	plain bool
 
-	bounding sync.Mutex // held by who removes what is too much
-	keeping  sync.Mutex // held by who gives a tree its key
+	bounding sync.Mutex // held while trees beyond the bound are removed
+	keeping  sync.Mutex // held while a tree gets its key
 	swept    sync.Once
 
 	mu      sync.Mutex
 	uses    map[string]int
-	sound   map[string]bool // looked at by this process
+	sound   map[string]bool // keys of trees that this process has checked
 	failed  map[string]failedInstall
 	flights map[string]*flight
 }
 
-// failedInstall is what is answered for a while instead of trying again.
+// failedInstall is a failure that is returned for a while instead of trying again.
 type failedInstall struct {
 	err   error
 	until time.Time
 }
 
-// installed is a tree that is whole. Its folders lie beside the file that says
-// so, which no box sees.
+// installed describes a complete tree. The description is a file beside the tree's folders,
+// which no box sees.
 type installed struct {
 	Packages int              `json:"packages"`
 	Bytes    int64            `json:"bytes"`
 	Hosts    []string         `json:"hosts,omitempty"`
 	Note     string           `json:"note,omitempty"`
 	Mounts   []installedMount `json:"mounts"`
-	// Seal is the hash of all that is in it.
+	// Seal is the hash of all that is in the tree.
 	Seal string `json:"seal"`
 }
 
@@ -77,15 +77,15 @@ func newTrees(in sandbox.Volume, most int64, plain bool) *trees {
 	return &trees{in: in, most: most, plain: plain, uses: map[string]int{}, sound: map[string]bool{}, failed: map[string]failedInstall{}, flights: map[string]*flight{}}
 }
 
-// tree is where what is installed under a key lies.
+// tree is the volume for a key.
 func (t *trees) tree(key string) sandbox.Volume {
 	v := t.in
 	v.Name += "/" + key
 	return v
 }
 
-// sweep takes away what was begun and not ended by an earlier process. It is done
-// once: what this one begins has other names, but is begun as well.
+// sweep removes what an earlier process began and did not complete. It is done once: this
+// process' own incomplete trees must stay.
 func (t *trees) sweep(ctx context.Context, v sandbox.Volumes) (err error) {
 	t.swept.Do(func() {
 		var list []sandbox.VolumeInfo
@@ -101,8 +101,8 @@ func (t *trees) sweep(ctx context.Context, v sandbox.Volumes) (err error) {
 	return err
 }
 
-// entry reads what is there under a key. Errors: fs.ErrNotExist where nothing is,
-// others for what is not whole.
+// entry reads the description under a key. The error is fs.ErrNotExist if there is none,
+// and another one if the tree is not complete.
 func (t *trees) entry(ctx context.Context, v sandbox.Volumes, key string) (got installed, err error) {
 	files, err := v.Files(ctx, t.tree(key))
 	if err != nil {
@@ -113,7 +113,7 @@ func (t *trees) entry(ctx context.Context, v sandbox.Volumes, key string) (got i
 		err = json.Unmarshal(b, &got)
 	}
 	if err != nil {
-		return got, fmt.Errorf("%s: %v", entryFile, err) //nolint:errorlint // that the tree is there is known
+		return got, fmt.Errorf("%s: %v", entryFile, err) //nolint:errorlint // that the tree exists is known
 	}
 	for _, m := range got.Mounts {
 		there, err := v.Exists(ctx, t.tree(key).At(m.Source))
@@ -124,7 +124,7 @@ func (t *trees) entry(ctx context.Context, v sandbox.Volumes, key string) (got i
 	return got, nil
 }
 
-// whole reads what is there under a key and compares all of it with what was kept.
+// whole reads the description under a key and compares the tree with it.
 func (t *trees) whole(ctx context.Context, v sandbox.Volumes, key string) (installed, error) {
 	got, err := t.entry(ctx, v, key)
 	if err != nil || defence.Off(defence.SharedWhole) {
@@ -145,8 +145,8 @@ func (t *trees) seal(ctx context.Context, v sandbox.Volumes, tree sandbox.Volume
 	return seal(ctx, files, t.plain && !defence.Off(defence.SharedPlain))
 }
 
-// hold returns a tree that this process has looked at, which stays until it is
-// released. fs.ErrNotExist without one.
+// hold returns a tree that this process has checked, which stays until it is released;
+// fs.ErrNotExist if there is none.
 func (t *trees) hold(ctx context.Context, v sandbox.Volumes, key string) (installed, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (t *trees) hold(ctx context.Context, v sandbox.Volumes, key string) (instal
 	}
 	got, err := t.entry(ctx, v, key)
 	if err == nil {
-		err = v.Touch(ctx, t.tree(key)) // the ones not used for longest go first
+		err = v.Touch(ctx, t.tree(key)) // those not used for longest are removed first
 	}
 	if err != nil {
 		delete(t.sound, key)
@@ -173,7 +173,7 @@ func (t *trees) release(key string) {
 	}
 }
 
-// lately is why a key could not be had a moment ago.
+// lately returns the recent failure of a key, if there is one.
 func (t *trees) lately(key string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,14 +181,14 @@ func (t *trees) lately(key string) error {
 	return t.failed[key].err
 }
 
-// there reports whether something is kept under a key.
+// there reports whether a tree is kept under a key.
 func (t *trees) there(ctx context.Context, v sandbox.Volumes, key string) bool {
 	there, err := v.Exists(ctx, t.tree(key))
 	return err == nil && there
 }
 
-// bound removes what was not used for longest until no more than most bytes are
-// there. What is in use stays.
+// bound removes the trees that were not used for longest until the rest is within most
+// bytes. Trees in use stay.
 func (t *trees) bound(ctx context.Context, v sandbox.Volumes) error {
 	t.bounding.Lock()
 	defer t.bounding.Unlock()
@@ -236,7 +236,7 @@ func (t *trees) bound(ctx context.Context, v sandbox.Volumes) error {
 	return nil
 }
 
-// drop takes a tree away unless somebody uses it, or is about to.
+// drop removes a tree unless somebody uses it, or is about to.
 func (t *trees) drop(ctx context.Context, v sandbox.Volumes, key string) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,8 +247,8 @@ func (t *trees) drop(ctx context.Context, v sandbox.Volumes, key string) (bool, 
 	return true, v.Discard(ctx, t.tree(key))
 }
 
-// keep gives a tree its key, unless another try that nobody waited for any more came
-// before it: what is there may be in use.
+// keep renames a tree to its key, unless another try came first that nobody waited for any
+// more: that one may be in use.
 func (t *trees) keep(ctx context.Context, v sandbox.Volumes, tmp sandbox.Volume, key string, got installed) (installed, error) {
 	t.keeping.Lock()
 	defer t.keeping.Unlock()
@@ -259,8 +259,8 @@ func (t *trees) keep(ctx context.Context, v sandbox.Volumes, tmp sandbox.Volume,
 	return got, v.Keep(ctx, tmp, t.tree(key))
 }
 
-// fill has a tree made under a name of its own and keeps it when it is whole. Of
-// one that was not filled to its end nothing is left.
+// fill has a tree made under a temporary name and keeps it when it is complete. Nothing is
+// left of an incomplete one.
 func (t *trees) fill(ctx context.Context, v sandbox.Volumes, log *slog.Logger, key string, make filler) (got installed, err error) {
 	if err := t.bound(ctx, v); err != nil {
 		return got, err

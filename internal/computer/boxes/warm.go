@@ -17,13 +17,13 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// homeWarmer keeps a HOME in which Go has built its own library once: a box whose
-// build cache is empty takes a quarter of a minute for that, and every check
-// has a box. Nothing of a workspace is ever built or run in it, so no tree can
-// leave anything there for the checks of another.
+// homeWarmer keeps a HOME in which Go has compiled its standard library once: with an empty
+// build cache that takes a quarter of a minute, and every check has a new box. Nothing of a
+// workspace is ever built or run in it, so no tree can leave anything in it for the checks
+// of another.
 type homeWarmer struct {
 	mu  sync.Mutex
-	not bool // it was tried and does not work; the next start tries again
+	not bool // it was tried and failed; the next start tries again
 }
 
 // warmBuild is a module that needs what tests commonly need.
@@ -59,7 +59,7 @@ END
 go test ./...
 `
 
-// warmHome is the HOME that is warm for this machine's Go, or an empty one.
+// warmHome is the prepared HOME for this machine's Go, or an empty one.
 func warmHome(ctx context.Context, v sandbox.Volumes) (sandbox.Volume, error) {
 	if final, err := finalHome(); err == nil {
 		if there, err := v.Exists(ctx, final); err == nil && there {
@@ -70,7 +70,7 @@ func warmHome(ctx context.Context, v sandbox.Volumes) (sandbox.Volume, error) {
 	return empty, v.Make(ctx, empty)
 }
 
-// finalHome is what the HOME for this machine's Go is or will be.
+// finalHome is where the HOME for this machine's Go is or will be.
 func finalHome() (sandbox.Volume, error) {
 	for _, root := range []string{"/usr/local/go", "/usr/lib/go"} {
 		b, err := os.ReadFile(filepath.Join(root, "VERSION"))
@@ -106,7 +106,7 @@ func (c *Boxes) Warm(ctx context.Context) (err error) {
 		return nil
 	}
 	tmp := sandbox.SharedCache(warming)
-	if err := errors.Join(volumes.Discard(ctx, tmp), volumes.Make(ctx, tmp)); err != nil { // of what a death left of an earlier try
+	if err := errors.Join(volumes.Discard(ctx, tmp), volumes.Make(ctx, tmp)); err != nil { // remains of an earlier try that a crash interrupted
 		return err
 	}
 	ctx, cancel := awake.WithTimeout(ctx, 3*time.Minute)
@@ -128,5 +128,5 @@ func (c *Boxes) Warm(ctx context.Context) (err error) {
 	return volumes.Keep(ctx, tmp, final)
 }
 
-// warming is what a HOME is called until it is whole.
+// warming is the name of a HOME until it is complete.
 const warming = ".warm"

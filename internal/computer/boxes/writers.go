@@ -11,37 +11,38 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// writers knows whether a program of somebody else's can write to the live tree,
-// so that the keeper need not look at all of it when none could. What a box
-// mounts decides it, and every box of a computer is opened through one function
-// (Boxes.Open), so none is forgotten. In doubt there is a writer.
+// writers knows whether a program other than ours can write to the live tree, so that the
+// keeper need not scan all of it when none could. A box's mounts decide it, and every box
+// of a computer is opened by Boxes.Open, so none is forgotten. If it is unknown, there is a
+// writer.
 type writers struct {
 	mu      sync.Mutex
-	name    string          // drawn anew with each waking
+	name    string          // drawn again with each waking
 	time    int             // changes whenever a writer begins, rests, works again or ends
-	open    map[string]bool // boxes by their ids, of which something may be left; false: one that rests
-	unnamed int             // those that have the id of another one
-	unlike  bool            // one of them, since there were none, sees the live tree otherwise than as it is
+	open    map[string]bool // boxes of which something may be left, by id; false while one rests
+	unnamed int             // those with the id of another one
+	unlike  bool            // since there last were none, one of them sees the live tree otherwise than directly
 }
 
-// writesLive reports whether a box may write to the live tree by itself. The
-// keeper does, and writes down what it does.
+// writesLive reports whether a box may write to the live tree itself. The keeper's does
+// too, but records what it does.
 func writesLive(spec sandbox.BoxSpec) bool {
 	return spec.Kind != contract.BoxKeeper && slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool {
 		return m.Upper.Kind == sandbox.VolumeLive || m.Source.Kind == sandbox.VolumeLive && m.Mode != sandbox.ReadOnly
 	})
 }
 
-// showsLive reports whether all that a box can write to of the live tree is mounted as it
-// is, so that the kernel tells whoever watches the tree of it. It does not through an overlay.
+// showsLive reports whether all of the live tree that a box can write to is mounted
+// directly, so that the kernel notifies watchers of the tree. It does not through an
+// overlay.
 func showsLive(spec sandbox.BoxSpec) bool {
 	return !slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool {
 		return m.Upper.Kind == sandbox.VolumeLive || m.Source.Kind == sandbox.VolumeLive && m.Mode != sandbox.ReadOnly && m.Mode != sandbox.ReadWrite
 	})
 }
 
-// begin says that a box is about to be opened, and returns what is to be called
-// when nothing of it is left. Where that is never known it counts as open.
+// begin says that a box is about to be opened, and returns a function to be called when
+// nothing of it is left. As long as that is not called, the box counts as open.
 func (w *writers) begin(spec sandbox.BoxSpec) (ended func()) {
 	if !writesLive(spec) {
 		return func() {}
@@ -54,7 +55,7 @@ func (w *writers) begin(spec sandbox.BoxSpec) (ended func()) {
 		w.open = map[string]bool{}
 	}
 	_, taken := w.open[spec.ID]
-	if taken { // whoever speaks of it may mean the other one: neither rests
+	if taken { // its id may mean either box, so neither counts as resting
 		w.unnamed++
 	} else {
 		w.open[spec.ID] = true
@@ -72,7 +73,7 @@ func (w *writers) begin(spec sandbox.BoxSpec) (ended func()) {
 	})
 }
 
-// rest says that nothing runs in a box that could write, until work is called.
+// rest says that nothing that could write runs in a box, until work is called.
 func (w *writers) rest(id string) { w.set(id, false) }
 
 // work says that something is about to run again in a box that rests.
@@ -87,8 +88,8 @@ func (w *writers) set(id string, works bool) {
 	}
 }
 
-// still names the time since the last writer ended. While there is one it is wire.Beside,
-// or "" where the keeper's watches could not tell what it writes.
+// still identifies the period since the last writer ended. While there is a writer it is
+// wire.Beside, or "" if the keeper's watches could not notice what it writes.
 func (w *writers) still() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

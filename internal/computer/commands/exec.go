@@ -28,14 +28,14 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// Shell is what is told of the desktop and asked of it.
+// Shell is what commands need of the desktop.
 type Shell interface {
 	Changed()
 	// MakeModulesDir makes the folder where its dependencies are shown.
 	MakeModulesDir(ctx context.Context) error
 }
 
-// Options are what the commands of one computer stand on.
+// Options are the parts that the commands of one computer use.
 type Options struct {
 	Log       *ledger.Log
 	Workspace *workspace.Workspace
@@ -44,7 +44,7 @@ type Options struct {
 	Mounts    *mounts.Mounts
 	Shell     Shell
 	Reserve   *datadir.Reserve
-	// Secrets lists the values of secrets, which the log may not hold.
+	// Secrets lists the values of secrets, which the log must not contain.
 	Secrets func(ctx context.Context) ([]string, error)
 	Getenv  func(string) string
 	// Awake ends when the computer falls asleep.
@@ -52,13 +52,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Commands are those of one computer that is awake.
+// Commands runs the commands of one computer that is awake.
 type Commands struct {
 	options Options
 	running running
 }
 
-// New makes them; none runs.
+// New makes a Commands; no command runs.
 func New(o Options) *Commands { return &Commands{options: o} }
 
 // Exec implements control.Streams: the user's own hands, on the live tree,
@@ -108,7 +108,7 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	begin := time.Now()
 	exit, runErr := runIn(ctx, boxes.Client(b), r, eio, brought)
 	finished := c.outcome(ctx, r.ID, b, exit, runErr, begin)
-	// What the command did is done, whether or not its caller still listens.
+	// What the command did stays, whether or not its caller still listens.
 	after, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	ending := boxes.End
@@ -119,7 +119,7 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		return view.Exit{}, fault.Wrap(op, err)
 	}
 	cleared = true
-	// Whoever is told that it ended may pull the plug.
+	// Whoever is told that it has ended may pull the plug.
 	if err := c.options.Workspace.Settle(after); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}
@@ -143,7 +143,7 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		Unkept: shown.Unkept(kept.LeftOut.Since(before.LeftOut)), Unmade: cmp.Or(unmade, unmadeAfter)}, nil
 }
 
-// outcome is what the log says of how a command ended.
+// outcome is what the log says about how a command ended.
 func (c *Commands) outcome(ctx context.Context, id string, b sandbox.Box, exit guest.Exit, runErr error, begin time.Time) contract.CommandFinished {
 	finished := contract.CommandFinished{Command: id, ExitCode: exit.Code, DurationMS: exit.DurationMS}
 	var ended *sandbox.Ended
@@ -151,8 +151,8 @@ func (c *Commands) outcome(ctx context.Context, id string, b sandbox.Box, exit g
 	case runErr == nil:
 	case ctx.Err() != nil:
 		finished.ExitCode, finished.Reason = 128+9, c.whoEnded(ctx)
-	// What the guest answers says that the box has not ended, so nothing waits for
-	// that: it refused to start the command.
+	// The guest's answer shows that the box has not ended, so its end is not waited for:
+	// the guest refused to start the command.
 	case fault.Is(runErr, fault.NotFound):
 		finished.ExitCode, finished.Reason = 127, contract.Clip(redact.Shaped(fault.Text(runErr)), 1000)
 	case fault.Is(runErr, fault.Denied):
@@ -160,10 +160,10 @@ func (c *Commands) outcome(ctx context.Context, id string, b sandbox.Box, exit g
 	case fault.Is(runErr, fault.Invalid):
 		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
 	case boxes.Ended(b) && errors.As(b.Err(), &ended),
-		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // what it held takes the kernel long to free
+		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // the kernel takes long to free what it held
 		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
 		if ended.Reason == sandbox.Shared {
-			finished.Reason += ": " + ended.Detail // the word alone tells nobody what
+			finished.Reason += ": " + ended.Detail // the reason alone says too little
 		}
 	default:
 		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
@@ -174,10 +174,10 @@ func (c *Commands) outcome(ctx context.Context, id string, b sandbox.Box, exit g
 	return finished
 }
 
-// errStopped is the cause when somebody presses Stop.
+// errStopped is the cause of a command's end when somebody presses Stop.
 var errStopped = errors.New("stopped by the user")
 
-// whoEnded says who ended a command under way.
+// whoEnded says who or what ended a command that was running.
 func (c *Commands) whoEnded(ctx context.Context) string {
 	switch {
 	case errors.Is(context.Cause(ctx), errStopped):
@@ -188,11 +188,11 @@ func (c *Commands) whoEnded(ctx context.Context) string {
 	return "ended: whoever started it stopped it or went away"
 }
 
-// openTerminal returns a box for one of the user's own commands: one that waits for
-// the user, or a new one.
+// openTerminal returns a box for one of the user's own commands: one that waits for the
+// user, or a new one.
 func (c *Commands) openTerminal(ctx context.Context, id, user string) (*boxes.Terminal, error) {
-	// What is in the way there, such as a link, is the user's to see and remove:
-	// the terminal then goes without the dependencies.
+	// A file or link in its place is the user's to see and remove: the terminal then has no
+	// dependencies.
 	if err := c.options.Shell.MakeModulesDir(ctx); err != nil && !fault.Is(err, fault.Conflict) {
 		return nil, err
 	}
@@ -203,8 +203,8 @@ func (c *Commands) openTerminal(ctx context.Context, id, user string) (*boxes.Te
 	return c.options.Boxes.Terminal(ctx, id, user, modules)
 }
 
-// recordable are a command's arguments as the log may hold them: whoever reads
-// the log, agents in boxes among them, must not read a secret.
+// recordable are a command's arguments without secrets: whoever reads the log, agents in
+// boxes among them, must not read one.
 func (c *Commands) recordable(ctx context.Context, argv []string) ([]string, error) {
 	known, err := c.options.Secrets(ctx)
 	if err != nil {
@@ -219,14 +219,13 @@ func (c *Commands) recordable(ctx context.Context, argv []string) ([]string, err
 	return inLog(redact.Args(argv, known)), nil
 }
 
-// What the log holds of a command's arguments: there may be megabytes of them.
+// Bounds of a command's arguments in the log: there may be megabytes of them.
 const (
 	maxRecorded      = 256
 	maxRecordedBytes = 48 << 10
 )
 
-// inLog is as much of the arguments as an event holds, and how many more there
-// were.
+// inLog is as much of the arguments as an event holds, and how many more there were.
 func inLog(argv []string) []string {
 	out, room := []string{}, maxRecordedBytes
 	for i, word := range argv {
@@ -239,8 +238,8 @@ func inLog(argv []string) []string {
 	return out
 }
 
-// programOf names what a command runs, for a checkpoint's message: not its
-// arguments, which may hold what has no place in history.
+// programOf is the program that a command runs, for a checkpoint's message. Its arguments
+// are left out, which may contain what must not be in the history.
 func programOf(argv []string) string {
 	if len(argv) == 3 && argv[1] == "-c" && (argv[0] == "sh" || argv[0] == "bash") {
 		if words := strings.Fields(argv[2]); len(words) > 0 {
@@ -250,10 +249,10 @@ func programOf(argv []string) string {
 	return contract.Clip(argv[0], 60)
 }
 
-// checkpointAround makes the checkpoint before or after a command. On a disk too
-// full for it the command goes on without: what fills the disk could not be
-// removed otherwise. Then unmade says that there is none. What the log lives on
-// meanwhile is not spent on a checkpoint that would take much of it.
+// checkpointAround makes the checkpoint before or after a command. If the disk is too full
+// for it the command runs without one, for otherwise nothing could remove what fills the
+// disk; unmade then says that there is none. The space reserved for the log is not used for
+// a checkpoint that would take much of it.
 func (c *Commands) checkpointAround(ctx context.Context, kind contract.CheckpointKind, by contract.Actor, message string) (k workspace.Checkpoint, unmade string, err error) {
 	full := func() bool { return fault.Is(err, fault.DiskFull) || fault.NoSpace(err) }
 	do := func() {

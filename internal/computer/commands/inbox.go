@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// runIn runs a command in a box, on a terminal of its own if it asks for one, and
-// brings it what is brought meanwhile.
+// runIn runs a command in a box, on a terminal of its own if requested, and passes on the
+// signals and sizes that arrive meanwhile.
 func runIn(ctx context.Context, g *guest.Client, r view.ExecRequest, eio view.ExecIO, brought <-chan view.CommandSignal) (guest.Exit, error) {
 	dir := path.Join("/computer", r.Cwd)
 	var ended sync.WaitGroup
@@ -38,7 +38,7 @@ func runIn(ctx context.Context, g *guest.Client, r view.ExecRequest, eio view.Ex
 		signals := make(chan syscall.Signal)
 		each(func(s view.CommandSignal) {
 			if s.Signal == "" {
-				return // a size, and there is no terminal
+				return // it is a size, and there is no terminal
 			}
 			select {
 			case signals <- unix.SignalNum("SIG" + s.Signal):
@@ -56,9 +56,9 @@ func runIn(ctx context.Context, g *guest.Client, r view.ExecRequest, eio view.Ex
 	if err != nil {
 		return guest.Exit{}, err
 	}
-	defer p.Close() // hangs up what is left on it
+	defer p.Close() // hangs up what is left on the terminal
 	each(func(s view.CommandSignal) {
-		// One that fails found the terminal closed, which its reader sees.
+		// If it fails, the terminal is closed, which its reader notices.
 		if s.Rows > 0 {
 			_ = p.Resize(uint16(s.Rows), uint16(s.Cols))
 		}
@@ -67,7 +67,7 @@ func runIn(ctx context.Context, g *guest.Client, r view.ExecRequest, eio view.Ex
 		}
 	})
 	if eio.Stdin != nil {
-		// Not waited for: it may block for as long as its owner likes.
+		// It is not waited for: the read may block for as long as the client likes.
 		go func() { _, _ = io.Copy(p, eio.Stdin) }()
 	}
 	shown := eio.Stdout

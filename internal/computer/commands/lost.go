@@ -9,11 +9,11 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// unknownEnd is what is said of a command that nobody saw end.
+// unknownEnd is the reason given for a command whose end nobody saw.
 const unknownEnd = "unknown: choir ended while it ran; it may have done all, some or none of its work, and does not run any more"
 
-// EndLost ends in the log what was running when the last process died:
-// its box is gone, and how far it came nobody knows.
+// EndLost appends the end of the commands that were running when the last process died:
+// their boxes are gone, and nobody knows how far they came.
 func EndLost(ctx context.Context, log *ledger.Log, s *state.Store) error {
 	const op = "commands.EndLost"
 	for {
@@ -35,8 +35,8 @@ func EndLost(ctx context.Context, log *ledger.Log, s *state.Store) error {
 	}
 }
 
-// LeftUnseen reports whether the newest word of the files is that a command ended
-// that nobody saw end: what it did is in no checkpoint yet.
+// LeftUnseen reports whether the newest event about the files is the end of a command that
+// nobody saw end: what it did is in no checkpoint yet.
 func LeftUnseen(ctx context.Context, s *state.Store) (bool, error) {
 	const op = "commands.LeftUnseen"
 	last, err := s.Events(ctx, state.EventFilter{Newest: true, Types: []string{"command.finished", "checkpoint.created"}, Limit: 1})

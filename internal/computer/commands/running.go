@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// running are the user's own commands that have not ended, whoever looks.
+// running are the user's own commands that have not ended, whoever started them.
 type running struct {
 	mu sync.Mutex
 	by map[string]runningCommand
@@ -29,10 +29,9 @@ type runningCommand struct {
 	brought chan view.CommandSignal
 }
 
-// begin lists a command until the returned function is called; its context ends
-// when somebody stops it, and brought is what is brought to it meanwhile. The id of
-// one that runs is taken, whoever started it: what is brought to that one, and the
-// word of its end, must not go to another.
+// begin lists a command until the returned function is called. Its context ends when
+// somebody stops it, and brought carries the signals sent to it. The id of a running
+// command is taken, whoever started it: its signals and its end must not go to another.
 func (l *running) begin(ctx context.Context, id string, argv []string) (_ context.Context, brought <-chan view.CommandSignal, unlist func(), err error) {
 	line := contract.CommandStarted{Argv: argv}.Line()
 	l.mu.Lock()
@@ -83,7 +82,7 @@ func (c *Commands) StopCommand(_ context.Context, id string) error {
 	return nil
 }
 
-// maxBrought is how much waits to be brought to a command.
+// maxBrought bounds the signals that wait to be passed to a command.
 const maxBrought = 64
 
 // SignalCommand answers rpc.CommandSignal.
@@ -109,7 +108,7 @@ func (c *Commands) SignalCommand(_ context.Context, id string, s view.CommandSig
 	}
 }
 
-// Bind binds what is asked of them.
+// Bind binds the methods.
 func (c *Commands) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.CommandStop, func(ctx context.Context, _ rpc.Caller, in rpc.OnCommand) (rpc.None, error) {
 		return rpc.Done(c.StopCommand(ctx, in.Command))

@@ -17,44 +17,44 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Check is what is held against each other of one computer, before any of its boxes
-// is open.
+// Check compares the parts of one computer with each other, before any of its boxes is
+// opened.
 type Check struct {
 	CID     contract.CID
 	Volumes Volumes
 	State   *state.Store
 	Log     Log
-	Keeper  Keeper // opens its box at the first call, after all that can be seen without
+	Keeper  Keeper // opens its box at the first call, after all checks that need none
 }
 
-// Volumes is what is asked of where the files and their history lie.
+// Volumes is what Check needs of the place where the files and their history are.
 type Volumes interface {
 	Exists(ctx context.Context, v sandbox.Volume) (bool, error)
 	History(ctx context.Context) (fs.FS, error)
 }
 
-// Log is what is asked of the computer's log.
+// Log is what Check needs of the computer's log.
 type Log interface {
 	Last() uint64
 	Payload(ctx context.Context, e contract.Event) (contract.Payload, error)
 }
 
-// Keeper is what is asked of the keeper.
+// Keeper is what Check needs of the keeper.
 type Keeper interface {
 	Call(ctx context.Context, verb string, in, out any) error
 	// Ended reports whether its box ended by itself.
 	Ended() bool
 }
 
-// HurtHistory reports whether an error is damage of the history: recovering from
-// it may give it up, which no other damage is a reason for.
+// HurtHistory reports whether an error is damage of the history: only such an error
+// justifies a recovery that gives the history up.
 func HurtHistory(err error) bool { return errors.As(err, new(ofHistory)) }
 
 // OfHistory marks an error as damage of the history.
 func OfHistory(err error) error { return ofHistory{err} }
 
-// OfOpening is why a tree does not open behind its keeper: what is not the disk's, the
-// box's or the caller's is the tree's.
+// OfOpening classifies why a tree can't be opened by its keeper: an error that is not the
+// disk's, the box's or the caller's is the tree's.
 func OfOpening(err error) error {
 	if !fault.Is(err, fault.Internal) {
 		return err
@@ -67,9 +67,9 @@ type ofHistory struct{ error }
 
 func (e ofHistory) Unwrap() error { return e.error }
 
-// Run holds the git history against the log before anything is written to either: the
-// newest checkpoint that the log knows must be in it, and
-// it may know of no event that the log does not have.
+// Run compares the git history with the log before anything is written to either: the
+// newest checkpoint in the log must be in the history, and the history may not refer to an
+// event that the log does not have.
 func (c Check) Run(ctx context.Context) error {
 	if defence.Off(defence.HistoryLog) {
 		return nil
@@ -83,7 +83,7 @@ func (c Check) Run(ctx context.Context) error {
 		return err
 	}
 	if len(known) > 0 && known[0].Sequence < since {
-		known = nil // given up by a recovery
+		known = nil // a recovery has given it up
 	}
 	damaged := c.damaged
 	history, new, err := c.history(ctx, known)
@@ -97,12 +97,12 @@ func (c Check) Run(ctx context.Context) error {
 			return err
 		}
 		if given {
-			known = nil // a repair was under way; it is gone on with
+			known = nil // a repair was under way, and is continued
 		}
 	}
 	switch {
 	case fault.Is(err, fault.Unavailable):
-		return err // it was not looked at
+		return err // it could not be checked
 	case err != nil:
 		return damaged("the branch of the history in workspace/.git can't be read: %s", fault.Text(err))
 	case at == "" && len(known) > 0:
@@ -126,22 +126,22 @@ func (c Check) Run(ctx context.Context) error {
 	return c.compareCommits(ctx, known, at, continues)
 }
 
-// damaged says that the history is.
+// damaged makes the error for a damaged history.
 func (c Check) damaged(format string, args ...any) error {
 	hint := fmt.Sprintf("Press Recover on the console, run choir recover --history %s with choir up stopped, or restore the data directory from a backup.", c.CID)
 	return fault.New("consistency.Check", fault.Damaged, hint, ofHistory{fmt.Errorf(format, args...)})
 }
 
-// compareCommits holds the history, which ends at a commit, against the newest
-// checkpoints that the log knows, in a box.
+// compareCommits compares the history, which ends at a commit, with the newest checkpoints
+// in the log, in a box.
 func (c Check) compareCommits(ctx context.Context, known []state.Checkpoint, at, continues string) error {
 	damaged := c.damaged
-	// Only now, for a box leaves events: a crash may have kept the log from
-	// hearing of the newest commits.
+	// This comes last, for a box adds events: a crash may have kept the log from getting
+	// the events of the newest commits.
 	var commits []wire.Commit
 	look := historyLook
 	if at == continues {
-		look = historyMost // the log is to be told of all of them
+		look = historyMost // the log needs the events of all of them
 	}
 	if err := c.Keeper.Call(ctx, "list", wire.ListRequest{Limit: look}, &commits); err != nil {
 		if ctx.Err() != nil || fault.Is(err, fault.DiskFull) || fault.Is(err, fault.Unavailable) && !c.Keeper.Ended() {
@@ -162,8 +162,8 @@ func (c Check) compareCommits(ctx context.Context, known []state.Checkpoint, at,
 	return damaged("the history in workspace/.git ends at %s and does not hold %s, the newest checkpoint that the log knows", newest, known[0].Commit)
 }
 
-// history is the history as it lies on disk; new says that there is none, and nothing
-// is known of any.
+// history is the history on disk; new says that there is none and that no checkpoint is
+// known.
 func (c Check) history(ctx context.Context, known []state.Checkpoint) (_ fs.FS, new bool, err error) {
 	for _, part := range []sandbox.Volume{sandbox.Live(""), sandbox.Live(".git")} {
 		there, err := c.Volumes.Exists(ctx, part)
@@ -175,15 +175,14 @@ func (c Check) history(ctx context.Context, known []state.Checkpoint) (_ fs.FS, 
 		case !there && len(known) > 0:
 			return nil, false, c.damaged("%s is gone, and the log knows %s as its newest checkpoint", name, known[0].Commit)
 		case !there:
-			return nil, true, nil // openWorkspace makes it
+			return nil, true, nil // openWorkspace will make it
 		}
 	}
 	history, err := c.Volumes.History(ctx)
 	return history, false, fault.Wrap("consistency.Check", err)
 }
 
-// branch reads where the history ends, without git. "" means that it has not
-// begun.
+// branch reads where the history ends, without git; "" means that it has not begun.
 func branch(history fs.FS) (string, error) {
 	b, err := readRegular(history, "refs/heads/main")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -207,9 +206,9 @@ func branch(history fs.FS) (string, error) {
 	return id, err
 }
 
-// wasGivenUp reports whether a repair found a checkpoint damaged and went back
-// behind it. A copy of the history that is older than the log knows nothing of
-// that checkpoint, so it can't say so.
+// wasGivenUp reports whether a repair found a checkpoint damaged and went back before it. A
+// copy of the history that is older than the log has no record of that checkpoint, so it
+// can't claim that.
 func wasGivenUp(history fs.FS, id string) (bool, error) {
 	info, err := fs.Stat(history, strings.TrimPrefix(wire.DamagedFile(id), ".git/"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -218,9 +217,9 @@ func wasGivenUp(history fs.FS, id string) (bool, error) {
 	return err == nil && info.Mode().IsRegular(), fault.Wrap("consistency.Check", err)
 }
 
-// recoveredHistory is what recoveries said of the history: the sequence of the
-// newest that gave it up, 0 when none did, and the commit at which it stood at
-// the newest that could not have the events of its checkpoints.
+// recoveredHistory is what recoveries recorded about the history: the sequence of the
+// newest that gave it up, 0 when none did, and the commit at which it stood at the newest
+// that could not recover the events of its checkpoints.
 func (c Check) recoveredHistory(ctx context.Context) (begins uint64, continues string, err error) {
 	for after := uint64(0); ; {
 		page, err := c.State.Events(ctx, state.EventFilter{After: after, Types: []string{"log.recovered"}, Limit: 100})
@@ -244,9 +243,9 @@ func (c Check) recoveredHistory(ctx context.Context) (begins uint64, continues s
 	}
 }
 
-// historyLook is how far back the newest checkpoint of the log is looked for:
-// only what a crash left without an event is newer.
-// historyMost is so after a recovery that could not have the events of checkpoints.
+// historyLook is how far back the newest checkpoint of the log is searched for: only what a
+// crash left without an event is newer. historyMost is the same after a recovery that could
+// not recover the events of checkpoints.
 const (
 	historyLook = 100
 	historyMost = 10_000 // the keeper lists no more

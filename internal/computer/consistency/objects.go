@@ -11,8 +11,8 @@ import (
 	"sort"
 )
 
-// holds says whether the history has an object: one of its own, or in a pack.
-// It is looked up without git, before a box may be opened.
+// holds says whether the history has an object, loose or in a pack. It is looked up without
+// git, before a box may be opened.
 func holds(history fs.FS, id string) (bool, error) {
 	if _, err := fs.Stat(history, "objects/"+id[:2]+"/"+id[2:]); err == nil {
 		return true, nil

@@ -51,7 +51,7 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 	if port == "" {
 		port = "443"
 	}
-	// The user named this host, and the box has no other.
+	// The user named this host, and the box reaches no other.
 	host, err := egress.ParseRule(net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return view.Added{}, fault.New(op, fault.Invalid, "", err)
@@ -81,7 +81,7 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 		}
 	}()
 	in := boxes.Client(box)
-	_, stderr, exit, err := in.Output(ctx, 8<<10, "sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", // git then says that a file is too large
+	_, stderr, exit, err := in.Output(ctx, 8<<10, "sh", "-c", `trap "" XFSZ; exec "$@"`, "sh", // git then reports that a file is too large
 		"git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--no-recurse-submodules", "--", r.URL, "/clone/repository")
 	if err != nil {
 		return view.Added{}, fault.Wrap(op, f.tooLargeToAdd(box, err))
@@ -111,8 +111,8 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 	return view.Added{ID: im.Path.Shown(), Origin: r.URL, Remote: r.URL, Commit: im.Commit, Files: im.Files, Bytes: im.Bytes, Skipped: im.Skipped, Unkept: shown.Unkept(im.LeftOut), Sequence: f.options.Log.Last()}, nil
 }
 
-// tooLargeToAdd says of an error that came as a clone's box ended for its size what
-// to do about that; any other is returned.
+// tooLargeToAdd explains what to do if a clone's box ended because of its size; other
+// errors are returned unchanged.
 func (f *Files) tooLargeToAdd(box sandbox.Box, err error) error {
 	var ended *sandbox.Ended
 	if !fault.Is(err, fault.Unavailable) || !boxes.Ended(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
@@ -129,8 +129,8 @@ func (f *Files) largerThanAdd() error {
 		fmt.Errorf("it has more than %d MiB, or very many files; nothing of it was brought in", f.options.AddMB))
 }
 
-// tooLargeFile says that git met a file larger than all of it may be, which the box
-// does not let it write.
+// tooLargeFile says whether git met a file larger than the limit on the whole, which the
+// box does not let it write.
 func tooLargeFile(exit guest.Exit, stderr []byte) bool {
 	return exit.Code != 0 && bytes.Contains(bytes.ToLower(stderr), []byte(unix.EFBIG.Error()))
 }

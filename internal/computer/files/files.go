@@ -25,25 +25,25 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Options are what the files of one computer stand on.
+// Options are the parts that the files of one computer use.
 type Options struct {
 	Log       *ledger.Log
 	Workspace *workspace.Workspace
 	Mirror    *mirror.Mirror
 	Boxes     *boxes.Boxes // where repositories are cloned
-	// Changed tells the desktop that the tree did.
+	// Changed tells the desktop that the tree has changed.
 	Changed func()
 	Reserve *datadir.Reserve
-	AddMB   int // how large a repository may be that is cloned
-	// Free says how much room the disk has.
+	AddMB   int // the largest repository that is cloned
+	// Free returns the free space of the disk.
 	Free   func() (datadir.Room, error)
 	Logger *slog.Logger
 }
 
-// Files are those of one computer whose workspace is open.
+// Files handles the files of one computer whose workspace is open.
 type Files struct{ options Options }
 
-// New makes them.
+// New makes a Files.
 func New(o Options) *Files { return &Files{o} }
 
 // ListFiles lists a folder, or the one entry of a file.
@@ -141,7 +141,7 @@ func (f *Files) RemoveFile(ctx context.Context, by contract.Actor, p string, rec
 		return fault.New("files.RemoveFile", fault.Invalid, "Add -r to remove a folder and everything in it.", errors.New(p+" is a folder"))
 	}
 	if strings.HasPrefix(p+"/", "artifacts/") {
-		f.options.Mirror.Settle(ctx, document.By(document.Nobody), true) // what is removed then is what the document holds
+		f.options.Mirror.Settle(ctx, document.By(document.Nobody), true) // so that the removed file has what the document says
 	}
 	_, err = f.options.Workspace.Remove(ctx, p, only, by)
 	f.options.Changed()
@@ -163,8 +163,8 @@ func (f *Files) PutBack(ctx context.Context, by contract.Actor, id, to string) (
 	})
 }
 
-// place has something appear where nothing was. Where documents may be among it,
-// or among what it leaves, they are settled before and taken in after.
+// place makes something appear where nothing was. If documents may be among it, or among
+// what it displaces, they are settled before and made revisions of afterwards.
 func (f *Files) place(ctx context.Context, by contract.Actor, where []string, do func() (string, error)) (view.File, error) {
 	if err := f.options.Reserve.Check("files.place"); err != nil {
 		return view.File{}, err
@@ -221,7 +221,7 @@ func repositoryName(u *url.URL) string {
 	return strings.TrimSuffix(path.Base(strings.TrimSuffix(u.Path, "/")), ".git")
 }
 
-// Bind binds what is asked of them.
+// Bind binds the methods.
 func (f *Files) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.DocumentRevise, func(ctx context.Context, who rpc.Caller, in rpc.ReviseRequest) (view.Revised, error) {
 		return f.Revise(ctx, who.Actor, in.Document, in.Body)

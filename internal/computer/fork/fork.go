@@ -1,8 +1,8 @@
-// Package fork makes the beginning of a new computer from a checkpoint of another: its
-// files as they were, and the names of the living documents that are among them. Nothing
-// else goes along: no log, no history, no trash, nothing that no checkpoint holds.
-// The beginning is a directory that gets the new computer's name once all of it is on
-// disk; what the new log says first is read from a file in it.
+// Package fork makes the beginning of a new computer from a checkpoint of another: the
+// files of the checkpoint, and the ids and titles of the living documents among them.
+// Nothing else is copied: no log, no history, no trash, nothing that no checkpoint holds.
+// The beginning is a directory that gets the new computer's name once all of it is on disk;
+// the first events of the new log are made from a file in it.
 package fork
 
 import (
@@ -31,14 +31,14 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// originFile says, in a computer's directory, what it was forked of. It goes once the
-// documents are made.
+// originFile records, in a computer's directory, what it was forked from. It is removed
+// once the documents are made.
 const (
 	originFile = "forked.json"
 	maxOrigin  = 64 << 20
 )
 
-// Origin is what a computer was forked of.
+// Origin is what a computer was forked from.
 type Origin struct {
 	From       contract.CID `json:"from"`
 	Checkpoint string       `json:"checkpoint"` // a commit of that one's history
@@ -53,8 +53,8 @@ type Document struct {
 	Path  string `json:"path"`
 }
 
-// Read reads what the computer of a directory was forked of; nil: it was not, or its
-// beginning is over.
+// Read reads what a computer was forked from; nil if it was not forked, or its beginning is
+// complete.
 func Read(dir string) (*Origin, error) {
 	f, err := os.Open(filepath.Join(dir, originFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,27 +71,27 @@ func Read(dir string) (*Origin, error) {
 	return &o, nil
 }
 
-// Source is the computer that is forked, awake.
+// Source is the computer that is forked; it is awake.
 type Source struct {
 	CID       contract.CID
 	Log       *ledger.Log
 	State     *state.Store
 	Workspace *workspace.Workspace
 	Boxes     *boxes.Boxes
-	// Now makes a checkpoint of the computer as it is.
+	// Now makes a checkpoint of the computer's current state.
 	Now func(ctx context.Context, by contract.Actor, message string) (view.Checkpointed, error)
 	// Snapshot checks a commit out, in layers, until release is called.
 	Snapshot func(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error)
-	// Driver keeps the new computer's files.
+	// Driver makes the new computer's files.
 	Driver sandbox.Driver
-	// Free says how much room the disk has.
+	// Free returns the free space of the disk.
 	Free   func() (datadir.Room, error)
 	Logger *slog.Logger
 }
 
-// Take lays the beginning of a new computer, cid, out at dir, which must be there and empty:
-// all of it is on disk when it returns, its files by the driver. checkpoint may be short;
-// without one it is taken from what is there now.
+// Take makes the beginning of a new computer, cid, in dir, which must exist and be empty.
+// All of it is on disk when it returns; the driver makes the files. checkpoint may be
+// abbreviated; if it is empty, a checkpoint is made first.
 func (s Source) Take(ctx context.Context, by contract.Actor, cid contract.CID, dir, name, checkpoint string) error {
 	const op = "fork.Take"
 	if checkpoint == "" {
@@ -129,11 +129,10 @@ func (s Source) checkpoint(ctx context.Context, id string) (state.Checkpoint, er
 	return s.State.Checkpoint(ctx, id)
 }
 
-// documents are those whose file is among those of a checkpoint, with the title that
-// they had.
+// documents are those whose file is in a checkpoint, with the title that they had then.
 func (s Source) documents(ctx context.Context, k state.Checkpoint) ([]Document, error) {
 	var out []Document
-	for after := ""; ; { // by their paths, which stay: one that is revised meanwhile is not passed over
+	for after := ""; ; { // in the order of their paths, which do not change: one that is revised meanwhile is not skipped
 		rows, err := s.State.DocumentPaths(ctx, after)
 		if err != nil || len(rows) == 0 {
 			return out, err
@@ -158,8 +157,7 @@ func (s Source) documents(ctx context.Context, k state.Checkpoint) ([]Document, 
 	}
 }
 
-// tree has the driver make the live files of a new computer, which are those of a
-// checkpoint.
+// tree has the driver make the live files of a new computer from a checkpoint.
 func (s Source) tree(ctx context.Context, commit string, spec sandbox.ComputerSpec) (err error) {
 	on, err := s.Driver.Open(ctx, spec)
 	if err != nil {
@@ -173,17 +171,17 @@ func (s Source) tree(ctx context.Context, commit string, spec sandbox.ComputerSp
 	if err := s.files(ctx, commit, v, tree); err != nil {
 		return err
 	}
-	for _, at := range []string{"workspace", "artifacts"} { // what every computer has
+	for _, at := range []string{"workspace", "artifacts"} { // folders that every computer has
 		err := v.Make(ctx, tree.At(at))
-		if err != nil && !errors.Is(err, syscall.ENOTDIR) && !fault.Is(err, fault.Denied) { // the checkpoint has no folder there
+		if err != nil && !errors.Is(err, syscall.ENOTDIR) && !fault.Is(err, fault.Denied) { // the checkpoint has something else there
 			return err
 		}
 	}
 	return v.Keep(ctx, tree, sandbox.Live(""))
 }
 
-// files unpacks a checkpoint's files. They are read in a box, for the host looks into no
-// tree, and written where no box has been.
+// files unpacks a checkpoint's files. They are read in a box, for the host reads no tree,
+// and written where no box has been.
 func (s Source) files(ctx context.Context, commit string, to sandbox.Volumes, tree sandbox.Volume) (err error) {
 	room, err := s.Free()
 	if err != nil {
@@ -219,13 +217,13 @@ func (s Source) files(ctx context.Context, commit string, to sandbox.Volumes, tr
 	err = to.Unpack(ctx, tree, pr, room.Bytes-datadir.SpaceLow)
 	pr.CloseWithError(errors.New("no longer read"))
 	if of := <-sent; err == nil {
-		err = of // else it is that nobody reads any more, or is in what was read
+		err = of // otherwise the error only says that the reader has stopped, or is in what was read
 	}
 	return err
 }
 
-// Documents makes the documents of a computer that was forked, and forgets what it was
-// forked of: from then on its log says so. Made twice, each is there once.
+// Documents makes the documents of a forked computer and then removes its origin file: from
+// then on its log has them. If it is repeated, each document is made once.
 func Documents(ctx context.Context, dir string, w *workspace.Workspace, documents *document.Documents) error {
 	o, err := Read(dir)
 	if err != nil || o == nil {
@@ -251,9 +249,9 @@ func Documents(ctx context.Context, dir string, w *workspace.Workspace, document
 	return fault.Wrap("fork.Documents", os.Remove(filepath.Join(dir, originFile)))
 }
 
-// words is what the file of a document says; nil: it is none that a document can have.
-// In the source that kept the two apart, and here the file alone is what the checkpoint
-// held.
+// words is the text of a document's file; nil if no document can have it. In the computer
+// that was forked, document and file were brought together before; here the file alone has
+// what the checkpoint held.
 func words(ctx context.Context, w *workspace.Workspace, path string) ([]byte, error) {
 	file, err := w.Stat(ctx, path)
 	if fault.Is(err, fault.NotFound) || err == nil && (file.Kind != "file" || file.Size > document.MaxBody) {

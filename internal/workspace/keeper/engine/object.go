@@ -47,7 +47,7 @@ func (e *Engine) Beside(ctx context.Context, req wire.BesideRequest) (wire.Besid
 	}
 	out := wire.BesideReply{Plain: true}
 	for _, commit := range req.Commits {
-		there, plain, err := e.store.Beside(ctx, commit, paths, req.Names)
+		there, plain, err := e.store.PlainFiles(ctx, commit, paths, req.Names)
 		if err != nil || !plain {
 			return wire.BesideReply{}, err
 		}

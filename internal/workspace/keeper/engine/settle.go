@@ -136,7 +136,7 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 			e.look.Index.Set(p, t) // the next checkpoint need not look again
 		}
 	}
-	if reply.Doubted, err = e.doubt(ctx, cap, meant); err != nil {
+	if reply.Doubted, err = e.findEmptied(ctx, cap, meant); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
 	for _, c := range cap.Changes {

@@ -13,24 +13,24 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What is read to answer Beside, beyond which it says that it does not know.
+// Bounds of what PlainFiles reads; beyond them it says that it does not know.
 const (
-	besideTreeBytes = 256 << 10
-	besideTrees     = 200
+	plainTreeBytes = 256 << 10
+	plainTrees     = 200
 )
 
-// Beside says which of paths are files in a commit, and whether that is all there
-// is to say: plain is false where one of names lies in a path's folder or above it,
-// where a path is something else than a file, and where too much would have to be read.
-func (s *Store) Beside(ctx context.Context, commit string, paths, names []string) (there []bool, plain bool, err error) {
+// PlainFiles says which of paths are files in a commit. plain is false when that does
+// not say enough: one of names is in a path's folder or above it, a path is something
+// else than a file, or too much would have to be read.
+func (s *Store) PlainFiles(ctx context.Context, commit string, paths, names []string) (there []bool, plain bool, err error) {
 	var raw bytes.Buffer
-	kind, size, err := s.reads.Read(ctx, commit, besideTreeBytes, &raw)
+	kind, size, err := s.reads.Read(ctx, commit, plainTreeBytes, &raw)
 	if err != nil {
 		return nil, false, fault.Wrap("keeper.Beside", err)
 	}
 	line, _, _ := strings.Cut(raw.String(), "\n")
 	root, ok := strings.CutPrefix(line, "tree ")
-	if kind != "commit" || size > besideTreeBytes || !ok || !wire.IsHex(root) {
+	if kind != "commit" || size > plainTreeBytes || !ok || !wire.IsHex(root) {
 		return nil, false, fault.New("keeper.Beside", fault.Invalid, "", fmt.Errorf("%s is no commit", wire.Short(commit)))
 	}
 	b := folderCache{store: s, names: names, seen: map[string]map[string]TreeItem{}, plain: true}
@@ -79,16 +79,16 @@ func (b *folderCache) folder(ctx context.Context, id string) (map[string]TreeIte
 	if items, ok := b.seen[id]; ok {
 		return items, nil
 	}
-	if len(b.seen) == besideTrees {
+	if len(b.seen) == plainTrees {
 		b.plain = false
 		return nil, nil
 	}
 	var raw bytes.Buffer
-	kind, size, err := b.store.reads.Read(ctx, id, besideTreeBytes, &raw)
+	kind, size, err := b.store.reads.Read(ctx, id, plainTreeBytes, &raw)
 	if err != nil {
 		return nil, err
 	}
-	if size > besideTreeBytes {
+	if size > plainTreeBytes {
 		b.plain = false
 		return nil, nil
 	}

@@ -12,20 +12,20 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// A new file that the machine's end emptied, or filled with zeroes, can't be put
-// back: no checkpoint holds it. It must not become somebody's work either. So
-// what looks like one is left out of checkpoints, and said, until somebody
-// touches it again, by whatever way: that they mean it is all that it takes.
+// A new file that a crash of the machine emptied, or filled with zeroes, can't be
+// restored: no checkpoint holds it. It must not be taken for somebody's work either.
+// So a file that looks like one is left out of checkpoints, and reported, until
+// somebody writes it again in whatever way, which shows that its content is meant.
 
-// cutWindow is how long before the machine's end a file may have been written
-// whose content never came to the disk: kernels write back after half a minute,
+// cutWindow is how long before a crash of the machine a file may have been written
+// without its content having reached the disk: kernels write back after half a minute,
 // and file systems commit some seconds later.
 const cutWindow = int64(2 * time.Minute)
 
-// doubt finds, after an end of the machine without a goodbye, the new files that
-// it may have emptied: in the state in which they are nobody has acknowledged
-// them, and they were made shortly before the last trace of life.
-func (e *Engine) doubt(ctx context.Context, cap *scan.Capture, meant map[string]bool) ([]wire.Healed, error) {
+// findEmptied finds, after a crash of the machine, the new files that it may have
+// emptied: no acknowledged change made them what they are now, and they were made
+// shortly before the last sign of activity.
+func (e *Engine) findEmptied(ctx context.Context, cap *scan.Capture, meant map[string]bool) ([]wire.Healed, error) {
 	if e.end != outage.Unknown {
 		return nil, nil
 	}
