@@ -72,6 +72,14 @@ func (h *sharedComputer) let() (map[string]bool, error) {
 			return nil, err
 		}
 	}
+	liveToken, err := h.Lives(ctx, h.token.ID)
+	if err != nil {
+		return nil, err
+	}
+	liveDesktop, err := h.Lives(ctx, h.principal)
+	if err != nil {
+		return nil, err
+	}
 	held, err := h.Held(ctx, h.b.ID, h.cid)
 	if err != nil {
 		return nil, err
@@ -82,6 +90,7 @@ func (h *sharedComputer) let() (map[string]bool, error) {
 	}
 	return map[string]bool{
 		"token": token == nil, "cookie": cookie == nil, "desktop": desktop == nil, "principal": principal == nil, "place": place == nil, "handle": handle == nil,
+		"live token": liveToken, "live desktop": liveDesktop,
 		"views": can(held, contract.CanRead), "edits": can(held, contract.CanWrite), "member": mine[h.cid] != grant.None, "editor": mine[h.cid].AtLeast(grant.Editor),
 		"secrets": can(held, contract.CanSecrets), "models": can(held, contract.CanModels),
 	}, nil
@@ -126,16 +135,16 @@ func TestWhatWasTakenAwayIsRefusedAtOnce(t *testing.T) {
 		take func(*sharedComputer) error
 		lost []string
 	}{
-		"a token":      {func(h *sharedComputer) error { return second(h.RevokeToken(ctx, h.b.ID, h.token.ID)) }, []string{"token"}},
-		"a session":    {func(h *sharedComputer) error { return second(h.SignOut(ctx, h.cookie)) }, []string{"cookie", "desktop", "principal"}},
-		"all sessions": {func(h *sharedComputer) error { return second(h.RevokeAll(ctx, h.b.ID)) }, []string{"cookie", "desktop", "principal"}},
+		"a token":      {func(h *sharedComputer) error { return second(h.RevokeToken(ctx, h.b.ID, h.token.ID)) }, []string{"token", "live token"}},
+		"a session":    {func(h *sharedComputer) error { return second(h.SignOut(ctx, h.cookie)) }, []string{"cookie", "desktop", "principal", "live desktop"}},
+		"all sessions": {func(h *sharedComputer) error { return second(h.RevokeAll(ctx, h.b.ID)) }, []string{"cookie", "desktop", "principal", "live desktop"}},
 		"a power":      {func(h *sharedComputer) error { return h.SetPowers(ctx, h.b.ID, []grant.Power{grant.Models}) }, []string{"secrets"}},
-		"a role":       {func(h *sharedComputer) error { return second(h.SetRole(ctx, h.cid, h.b.ID, grant.Viewer)) }, []string{"edits", "editor", "desktop", "principal"}},
-		"a membership": {func(h *sharedComputer) error { return second(h.RemoveMember(ctx, h.cid, h.b.ID)) }, []string{"views", "edits", "member", "editor", "desktop", "principal"}},
+		"a role":       {func(h *sharedComputer) error { return second(h.SetRole(ctx, h.cid, h.b.ID, grant.Viewer)) }, []string{"edits", "editor", "desktop", "principal", "live desktop"}},
+		"a membership": {func(h *sharedComputer) error { return second(h.RemoveMember(ctx, h.cid, h.b.ID)) }, []string{"views", "edits", "member", "editor", "desktop", "principal", "live desktop"}},
 		"the computer": {func(h *sharedComputer) error { return h.Forget(ctx, h.cid) }, []string{"views", "edits", "member", "editor", "place", "handle"}},
 		"the handle":   {func(h *sharedComputer) error { _, err := h.Rehandle(ctx, h.cid, "Elsewhere"); return err }, []string{"handle"}},
-		"the account":  {func(h *sharedComputer) error { return second(h.RemoveAccount(ctx, h.b.ID)) }, []string{"token", "cookie", "desktop", "principal", "views", "edits", "member", "editor", "secrets", "models"}},
-		"by a program": {func(h *sharedComputer) error { return h.elsewhere("DELETE FROM tokens WHERE name = 'a program'") }, []string{"token"}},
+		"the account":  {func(h *sharedComputer) error { return second(h.RemoveAccount(ctx, h.b.ID)) }, []string{"token", "live token", "cookie", "desktop", "principal", "live desktop", "views", "edits", "member", "editor", "secrets", "models"}},
+		"by a program": {func(h *sharedComputer) error { return h.elsewhere("DELETE FROM tokens WHERE name = 'a program'") }, []string{"token", "live token"}},
 		"by many steps": {func(h *sharedComputer) error {
 			return h.elsewhere("UPDATE members SET role = 'viewer' WHERE role = 'editor'")
 		}, []string{"edits", "editor"}},
@@ -251,6 +260,9 @@ func TestWhatIsNotThereIsNotKept(t *testing.T) {
 		_, err1 := h.Token(ctx, name)
 		_, err2 := h.Session(ctx, name, identity.Console)
 		_, err3 := h.ByPrincipal(ctx, name)
+		if must[bool](t)(h.Lives(ctx, name)) {
+			t.Error("what there is not lives")
+		}
 		for _, err := range []error{err1, err2, err3} {
 			denied(t, "what there is not", err)
 		}
@@ -296,7 +308,7 @@ func TestWithoutItsWatchNobodyIsLetIn(t *testing.T) {
 	if _, err := h.Token(ctx, h.secret); err == nil {
 		t.Error("let in by memory alone")
 	}
-	h.refuses(t, func() error { return second(h.RevokeToken(ctx, h.b.ID, h.token.ID)) }, "token")
+	h.refuses(t, func() error { return second(h.RevokeToken(ctx, h.b.ID, h.token.ID)) }, "token", "live token")
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -221,11 +221,20 @@ func (s *Store) end(ctx context.Context, op, where string, arg any) (ids []strin
 }
 
 // Lives says whether a session or an API token with this id exists.
-func (s *Store) Lives(ctx context.Context, id string) (lives bool, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1) OR EXISTS (SELECT 1 FROM tokens WHERE id = ?1 AND (expires = 0 OR expires > ?2))
-		OR EXISTS (SELECT 1 FROM git_tokens WHERE id = ?1 AND expires > ?2)`, id, s.millis()).Scan(&lives)
-	return lives, fault.Wrap("identity.Lives", err)
+func (s *Store) Lives(ctx context.Context, id string) (bool, error) {
+	expires, err := remembered(ctx, s, livesAs(id), func(ctx context.Context) (expires int64, keep bool, err error) {
+		err = s.db.QueryRowContext(ctx, `SELECT 0 FROM sessions WHERE id = ?1 UNION ALL SELECT expires FROM tokens WHERE id = ?1
+			UNION ALL SELECT max(expires, 1) FROM git_tokens WHERE id = ?1`, id).Scan(&expires)
+		return expires, true, err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil && (expires == 0 || expires > s.millis()), fault.Wrap("identity.Lives", err)
 }
+
+// livesAs asks when what has an id ends, 0: when somebody ends it.
+type livesAs string
 
 // ByPrincipal returns the desktop session with an id, which is its principal on
 // the bus. fault.Denied when it has ended.
