@@ -105,6 +105,43 @@ func (g *guard) frame() error {
 	return nil
 }
 
+// joined writes a frame's header together with what the frame holds. The multiplexer
+// writes one after the other, and the other end, which waits for either, would be woken
+// twice and read twice for each frame. Only the multiplexer's sending goroutine writes.
+type joined struct {
+	net.Conn
+	header [frameHeader]byte
+	held   bool   // the header is of a frame whose content comes with the next Write
+	small  []byte // a whole frame that was copied together
+}
+
+// smallFrame is how much content is copied behind its header; more is written from
+// where it is.
+const smallFrame = 4 << 10
+
+func (j *joined) Write(p []byte) (int, error) {
+	if !j.held {
+		if len(p) == frameHeader && p[1] == frameData && binary.BigEndian.Uint32(p[8:]) > 0 {
+			j.held = true
+			return copy(j.header[:], p), nil
+		}
+		return j.Conn.Write(p)
+	}
+	j.held = false
+	var err error
+	if len(p) <= smallFrame {
+		j.small = append(append(j.small[:0], j.header[:]...), p...)
+		_, err = j.Conn.Write(j.small)
+	} else {
+		whole := net.Buffers{j.header[:], p}
+		_, err = whole.WriteTo(j.Conn)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
 // bucket is a token bucket; used by one goroutine.
 type bucket struct {
 	level, size, perSecond float64

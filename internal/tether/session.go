@@ -23,6 +23,10 @@ import (
 // with Limits.Streams it bounds what a session can make this end buffer.
 const window = 256 << 10
 
+// writeBuffer is how much of a request goes out as one frame, its header and a small
+// body together: each frame costs either end a turn.
+const writeBuffer = 16 << 10
+
 // Limits bound what the peer can make this end hold. Zero values mean the
 // defaults.
 type Limits struct {
@@ -118,6 +122,10 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 		// what was sent on it and not read yet, such as how a command ended.
 		openTimeout, closeTimeout = 0, 0
 	}
+	if pipe, ok := conn.(*net.UnixConn); ok {
+		// As much as the kernel gives: who sends a file need not stop for each frame of it.
+		_ = pipe.SetWriteBuffer(4 * window)
+	}
 	s := &Session{id: fmt.Sprintf("%x", key[:8]), conn: conn, limits: limits, done: make(chan struct{})}
 	config := yamux.DefaultConfig()
 	config.AcceptBacklog = limits.Streams
@@ -127,7 +135,7 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 	config.StreamOpenTimeout = openTimeout
 	config.StreamCloseTimeout = closeTimeout
 	config.LogOutput = io.Discard
-	mux, err := muxer(newGuard(conn, limits, s.fail), config)
+	mux, err := muxer(newGuard(&joined{Conn: conn}, limits, s.fail), config)
 	if err != nil {
 		_ = conn.Close()
 		return nil, fault.New(op, fault.Internal, "", err)
@@ -139,6 +147,7 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 		MaxIdleConns:           16,
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        limits.Idle / 2,
+		WriteBufferSize:        writeBuffer,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: int64(limits.HeaderBytes),
 	}

@@ -467,3 +467,70 @@ func BenchmarkRequest(b *testing.B) {
 		_ = res.Body.Close()
 	}
 }
+
+// TestAFrameIsWrittenAtOnce: the header of a small frame and what it holds go out together,
+// so that the other end is woken once for it.
+func TestAFrameIsWrittenAtOnce(t *testing.T) {
+	written := &writes{}
+	h, _ := sessionsOver(t, func(c net.Conn) net.Conn { written.Conn = c; return written }, tether.Options{}, tether.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b, err := io.ReadAll(r.Body); err == nil {
+			_, _ = w.Write(b)
+		}
+	})})
+	shaken := len(written.all())
+	large := strings.Repeat("0123456789abcdef", 64<<10)
+	for _, body := range []string{"small", large} {
+		res, err := h.Client().Post("http://box/", "text/plain", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || string(got) != body {
+			t.Fatalf("%d bytes came back as %d, %v", len(body), len(got), err)
+		}
+	}
+	left, small := 0, 0 // bytes of the frame that is being written
+	for _, b := range written.all()[shaken:] {
+		if left > 0 {
+			left -= len(b)
+			continue
+		}
+		const header, data = 12, 0
+		if len(b) < header {
+			t.Fatalf("%d bytes were written where a frame begins", len(b))
+		}
+		if b[1] != data {
+			continue
+		}
+		length := int(binary.BigEndian.Uint32(b[8:]))
+		if left = length - (len(b) - header); length <= 4<<10 {
+			if small++; left != 0 {
+				t.Errorf("of a frame of %d bytes %d were written with its header", length, len(b)-header)
+			}
+		}
+	}
+	if left != 0 || small == 0 {
+		t.Errorf("%d small frames; the last lacks %d bytes", small, left)
+	}
+}
+
+// writes remembers what was written to a connection, in the pieces in which it was.
+type writes struct {
+	net.Conn
+	mu     sync.Mutex
+	pieces [][]byte
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	w.pieces = append(w.pieces, bytes.Clone(p))
+	w.mu.Unlock()
+	return w.Conn.Write(p)
+}
+
+func (w *writes) all() [][]byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pieces
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -135,7 +136,7 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 		return wire.Written{}, fault.Wrap(op, err)
 	}
 	crash.At("workspace.file.written")
-	return out, fault.Wrap(op, w.tell(ctx, wire.Operation{
+	return out, fault.Wrap(op, w.tellOf(ctx, wire.Operation{
 		ID: out.Op, Op: "write", Path: wire.Path(p), At: out.At, Size: out.Size, SHA256: out.SHA256, Actor: string(o.By.Name()), User: o.By.Account(), Named: out.Named,
 	}))
 }
@@ -183,24 +184,98 @@ func handOf(eventType, name, user string) contract.Actor {
 // again after a crash is recognised.
 func (w *Workspace) tell(ctx context.Context, operations ...wire.Operation) error {
 	ctx = context.WithoutCancel(ctx) // it is done
-	for len(operations) > 0 {
-		n := min(len(operations), 100)
-		var drafts []contract.Draft
-		ids := make([]string, n)
-		for i, d := range operations[:n] {
-			ids[i] = d.ID
-			drafts = append(drafts, w.operationDrafts(d)...)
+	for some := range slices.Chunk(operations, maxTold) {
+		ids, err := w.appendOperations(ctx, some...)
+		if err != nil {
+			return err
 		}
-		if len(drafts) > 0 {
-			if _, err := w.opts.Log.AppendEach(ctx, drafts...); err != nil {
-				return err
-			}
-		}
-		crash.At("workspace.file.logged")
 		if err := w.opts.Keeper.Call(ctx, "told", wire.IDsRequest{IDs: ids}, nil); err != nil {
 			return err
 		}
-		operations = operations[n:]
+	}
+	return nil
+}
+
+// tellOf is tell of a put, whose caller does not wait until the keeper heard of it: what is
+// not said before a crash is told again, which is recognised.
+func (w *Workspace) tellOf(ctx context.Context, o wire.Operation) error {
+	ids, err := w.appendOperations(context.WithoutCancel(ctx), o)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.said = append(w.said, ids...)
+	w.mu.Unlock()
+	select {
+	case w.saying <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+const (
+	maxTold  = 100                   // operations that are told together
+	tellTime = 50 * time.Millisecond // how long others are waited for, to be said with them
+)
+
+// appendOperations appends the events of operations, and returns whose they are.
+func (w *Workspace) appendOperations(ctx context.Context, operations ...wire.Operation) ([]string, error) {
+	var drafts []contract.Draft
+	ids := make([]string, len(operations))
+	for i, o := range operations {
+		ids[i] = o.ID
+		drafts = append(drafts, w.operationDrafts(o)...)
+	}
+	if len(drafts) > 0 {
+		if _, err := w.opts.Log.AppendEach(ctx, drafts...); err != nil {
+			return nil, err
+		}
+	}
+	crash.At("workspace.file.logged")
+	return ids, nil
+}
+
+// sayTold says to the keeper, a moment later and for many at once, which operations the log
+// has. When it can't, the next who changes something looks what the log has not been told.
+func (w *Workspace) sayTold(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.saying:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(tellTime):
+		}
+		if w.tellKeeper(ctx) == nil {
+			continue
+		}
+		release, err := w.wait(ctx)
+		if err != nil {
+			return
+		}
+		w.behind = true
+		release()
+	}
+}
+
+// tellKeeper says to the keeper what it has not been told yet.
+func (w *Workspace) tellKeeper(ctx context.Context) error {
+	w.mu.Lock()
+	said := w.said
+	w.said = nil
+	w.mu.Unlock()
+	for some := range slices.Chunk(said, maxTold) {
+		if err := w.opts.Keeper.Call(ctx, "told", wire.IDsRequest{IDs: some}, nil); err != nil {
+			if ctx.Err() != nil { // the goodbye says it
+				w.mu.Lock()
+				w.said = append(said, w.said...)
+				w.mu.Unlock()
+			}
+			return err
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"choir.dev/choiros/contract"
@@ -214,4 +215,90 @@ func (k earlier) Call(ctx context.Context, verb string, in, out any) error {
 		return nil
 	}
 	return k.Keeper.Call(ctx, verb, in, out)
+}
+
+// waitingKeeper is a keeper that hears what it is told when it is let.
+type waitingKeeper struct {
+	wire.Keeper
+	let   chan struct{}
+	heard *atomic.Int64
+}
+
+func (w waitingKeeper) Call(ctx context.Context, verb string, in, out any) error {
+	if verb == "told" {
+		select {
+		case <-w.let:
+			w.heard.Add(1)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return w.Keeper.Call(ctx, verb, in, out)
+}
+
+// TestAPutDoesNotWaitUntilTheKeeperHeard: a put is acknowledged when its event is logged. The
+// keeper hears of it later, with others, and at the goodbye at the latest.
+func TestAPutDoesNotWaitUntilTheKeeperHeard(t *testing.T) {
+	h := newHost(t)
+	keeper := waitingKeeper{let: make(chan struct{}), heard: &atomic.Int64{}}
+	h.wrap = func(k wire.Keeper) wire.Keeper { keeper.Keeper = k; return keeper }
+	h.restart()
+	for _, text := range []string{"one", "two", "three"} {
+		if _, err := h.Write(t.Context(), "workspace/put", strings.NewReader(text), workspace.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	untold := func() int {
+		t.Helper()
+		operations, err := h.engine.Untold(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(operations)
+	}
+	if n := untold(); n != 3 {
+		t.Errorf("the keeper does not know of %d puts that it was told of; it was told of none", n)
+	}
+	close(keeper.let)
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := untold(); n != 0 || keeper.heard.Load() == 0 {
+		t.Errorf("after the goodbye the keeper does not know of %d puts that they are logged", n)
+	}
+	h.wrap = nil
+	h.restart()
+	if n := puts(h); n != 3 {
+		t.Errorf("%d events of 3 puts", n)
+	}
+}
+
+// TestWhatTheKeeperDidNotHearIsNotLoggedTwice: what it could not be told is told to the log
+// again by whoever changes something next, which recognises it.
+func TestWhatTheKeeperDidNotHearIsNotLoggedTwice(t *testing.T) {
+	h := newHost(t)
+	h.wrap = func(k wire.Keeper) wire.Keeper { return lossyKeeper{k} }
+	h.restart()
+	if _, err := h.Write(t.Context(), "workspace/put", strings.NewReader("one"), workspace.WriteOptions{}); err != nil {
+		t.Fatalf("a put that is in the log: %v", err)
+	}
+	h.wrap = nil
+	for range 2 {
+		h.restart()
+		if n := puts(h); n != 1 {
+			t.Errorf("%d events of a put", n)
+		}
+		if operations, err := h.engine.Untold(t.Context()); err != nil || len(operations) > 0 {
+			t.Errorf("untold: %v, %v", operations, err)
+		}
+	}
+}
+
+func puts(h *host) (n int) {
+	for _, e := range h.log.all() {
+		if e.Type == "file.written" {
+			n++
+		}
+	}
+	return n
 }

@@ -63,6 +63,9 @@ type Workspace struct {
 	unwatched string              // why the keeper watches nothing
 	held      map[string][]string // the layers that overlays and snapshots have, by whose they are
 	live      map[string]bool     // overlays that published something while their task worked
+	said      []string            // operations that the log has and the keeper was not told of yet
+
+	saying chan struct{} // has one when said has the first
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -93,12 +96,13 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	if opts.AutoInterval == 0 {
 		opts.AutoInterval = 5 * time.Minute
 	}
-	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), held: map[string][]string{}, live: map[string]bool{}}
+	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), held: map[string][]string{}, live: map[string]bool{}, saying: make(chan struct{}, 1)}
 	if err := w.recover(ctx, true); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.stop = stop
+	w.done.Go(func() { w.sayTold(run) })
 	if opts.AutoInterval > 0 {
 		w.done.Go(func() { w.auto(run) })
 	}
@@ -129,6 +133,9 @@ func (w *Workspace) goodbye(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	if err := w.tellKeeper(ctx); err != nil {
+		return err
+	}
 	return w.opts.Keeper.Call(ctx, "goodbye", wire.Done{}, nil)
 }
 

@@ -300,6 +300,9 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		return w, errors.Join(changedMeanwhile(p), e.moves.TakeBack(t, dir, name))
 	}
 	e.puts = append(e.puts, putOf(t))
+	if err := e.moves.Took(t.ID); err != nil {
+		return w, err
+	}
 	if displaced, err := disk.Exists(e.moves.Trash(t.ID, "content")); err != nil {
 		return w, err
 	} else if displaced {

@@ -306,6 +306,59 @@ func TestWhatIsNewerThanAPutStays(t *testing.T) {
 	}
 }
 
+// TestAPutOfWhatWasThereIsKept: a put of what the file held already took place, though
+// what it displaced does not tell; a program that writes over it loses nothing of it, also when the keeper dies before
+// it was told that the put is logged.
+func TestAPutOfWhatWasThereIsKept(t *testing.T) {
+	t.Parallel()
+	c := open(t)
+	c.write("a", "put 0")
+	putAndDie(t, c, 0, "a")
+	c.write("a", "newer")
+	c.wake()
+	if operations, err := c.Untold(t.Context()); err != nil || len(operations) != 1 {
+		t.Errorf("told: %v, %v", operations, err)
+	}
+	c.checkpoint("after")
+	if !strings.Contains(everything(t, c), "put 0") {
+		t.Error("what was put is nowhere")
+	}
+}
+
+// TestAPutMakesOneFileOfItsRecords: to make a file takes a file system longer than all else
+// that a put does with it, so what is known of it is one file with several names.
+func TestAPutMakesOneFileOfItsRecords(t *testing.T) {
+	t.Parallel()
+	c := open(t)
+	c.write("a", "first")
+	w, err := c.Write(t.Context(), wire.WriteRequest{Path: "a"}, strings.NewReader("put"))
+	if err == nil {
+		err = c.Told(t.Context(), []string{w.Op})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(name string) string { return c.path(".git/choir/trash/" + w.Op + "/" + name) }
+	record, err := os.Lstat(entry("meta.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"redo", "uncaptured", "took", "told"} {
+		if st, err := os.Lstat(entry(name)); err != nil || !os.SameFile(st, record) {
+			t.Errorf("%s is a file of its own, or none: %v", name, err)
+		}
+	}
+	// Whatever is removed of them, or written anew, the others stay as they are.
+	c.checkpoint("after")
+	if err := c.Told(t.Context(), []string{w.Op}); err != nil {
+		t.Fatal(err)
+	}
+	var m struct{ Path string }
+	if readJSON(t, entry("meta.json"), &m); m.Path != "a" {
+		t.Errorf("the record is of %q", m.Path)
+	}
+}
+
 func errorsOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -295,6 +296,27 @@ func (j *Journal) Stage(k File) (string, error) {
 	return tmp, nil
 }
 
+// isTwin says that a record of the trash is one file with another name of its entry: they
+// hold the same and are replaced or removed, never written to.
+func isTwin(a, b File) bool {
+	return strings.HasPrefix(a.Name, "choir/trash/") && path.Dir(a.Name) == path.Dir(b.Name) && bytes.Equal(a.Content, b.Content)
+}
+
+// stageName is Stage of a file whose twin was staged.
+func (j *Journal) stageName(twin string, k File) (string, error) {
+	tmp := filepath.Join(j.gitDir, filepath.FromSlash(k.Name)) + ".tmp-choir"
+	err := os.Link(twin, tmp)
+	if errors.Is(err, fs.ErrExist) {
+		if err = disk.RemoveIfThere(tmp); err == nil {
+			err = os.Link(twin, tmp)
+		}
+	}
+	if err != nil {
+		return j.Stage(k) // a file system without such names
+	}
+	return tmp, nil
+}
+
 // Place puts files under their names: all or, as far as the disk goes, none.
 func (j *Journal) Place(files []File) (err error) {
 	tmps := make([]string, 0, len(files))
@@ -305,8 +327,14 @@ func (j *Journal) Place(files []File) (err error) {
 			}
 		}
 	}()
-	for _, k := range files {
-		tmp, err := j.Stage(k)
+	for i, k := range files {
+		same := slices.IndexFunc(files[:i], func(f File) bool { return isTwin(f, k) })
+		tmp, err := "", error(nil)
+		if same < 0 {
+			tmp, err = j.Stage(k)
+		} else {
+			tmp, err = j.stageName(tmps[same], k)
+		}
 		if err != nil {
 			return err
 		}

@@ -428,6 +428,8 @@ func (mv *Mover) makeAgain(ctx context.Context, u *unsettled, now redo) error {
 	return os.Rename(tmp, mv.Trash(u.entry.ID, "content"))
 }
 
+// keepRedo writes a record anew. One of an entry that was just made has what is known of
+// the entry in it, too.
 func (mv *Mover) keepRedo(id string, r *redo) error {
 	raw, err := json.Marshal(r)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 //
 //	meta.json  what it is and where it was; durable before anything is moved
 //	content    the file or directory itself
+//	took       what was put is in its place: the keeper said so
 //	told       the host has it in its log, or need not
 //	uncaptured what was put in its place is in no checkpoint yet
 //	redo       how a put is done again whose names may not be on disk
@@ -130,13 +131,18 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 		if m.redo.Entry, err = InodeAt(unix.AT_FDCWD, mv.Trash(m.ID)); err == nil {
 			m.redo.Trash, err = InodeAt(unix.AT_FDCWD, mv.Trash())
 		}
-		if err == nil {
-			err = mv.keepRedo(m.ID, m.redo)
-		}
 	}
-	raw, jerr := json.Marshal(m)
-	if err = errors.Join(err, jerr); err == nil && m.Op == "write" {
-		err = mv.store.Keep(trashRecord(m.ID, UncapturedMark), nil)
+	raw, jerr := json.Marshal(struct {
+		TrashEntry
+		*redo
+	}{m, m.redo})
+	// One content for all three, so that they are one file with three names: to make a
+	// file takes a file system longer than all else that a put does with it.
+	if err = errors.Join(err, jerr); err == nil && m.redo != nil {
+		err = mv.store.Keep(trashRecord(m.ID, redoMark), raw)
+	}
+	if err == nil && m.Op == "write" {
+		err = mv.store.Keep(trashRecord(m.ID, UncapturedMark), raw)
 	}
 	if err == nil {
 		err = mv.store.Keep(trashRecord(m.ID, "meta.json"), raw)
@@ -316,8 +322,20 @@ func (mv *Mover) Entry(id string) (TrashEntry, error) {
 
 // Told notes that nobody need be told of an entry any more. It is not synced:
 // being told again is harmless.
-func (mv *Mover) Told(id string) error {
-	return os.WriteFile(mv.Trash(id, "told"), nil, 0o644)
+func (mv *Mover) Told(id string) error { return mv.mark(id, "told") }
+
+// Took notes that a put took place, which else is told by what the entry holds: not
+// where that was the same. It is not synced: a power cut is told of by the record.
+func (mv *Mover) Took(id string) error { return mv.mark(id, "took") }
+
+// mark gives an entry a name that says something by being there: another one of the
+// record's, for a file of its own takes a file system longer to make.
+func (mv *Mover) mark(id, name string) error {
+	err := os.Link(mv.Trash(id, "meta.json"), mv.Trash(id, name))
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return disk.WriteNew(mv.Trash(id, name), nil)
 }
 
 // UntoldEntries visits every entry of the trash that is not told, and says
@@ -354,7 +372,11 @@ func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) er
 			if err != nil {
 				return err
 			}
-			happened = other || now != m.New
+			took, err := disk.Exists(mv.Trash(m.ID, "took"))
+			if err != nil {
+				return err
+			}
+			happened = took || other || now != m.New
 		} else if m.New.Exists() {
 			happened = true // it went where nothing was
 		}

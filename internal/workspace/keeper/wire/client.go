@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,10 @@ func (c *client) Call(ctx context.Context, verb string, in, out any) error {
 	return fault.Wrap(op, Decode(resp.Body, out))
 }
 
+// smallBody is how much is sent as a whole, of a known length and in one piece with the
+// request's header. More is sent as it comes.
+const smallBody = 12 << 10
+
 // Stream implements Keeper; the caller closes the response's body.
 func (c *client) Stream(ctx context.Context, verb string, query any, body io.Reader) (*http.Response, error) {
 	op := "keeper " + verb
@@ -79,7 +84,14 @@ func (c *client) Stream(ctx context.Context, verb string, query any, body io.Rea
 	if body == nil {
 		return c.post(ctx, op, path, nil)
 	}
-	sent := &sent{content: body}
+	begin := bytes.NewBuffer(make([]byte, 0, smallBody+bytes.MinRead))
+	if _, err := begin.ReadFrom(io.LimitReader(body, smallBody+1)); err != nil {
+		return nil, fault.Wrap(op, cmp.Or(ctx.Err(), err)) // whoever sends it ended it, in the middle for all we know
+	}
+	if begin.Len() <= smallBody {
+		return c.post(ctx, op, path, begin)
+	}
+	sent := &sent{content: io.MultiReader(begin, body)}
 	resp, err := c.post(ctx, op, path, sent)
 	if failed := sent.failed.Load(); err != nil && failed != nil && ctx.Err() == nil {
 		return nil, fault.Wrap(op, *failed) // whoever sends it ended it, not the keeper

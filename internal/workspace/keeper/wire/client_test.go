@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -56,3 +57,50 @@ func TestWhatEndsAStreamIsTold(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// A small body is sent as a whole, of a known length, and a larger one as it comes; one
+// that is cut off is never taken for a whole one.
+func TestASmallBodyIsSentWhole(t *testing.T) {
+	t.Parallel()
+	type got struct {
+		length int64
+		body   string
+	}
+	requests := make(chan got, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		requests <- got{r.ContentLength, string(b)}
+		io.WriteString(w, "{}")
+	}))
+	defer s.Close()
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := wire.NewClient(transport{to}, nil)
+	for length, want := range map[int]int64{0: 0, 1: 1, 8 << 10: 8 << 10, 12 << 10: 12 << 10, 12<<10 + 1: -1, 1 << 20: -1} {
+		body := strings.Repeat("x", length)
+		r, err := k.Stream(t.Context(), "write", wire.Done{}, iotest.OneByteReader(strings.NewReader(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if g := <-requests; g.length != want || g.body != body {
+			t.Errorf("a body of %d bytes came as one of %d with the length %d", length, len(g.body), g.length)
+		}
+	}
+	for _, length := range []int{0, 1, 12 << 10, 1 << 20} {
+		cut := io.MultiReader(strings.NewReader(strings.Repeat("x", length)), failing{io.ErrUnexpectedEOF})
+		if _, err := k.Stream(t.Context(), "write", wire.Done{}, cut); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("a body that is cut off after %d bytes: %v", length, err)
+		}
+		select {
+		case g := <-requests:
+			t.Errorf("a body that is cut off after %d bytes was taken for one of %d", length, len(g.body))
+		default:
+		}
+	}
+}
