@@ -4,7 +4,7 @@ type (
 	// RepositoryPushed says that somebody pushed into a repository of the workspace; a
 	// publish made Commit, which holds what was pushed.
 	RepositoryPushed struct {
-		Path    string      `json:"path" v:"required,path"`       // in the workspace
+		Path    string      `json:"path,omitempty" v:"path"`      // in the workspace; empty: the computer's own files
 		Publish string      `json:"publish" v:"required,max=128"` // whose checkpoint it is
 		Commit  string      `json:"commit" v:"required,commit"`   // a commit of the workspace, not of the repository
 		Refs    []PushedRef `json:"refs,omitempty" v:"items=100"` // the first of them

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
@@ -17,8 +19,33 @@ type PushRequest struct {
 	ID         string // idempotent: the same id publishes once
 	Overlay    Overlay
 	Repository string // where it lies; nothing else is published
+	Received   *Received
 	Message    string
 	By         contract.Actor
+}
+
+// Received is what was pushed into the history of the computer's own files, which has its
+// commits and does not show them yet.
+type Received struct {
+	Base string // the checkpoint that it goes on from
+	Tip  string
+	wire.ReceiveReply
+}
+
+// Receive takes commits and what they hold into the history: a list of all objects of tip
+// that base does not have, of most bytes at most. It comes from a box that checked them,
+// and is looked at here as if none had. Nothing that is there changes by it.
+func (w *Workspace) Receive(ctx context.Context, base, tip string, most int64, from io.Reader) (Received, error) {
+	const op = "workspace.Receive"
+	out := Received{Base: base, Tip: tip}
+	resp, err := w.opts.Keeper.Stream(ctx, "receive", wire.ReceiveRequest{Base: base, Tip: tip, Most: most}, from)
+	if err != nil {
+		return out, fault.Wrap(op, err)
+	}
+	defer resp.Body.Close()
+	err = wire.Decode(resp.Body, &out.ReceiveReply)
+	out.Commits, out.Subject = max(0, out.Commits), contract.Line(contract.Clip(out.Subject, 200))
+	return out, fault.Wrap(op, err)
 }
 
 // pushTries is how often a merge is tried anew when the live tree has changed in
@@ -31,21 +58,16 @@ const pushTries = 3
 // something outside of the repository was written.
 func (w *Workspace) Push(ctx context.Context, req PushRequest) (Published, error) {
 	const op = "workspace.Push"
-	tree, err := w.Tree(ctx, req.Overlay, req.Message, "", "")
+	pushed, err := w.pushed(ctx, req)
 	if err != nil {
 		return Published{}, fault.Wrap(op, err)
 	}
-	within := []wire.Path{wire.Path(req.Repository)}
-	if !defence.Off(defence.GitBeneath) {
-		if err := w.onlyWithin(ctx, req.Overlay.Base, tree.Commit, within); err != nil {
-			return Published{}, fault.Wrap(op, err)
-		}
-	}
+	pushed.Task = req.Overlay.ID
+	pushed.Note = by(req.By, wire.Note{Kind: string(contract.CheckpointPush), Message: req.Message, Verified: string(contract.VerificationUnknown)})
 	prepare := func(what string) wire.PrepareRequest {
-		return wire.PrepareRequest{
-			ID: contract.DeriveID(req.ID, what), Base: req.Overlay.Base, Tree: tree.Commit, Paths: within, Task: req.Overlay.ID,
-			Note: by(req.By, wire.Note{Kind: string(contract.CheckpointPush), Message: req.Message, Verified: string(contract.VerificationUnknown)}),
-		}
+		p := pushed
+		p.ID = contract.DeriveID(req.ID, what)
+		return p
 	}
 	for range pushTries {
 		// No tree has the id "none", so this is prepared and not applied.
@@ -54,14 +76,43 @@ func (w *Workspace) Push(ctx context.Context, req PushRequest) (Published, error
 			return p, fault.Wrap(op, err)
 		}
 		if len(p.Conflicts) > 0 {
-			return p, fault.New(op, fault.Conflict, "Fetch, and push again.",
-				fmt.Errorf("the repository was changed in the computer meanwhile: %s", contract.Clip(fmt.Sprint(shown(p.Conflicts)), 400)))
+			return p, fault.Wrap(op, unmerged(req, p.Conflicts))
 		}
 		if p, err = w.publish(ctx, "prepare", prepare("publish"), p.MergedTree); err != nil || p.Reverify == "" {
 			return p, fault.Wrap(op, err)
 		}
 	}
 	return Published{}, fault.New(op, fault.Unavailable, "Push again.", errors.New("the computer's files change all the time"))
+}
+
+// pushed is what a push brings, and from where on.
+func (w *Workspace) pushed(ctx context.Context, req PushRequest) (wire.PrepareRequest, error) {
+	if r := req.Received; r != nil {
+		return wire.PrepareRequest{Base: r.Base, Tree: r.Tip, Pushed: r.Tip}, nil
+	}
+	tree, err := w.Tree(ctx, req.Overlay, req.Message, "", "")
+	within := []wire.Path{wire.Path(req.Repository)}
+	if err == nil && !defence.Off(defence.GitBeneath) {
+		err = w.onlyWithin(ctx, req.Overlay.Base, tree.Commit, within)
+	}
+	return wire.PrepareRequest{Base: req.Overlay.Base, Tree: tree.Commit, Paths: within}, err
+}
+
+// unmerged says why a push changes nothing.
+func unmerged(req PushRequest, conflicts []wire.Conflict) error {
+	if req.Received == nil {
+		return fault.New("", fault.Conflict, "Fetch, and push again.",
+			fmt.Errorf("the repository was changed in the computer meanwhile: %s", contract.Clip(fmt.Sprint(shown(conflicts)), 400)))
+	}
+	var first []string
+	for i, p := range shown(conflicts[:min(len(conflicts), 5)]) {
+		first = append(first, contract.Clip(p, 100)+": "+contract.Line(contract.Clip(conflicts[i].Reason, 120)))
+	}
+	if n := len(conflicts) - len(first); n > 0 {
+		first = append(first, fmt.Sprintf("and %d more", n))
+	}
+	return fault.New("", fault.Conflict, "Fetch, merge, and push again; what is ignored is left out of commits.",
+		fmt.Errorf("nothing was changed, for this does not go together with the computer's files: %s", strings.Join(first, "; ")))
 }
 
 // onlyWithin refuses a commit that differs from its base anywhere but beneath the

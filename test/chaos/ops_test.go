@@ -73,7 +73,28 @@ func (w *world) push(ctx context.Context, name, content string) error {
 		return err
 	}
 	w.tree.is(path, "one\n")
-	out, err := w.verb(ctx, "git", "url", "workspace/"+name, "--write", "--json")
+	return w.pushTo(ctx, "workspace/"+name, "file", path, content)
+}
+
+// pushFiles makes a file, and has stock git push another content of it into the history of
+// the computer's own files.
+func (w *world) pushFiles(ctx context.Context, path, content string) error {
+	if err := w.put(ctx, path, "one "+content); err != nil {
+		return err
+	}
+	if _, _, err := w.save(ctx, "to be pushed to"); err != nil {
+		return err
+	}
+	return w.pushTo(ctx, "", path, path, content)
+}
+
+// pushTo has stock git change a file of a clone, which is at path in the computer, and push it.
+func (w *world) pushTo(ctx context.Context, repository, file, path, content string) error {
+	asked := []string{"git", "url", "--write", "--json"}
+	if repository != "" {
+		asked = append(asked, repository)
+	}
+	out, err := w.verb(ctx, asked...)
 	if err != nil {
 		return err
 	}
@@ -96,7 +117,7 @@ func (w *world) push(ctx context.Context, name, content string) error {
 	if err := stock("clone", "-q", strings.Replace(access.URL, "://", "://me:"+access.Token.Secret+"@", 1), "."); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(file)), []byte(content), 0o644); err != nil {
 		return err
 	}
 	if err := stock("commit", "-q", "-a", "-m", "two"); err != nil {

@@ -35,6 +35,7 @@ var again = []scenario{
 		w.tree.is(path, gone)
 		return w.run(ctx, &prompt{text: "ruin the shell in " + path, fails: true, unverified: true})
 	}},
+	{"push of files", []string{"gitserve.taken", "keeper.publish.started", "keeper.apply.exchanged", "gitserve.published"}, pushOfFiles},
 }
 
 var scenarios = []scenario{
@@ -72,6 +73,7 @@ var scenarios = []scenario{
 	{"push", []string{"gitserve.taken", "gitserve.published"}, func(ctx context.Context, w *world) error {
 		return w.push(ctx, "pushed"+w.next(), "pushed "+w.next())
 	}},
+	{"received push", []string{"keeper.push.received"}, pushOfFiles},
 	{"checkpoint", []string{
 		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.journal.synced", "keeper.commit.done", "workspace.checkpoint.made", "keeper.puts.synced",
 	}, func(ctx context.Context, w *world) error {
@@ -139,6 +141,10 @@ var scenarios = []scenario{
 		return w.run(ctx, &prompt{text: "run `seq 20000`"})
 	}},
 	{"desktop", []string{"desktop.ready", "desktop.command.started"}, lookAtDesktop},
+}
+
+func pushOfFiles(ctx context.Context, w *world) error {
+	return w.pushFiles(ctx, "workspace/u/pushed"+w.next()+".txt", "pushed "+w.next())
 }
 
 func restoreAndUndo(ctx context.Context, w *world) error {
@@ -311,7 +317,7 @@ func TestNamedPoints(t *testing.T) {
 	// Each lane is a computer that lives through all its points, so later points
 	// also see what earlier ones left behind.
 	lanes := [][]string{
-		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "add", "push", "checkpoint", "restore", "repair"},
+		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "add", "push", "received push", "push of files", "checkpoint", "restore", "repair"},
 		{"large put", "command", "settling", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes", "checked prompt"},
 	}
 	for _, s := range slices.Concat(scenarios, again) {

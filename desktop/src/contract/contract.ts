@@ -630,8 +630,8 @@ export interface RepositoryAdded {
 
 /** RepositoryPushed says that somebody pushed into a repository of the workspace; a publish made Commit, which holds what was pushed. */
 export interface RepositoryPushed {
-  /** in the workspace */
-  path: string
+  /** in the workspace; empty: the computer's own files */
+  path?: string
   /** whose checkpoint it is */
   publish: string
   /** a commit of the workspace, not of the repository */

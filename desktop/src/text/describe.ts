@@ -142,7 +142,7 @@ function words(e: Event): Description | null {
     }
     case 'repository.pushed': {
       const d = dataOf(e, e.type)
-      return loud('ok', 'Pushed', d ? `${d.path}, ${count((d.refs?.length ?? 0) + (d.more ?? 0), 'ref')}` : '')
+      return loud('ok', 'Pushed', d ? `${d.path ?? 'the computer’s files'}, ${count((d.refs?.length ?? 0) + (d.more ?? 0), 'ref')}` : '')
     }
     case 'desktop.broke':
       return loud('danger', 'The desktop broke', dataOf(e, e.type)?.reason)

@@ -37,8 +37,8 @@ func gitURL() cli.Verb {
 	in := rpc.GitTokenRequest{}
 	return cli.Verb{
 		Use: "url [PATH]", Short: "Print the address of a repository for git, and make a token for it", Args: cli.Between(0, 1), JSON: gitAccess{},
-		Long: "PATH is the folder that it is in, such as workspace/app; without one the address is that of the history of the computer's own files,\n" +
-			"which is only for reading. The token is good for this repository and nothing else; it is shown once.",
+		Long: "PATH is the folder that it is in, such as workspace/app; without one the address is that of the history of the computer's own files:\n" +
+			"a push there becomes a checkpoint. The token is good for this repository and nothing else; it is shown once.",
 		Examples: []string{"choir git url workspace/app --write", "choir git url"},
 		Flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&in.Body.Write, "write", false, "the token may push")

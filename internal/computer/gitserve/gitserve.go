@@ -32,6 +32,10 @@ var (
 	readRepository string
 	//go:embed push.sh
 	pushRepository string
+	//go:embed own.sh
+	pushOwn string
+	//go:embed objects.sh
+	listObjects string
 )
 
 // script is what a box runs for a repository that lies at a place, in the shell's words.
@@ -63,6 +67,7 @@ type Workspace interface {
 	Begin(ctx context.Context, id, base string) (workspace.Overlay, error)
 	Drop(ctx context.Context, o workspace.Overlay) error
 	DropAll(ctx context.Context, chosen func(id string) bool) error
+	Receive(ctx context.Context, base, tip string, most int64, from io.Reader) (workspace.Received, error)
 	Push(ctx context.Context, req workspace.PushRequest) (workspace.Published, error)
 }
 
@@ -163,9 +168,6 @@ func (s *Server) Git(ctx context.Context, c view.GitCall, in io.Reader, out io.W
 func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
 	source := sandbox.Live(c.Repository)
 	if c.Repository == "" {
-		if c.Push {
-			return ownHistory()
-		}
 		source = sandbox.Live(".git")
 	}
 	mounts := []sandbox.Mount{{Source: source, Target: "/repository", Mode: sandbox.ReadOnly}}
@@ -196,13 +198,13 @@ func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	return s.run(ctx, "git-"+contract.NewID(), mounts, c.Protocol, []string{script("/repository", readRepository), "sh", strings.TrimPrefix(c.Service(), "git-"), advertise}, stdin, said)
 }
 
-func ownHistory() error {
-	return fault.New("", fault.Denied, "Push into a repository in a folder, such as workspace/NAME; files of your own go up with choir files put or choir add.",
-		errors.New("this is the history of the computer's own files, which only checkpoints write"))
+// run has a script answer in a box of its own, which is gone when it returns.
+func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, protocol int, argv []string, in io.Reader, out io.Writer) error {
+	return s.within(ctx, id, mounts, func(box sandbox.Box) error { return exec(ctx, box, protocol, argv, in, out) })
 }
 
-// run has a script answer in a box of its own, which is gone when it returns.
-func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, protocol int, argv []string, in io.Reader, out io.Writer) (err error) {
+// within opens a box for as long as do takes.
+func (s *Server) within(ctx context.Context, id string, mounts []sandbox.Mount, do func(box sandbox.Box) error) (err error) {
 	limits := s.options.Boxes.Limits()
 	limits.WallTime = wall
 	box, err := s.options.Boxes.Open(ctx, sandbox.BoxSpec{ID: id, Kind: contract.BoxScratch, Root: "/tmp", Mounts: mounts, Limits: limits})
@@ -214,6 +216,11 @@ func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, pro
 			err = errors.Join(err, kerr)
 		}
 	}()
+	return do(box)
+}
+
+// exec has a script answer in a box.
+func exec(ctx context.Context, box sandbox.Box, protocol int, argv []string, in io.Reader, out io.Writer) error {
 	env := map[string]string{
 		"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/tmp", "GIT_GRAFT_FILE": "/dev/null", "GIT_NO_REPLACE_OBJECTS": "1",
 		"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8",
@@ -250,6 +257,8 @@ func troubled(exit guest.Exit, said string) error {
 		return fault.New("", fault.Invalid, "", errors.New("the repository names its objects, or keeps its refs, in a way that is not known here"))
 	case 69:
 		return fault.New("", fault.Conflict, "Remove it from the repository's .git.", errors.New("a file config.before-push is in the way"))
+	case 70:
+		return fault.New("", fault.Conflict, "Fetch, merge or rebase, then push again.", errors.New("the push does not go on from a checkpoint"))
 	}
 	if said = strings.TrimSpace(said); said == "" {
 		said = fmt.Sprintf("git ended with code %d", exit.Code)
@@ -299,4 +308,9 @@ func (c *clipped) Write(p []byte) (int, error) {
 }
 
 // title names a repository in a checkpoint's message.
-func title(repository string) string { return contract.Clip(path.Clean(repository), 120) }
+func title(repository string) string {
+	if repository == "" {
+		return "the computer's files"
+	}
+	return contract.Clip(path.Clean(repository), 120)
+}

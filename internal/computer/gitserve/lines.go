@@ -95,6 +95,29 @@ func readOrders(r io.Reader) (*pushCommands, error) {
 	}
 }
 
+// mainBranch is where checkpoints are.
+const mainBranch = "refs/heads/main"
+
+// checkpoints refuses a push that the history of the computer's own files can't have: it is
+// one branch, and what was in it stays.
+func (o *pushCommands) checkpoints() error {
+	denied := func(hint, text string) error { return fault.New("", fault.Denied, hint, errors.New(text)) }
+	for _, r := range o.refs {
+		switch {
+		case r.Name != mainBranch:
+			return denied("git push origin HEAD:main", "checkpoints have the one branch main, and no tags")
+		case r.New == "":
+			return denied("choir restore goes back in it.", "the history of the computer's own files can't be deleted")
+		case r.Old == "" || len(r.Old) != 40 || len(r.New) != 40:
+			return denied("Clone it, commit there, and push that.", "this does not go on from a checkpoint")
+		}
+	}
+	if len(o.refs) != 1 {
+		return denied("git push origin HEAD:main", "checkpoints have the one branch main")
+	}
+	return nil
+}
+
 func objectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }

@@ -1,7 +1,6 @@
 package gitserve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +31,6 @@ const (
 // came of it. Git's answer is held until that is done: nothing is acknowledged that
 // is not published. Whoever leaves before has pushed nothing, or all of it.
 func (s *Server) push(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
-	if c.Repository == "" {
-		return ownHistory()
-	}
 	ordered, err := readOrders(in)
 	if err != nil || len(ordered.refs) == 0 {
 		return err // git asks with no order whether it may
@@ -45,15 +41,15 @@ func (s *Server) push(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	if err := s.options.Room("gitserve.Push"); err != nil {
 		return err
 	}
-	answer, err := s.take(ctx, c, ordered, in)
+	t := newTalk(out, ordered)
+	answer, err := s.take(ctx, c, ordered, &ending{in, t.listen}, t)
 	if err != nil {
 		if ctx.Err() != nil {
-			return err
+			return errors.Join(err, t.end(nil))
 		}
 		answer = ordered.refused(why(err))
 	}
-	_, err = out.Write(answer)
-	return err
+	return t.end(answer)
 }
 
 // why is what a client is told.
@@ -66,7 +62,13 @@ func why(err error) string {
 }
 
 // take returns git's answer, once what it says is true.
-func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands, in io.Reader) (answer []byte, err error) {
+func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands, in io.Reader, t *talk) (answer []byte, err error) {
+	if c.Repository == "" {
+		if err := ordered.checkpoints(); err != nil {
+			_, cerr := io.Copy(io.Discard, in) // or the client, still sending, hears that it was cut off
+			return nil, errors.Join(err, cerr)
+		}
+	}
 	id := pushed + contract.NewID()
 	before, err := s.options.Workspace.Checkpoint(ctx, workspace.CheckpointRequest{Kind: contract.CheckpointBefore, Message: "Before a push to " + title(c.Repository)})
 	if err != nil {
@@ -83,46 +85,113 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands
 			s.options.Logger.Warn("what a push left could not be dropped; it is at the next wake", "error", derr)
 		}
 	}()
-	var said bytes.Buffer
-	held := &clipped{&said, mostSaid}
-	mounts := []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: o.Lower, Upper: o.Upper}}
-	argv := []string{script("/computer/$1", pushRepository), "sh", c.Repository, strconv.FormatInt(s.options.PushBytes, 10)}
-	if err := s.run(ctx, id, mounts, 0, argv, io.MultiReader(&ordered.raw, in), held); err != nil {
+	req := workspace.PushRequest{ID: id, Overlay: o, Repository: c.Repository, Message: "Push to " + title(c.Repository), By: c.By}
+	if c.Repository == "" {
+		err = s.receiveOwn(ctx, &req, ordered, in, t)
+	} else {
+		mounts := []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: o.Lower, Upper: o.Upper}}
+		argv := []string{script("/computer/$1", pushRepository), "sh", c.Repository, strconv.FormatInt(s.options.PushBytes, 10)}
+		err = s.run(ctx, id, mounts, 0, argv, io.MultiReader(&ordered.raw, in), t)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if said.Len() >= mostSaid {
-		return nil, fault.New("", fault.Exhausted, "Push fewer refs at once.", errors.New("git has more to say of the push than is passed on"))
+	said, err := t.answer()
+	if err != nil {
+		return nil, err
 	}
-	refs, err := ordered.taken(said.Bytes())
+	return said, s.bring(ctx, c, req, ordered, said, t)
+}
+
+// receiveOwn has git take a push into the computer's own history in a repository that
+// borrows from it, and the keeper what git took.
+func (s *Server) receiveOwn(ctx context.Context, req *workspace.PushRequest, ordered *pushCommands, in io.Reader, t *talk) error {
+	mounts := []sandbox.Mount{
+		{Target: "/computer", Mode: sandbox.Overlay, Lower: req.Overlay.Lower, Upper: req.Overlay.Upper},
+		{Source: sandbox.Live(".git"), Target: "/history", Mode: sandbox.ReadOnly},
+	}
+	base, tip := ordered.refs[0].Old, ordered.refs[0].New
+	return s.within(ctx, req.ID, mounts, func(box sandbox.Box) error {
+		argv := []string{pushOwn, "sh", base, strconv.FormatInt(s.options.PushBytes, 10)}
+		if err := exec(ctx, box, 0, argv, io.MultiReader(&ordered.raw, in), t); err != nil {
+			return err
+		}
+		said, err := t.answer()
+		if err != nil {
+			return err
+		}
+		if refs, err := ordered.taken(said); err != nil || len(refs) == 0 {
+			return err // git says why
+		}
+		t.say("Receiving")
+		received, err := s.receive(ctx, box, base, tip)
+		req.Received, req.Message = &received, pushMessage(received)
+		return err
+	})
+}
+
+// receive hands what git took in a box on to the keeper.
+func (s *Server) receive(ctx context.Context, box sandbox.Box, base, tip string) (workspace.Received, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	from, to := io.Pipe()
+	listed := make(chan error, 1)
+	go func() {
+		err := exec(ctx, box, 0, []string{listObjects, "sh", base, tip}, nil, to)
+		_ = to.CloseWithError(err) // which always succeeds
+		listed <- err
+	}()
+	received, err := s.options.Workspace.Receive(ctx, base, tip, s.options.PushBytes, from)
+	_ = from.CloseWithError(io.ErrClosedPipe) // as above; who lists stops, if the keeper did
+	if err != nil {
+		cancel()
+		<-listed
+		return received, err
+	}
+	return received, <-listed
+}
+
+// pushMessage is what the checkpoint of a push says.
+func pushMessage(r workspace.Received) string {
+	if r.Commits == 1 {
+		return "Push: " + r.Subject
+	}
+	return fmt.Sprintf("Push of %d commits: %s", r.Commits, r.Subject)
+}
+
+// bring publishes what git took, and tells the log.
+func (s *Server) bring(ctx context.Context, c view.GitCall, req workspace.PushRequest, ordered *pushCommands, said []byte, t *talk) error {
+	refs, err := ordered.taken(said)
 	if err != nil || len(refs) == 0 {
-		return said.Bytes(), err
+		return err
 	}
 	named, more, err := told(refs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	crash.At("gitserve.taken")
 	if err := ctx.Err(); err != nil {
-		return nil, err // who left, or was taken out, before now has pushed nothing
+		return err // who left, or was taken out, before now has pushed nothing
 	}
 	// Nobody but the client's patience ends it here: it is published or not.
 	ctx = context.WithoutCancel(ctx)
-	p, err := s.publish(ctx, c.By, workspace.PushRequest{ID: id, Overlay: o, Repository: c.Repository, Message: "Push to " + title(c.Repository), By: c.By})
+	t.say("Publishing")
+	p, err := s.publish(ctx, c.By, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	crash.At("gitserve.published")
 	if _, err := s.options.Append(ctx, contract.Draft{
-		ID: contract.DeriveID(id, "repository.pushed"), Actor: c.By, Type: "repository.pushed", Subject: contract.FileSubject(c.Repository),
+		ID: contract.DeriveID(req.ID, "repository.pushed"), Actor: c.By, Type: "repository.pushed", Subject: contract.FileSubject(c.Repository),
 		Data: contract.RepositoryPushed{Path: c.Repository, Publish: p.ID, Commit: p.Commit, Refs: named, More: more},
 	}); err != nil {
-		return nil, fault.New("", fault.CodeOf(err), "Fetch to see it; choir undo takes it back.", fmt.Errorf("what was pushed is in place, but the log could not be told of it: %w", err))
+		return fault.New("", fault.CodeOf(err), "Fetch to see it; choir undo takes it back.", fmt.Errorf("what was pushed is in place, but the log could not be told of it: %w", err))
 	}
 	if len(p.Conflicts) > 0 {
-		return nil, fault.New("", fault.Conflict, "choir undo takes back what was placed; then fetch, and push again.",
+		return fault.New("", fault.Conflict, "choir undo takes back what was placed; then fetch, and push again.",
 			errors.New("somebody wrote to the repository in the very moment, and some of its files stayed as they were"))
 	}
-	return said.Bytes(), nil
+	return nil
 }
 
 // publish brings a push into the live tree, as somebody's.

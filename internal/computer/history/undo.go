@@ -88,7 +88,7 @@ func (a act) told() string {
 	case view.UndoneBack:
 		return "what brought " + a.Path + " back from the trash"
 	case view.UndonePush:
-		return "the push to " + a.Path
+		return "the push to " + cmp.Or(a.Path, "the computer's files")
 	case view.UndoneAdd:
 		return "the addition of " + a.Path
 	}

@@ -118,6 +118,7 @@ func serveStreams(mux verbs, e *engine.Engine) {
 	upload(mux, "import", func(ctx context.Context, r wire.ImportRequest, body io.Reader) (wire.Operation, error) {
 		return e.Import(ctx, r, body)
 	})
+	upload(mux, "receive", e.Pushes().Receive)
 	mux.HandleFunc("POST /keeper/stream/found", func(w http.ResponseWriter, r *http.Request) {
 		var at wire.Found
 		err := decode([]byte(r.URL.Query().Get("q")), &at)

@@ -10,6 +10,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/heal"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
+	"choir.dev/choiros/internal/workspace/keeper/pushed"
 	"choir.dev/choiros/internal/workspace/keeper/scrub"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -119,3 +120,6 @@ func (e *Engine) captured() iter.Seq2[string, gitstore.Entry] {
 
 // Watches is how many watches of the kernel the engine has.
 func (e *Engine) Watches() int { return e.look.Watches() }
+
+// Pushes takes what is pushed into the history.
+func (e *Engine) Pushes() *pushed.Receiver { return e.pushes }

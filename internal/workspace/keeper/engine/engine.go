@@ -23,6 +23,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/layers"
 	"choir.dev/choiros/internal/workspace/keeper/outage"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
+	"choir.dev/choiros/internal/workspace/keeper/pushed"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/scrub"
 	"choir.dev/choiros/internal/workspace/keeper/uppers"
@@ -57,6 +58,7 @@ type Engine struct {
 	uppers   *uppers.Uppers
 	heal     *heal.Healer
 	scrubs   *scrub.Scrubber
+	pushes   *pushed.Receiver
 	collects *collect.Collector
 	lock     *os.File
 
@@ -102,6 +104,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	e.openCare()
 	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry})
 	e.collects = collect.New(collect.Options{Store: e.store, Moves: e.moves, Alone: e.alone})
+	e.pushes = pushed.New(pushed.Options{Store: e.store, Look: e.look, Moves: e.moves, Alone: e.alone, Limits: opts.Limits, Crash: e.crash})
 	e.layers = layers.New(layers.Options{Dir: opts.Snapshots, Store: e.store, Put: e.moves.MaterializeAt, Crash: e.crash})
 	defer func() {
 		if err != nil {

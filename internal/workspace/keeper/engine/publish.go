@@ -130,6 +130,13 @@ func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, err
 	}
 	m.changes = w.List()
 	m.steps = publish.Steps(m.changes)
+	if req.Pushed != "" {
+		kept, kerr := w.KeptOut(ctx)
+		stay, _, serr := e.moves.Obstacles(ctx, m.steps)
+		if m.conflicts = slices.Concat(m.conflicts, kept, stay); errors.Join(kerr, serr) != nil {
+			return merge{}, errors.Join(kerr, serr)
+		}
+	}
 	return m, e.stepsAllThere(ctx, m.steps)
 }
 
@@ -159,11 +166,11 @@ func (e *Engine) writePrepared(ctx context.Context, req wire.PrepareRequest, m m
 	if note.Verified, err = e.verified(ctx, note.Verified, req.Task); err != nil {
 		return p, err
 	}
-	if reply.Nothing && note.Verified != "pass" {
+	if reply.Nothing && note.Verified != "pass" && req.Pushed == "" {
 		// Nothing to write down either.
 		reply.CommitNote, err = e.store.Commit(ctx, e.moves.Head)
 	} else {
-		reply.CommitNote, err = e.moves.MakeCommit(ctx, reply.Tree, e.moves.Head, note)
+		reply.CommitNote, err = e.moves.MakeCommit(ctx, reply.Tree, e.moves.Head, note, req.Parents()...)
 	}
 	if err != nil {
 		return p, err

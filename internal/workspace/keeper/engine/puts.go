@@ -215,7 +215,7 @@ func (e *Engine) notInHistory(ctx context.Context, puts []put) ([]put, error) {
 	last := map[string]int64{} // when the last commit with the object was made, in Unix seconds
 	for some := range slices.Chunk(puts, maxSought) {
 		first := slices.MinFunc(some, func(a, b put) int { return cmp.Compare(a.at, b.at) })
-		args := []string{"log", "--raw", "--no-abbrev", "--format=%ct", "--no-renames", "--since=" + first.since().UTC().Format(time.RFC3339)}
+		args := []string{"log", "--first-parent", "--raw", "--no-abbrev", "--format=%ct", "--no-renames", "--since=" + first.since().UTC().Format(time.RFC3339)}
 		for _, p := range some {
 			args = append(args, "--find-object="+p.ID)
 		}

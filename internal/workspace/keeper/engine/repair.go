@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"choir.dev/choiros/internal/defence"
@@ -186,24 +185,12 @@ func (e *Engine) storedCheckpoints(ctx context.Context) ([]wire.Commit, error) {
 			}
 		}
 		if c.At == 0 {
-			c.At = commitTime(string(content)) * 1000
+			c.At = gitstore.CommitTime(content) * 1000
 		}
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(a, b wire.Commit) int { return int(b.At - a.At) })
 	return list, nil
-}
-
-func commitTime(content string) int64 {
-	for line := range strings.Lines(content) {
-		if rest, ok := strings.CutPrefix(line, "committer "); ok {
-			if f := strings.Fields(rest); len(f) > 1 {
-				n, _ := strconv.ParseInt(f[len(f)-2], 10, 64) // 0: the oldest
-				return n
-			}
-		}
-	}
-	return 0
 }
 
 // Repair goes on after the newest checkpoint was found damaged: on the last

@@ -168,12 +168,13 @@ func (s *Store) AddChunks(ctx context.Context, to chunks.Set, id string) error {
 	return nil
 }
 
-// ManifestsOf lists the manifests that stand in the trees of commits. A commit is
+// ManifestsOf lists the manifests that stand in the trees of commits and of those before
+// them, along the first parents: what was pushed has none of its own. A commit is
 // compared with its parents: what it has of them is theirs. It is asked by name,
 // for a manifest may be a file of somebody's as well.
 func (s *Store) ManifestsOf(ctx context.Context, reply *wire.CollectReply, revs ...string) (map[string]struct{}, error) {
 	found := map[string]struct{}{}
-	commits, err := s.Git(ctx, nil, append(append([]string{"rev-list", "--end-of-options"}, revs...), "--")...)
+	commits, err := s.Git(ctx, nil, append(append([]string{"rev-list", "--first-parent", "--end-of-options"}, revs...), "--")...)
 	if err != nil || len(commits) == 0 {
 		return found, err
 	}

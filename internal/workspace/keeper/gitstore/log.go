@@ -11,14 +11,16 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// MakeCommit makes a commit of what was so at a time, in Unix milliseconds.
-func (s *Store) MakeCommit(ctx context.Context, tree, parent string, note wire.Note, at int64) (wire.Commit, error) {
+// MakeCommit makes a commit of what was so at a time, in Unix milliseconds. The history
+// goes along the parent; what was pushed, beside it, is not of it.
+func (s *Store) MakeCommit(ctx context.Context, tree, parent string, note wire.Note, at int64, pushed ...string) (wire.Commit, error) {
 	note.At = at // git dates a commit in whole seconds, which would lie before what caused it
 	c := wire.Commit{Parent: parent, Tree: tree, Time: at / 1000, Note: note}
 	info := commitInfo{tree: tree, when: c.Time, message: encodeNote(&c.Note)}
 	if parent != "" {
 		info.parents = append(info.parents, parent)
 	}
+	info.parents = append(info.parents, pushed...)
 	var err error
 	c.Commit, err = s.writeCommit(ctx, info)
 	return c, err

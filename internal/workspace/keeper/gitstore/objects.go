@@ -49,6 +49,11 @@ type Object struct {
 	source  func() (io.ReadCloser, int64, error)
 }
 
+// From is an object that is read when its turn comes.
+func From(kind string, source func() (io.ReadCloser, int64, error)) Object {
+	return Object{Kind: kind, source: source}
+}
+
 func (o Object) open() (io.ReadCloser, int64, error) {
 	if o.source != nil {
 		return o.source()

@@ -273,13 +273,31 @@ func (s *Store) Differ(ctx context.Context, a, b string, paths []string, visit f
 	return (&treeDiff{store: s, ctx: ctx, at: choose(paths), visit: visit}).folder("", a, b, 0, len(paths) == 0)
 }
 
+// DifferBeyond is Differ of trees of which beyond may have some that are not stored.
+func (s *Store) DifferBeyond(ctx context.Context, a, b string, beyond func(id string) (content []byte, is bool, err error), visit func(p string, from, to TreeItem) error) error {
+	return (&treeDiff{store: s, ctx: ctx, beyond: beyond, visit: visit}).folder("", a, b, 0, true)
+}
+
 type treeDiff struct {
-	store *Store
-	ctx   context.Context
-	at    pathSet
-	visit func(p string, from, to TreeItem) error
-	met   func(tree string) // nil, or what is told of each folder that was read
-	seen  int
+	store  *Store
+	ctx    context.Context
+	at     pathSet
+	visit  func(p string, from, to TreeItem) error
+	met    func(tree string)                                    // nil, or what is told of each folder that was read
+	beyond func(id string) (content []byte, is bool, err error) // nil, or what reads trees that are not stored
+	seen   int
+}
+
+func (w *treeDiff) items(id string) ([]TreeItem, error) {
+	if w.beyond != nil {
+		if content, is, err := w.beyond(id); is || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			return treeItems(id, structure{kindTree, content})
+		}
+	}
+	return w.store.tree(w.ctx, id)
 }
 
 // folder compares a folder of the two; whole says that all of it is chosen.
@@ -295,7 +313,7 @@ func (w *treeDiff) folder(prefix, a, b string, depth int, whole bool) error {
 		if id == "" {
 			continue
 		}
-		items, err := w.store.tree(w.ctx, id)
+		items, err := w.items(id)
 		if err != nil {
 			return err
 		}
@@ -388,24 +406,31 @@ func (s *Store) rawCommit(ctx context.Context, id string) (rawCommit, error) {
 	}
 	c := rawCommit{}
 	c.tree, c.parents = CommitNames(o.content)
-	head, message, _ := bytes.Cut(o.content, []byte("\n\n"))
+	_, message, _ := bytes.Cut(o.content, []byte("\n\n"))
 	c.message = string(message)
 	if !wire.IsHex(c.tree) || len(c.tree) != 40 {
 		return c, fault.New("keeper.commit", fault.Damaged, "", fmt.Errorf("commit %s names no tree", id))
 	}
+	c.when = CommitTime(o.content)
+	return c, nil
+}
+
+// CommitTime is when a commit was committed, in Unix seconds; 0 for a foreign one's that
+// is no time: git shows such a date as 1970 too.
+func CommitTime(content []byte) int64 {
+	head, _, _ := bytes.Cut(content, []byte("\n\n"))
 	for line := range strings.Lines(string(head)) {
 		// committer NAME <ADDRESS> SECONDS ZONE
 		if who, ok := strings.CutPrefix(line, "committer "); ok {
 			if f := strings.Fields(who[strings.LastIndexByte(who, '>')+1:]); len(f) > 0 {
-				c.when, err = strconv.ParseInt(f[0], 10, 64)
+				if n, err := strconv.ParseInt(f[0], 10, 64); err == nil {
+					return n
+				}
 			}
-			break
+			return 0
 		}
 	}
-	if err != nil {
-		c.when = 0 // a foreign one's; git shows such a date as 1970 too
-	}
-	return c, nil
+	return 0
 }
 
 // nameOfFull is NameOf a full id that is to be a commit or a tree, "" when there

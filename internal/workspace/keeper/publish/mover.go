@@ -67,8 +67,8 @@ func (mv *Mover) Advance(c wire.Commit) error {
 }
 
 // MakeCommit makes a commit of what is so now; no ref names it yet.
-func (mv *Mover) MakeCommit(ctx context.Context, tree, parent string, note wire.Note) (wire.Commit, error) {
-	return mv.store.MakeCommit(ctx, tree, parent, note, mv.now().UnixMilli())
+func (mv *Mover) MakeCommit(ctx context.Context, tree, parent string, note wire.Note, pushed ...string) (wire.Commit, error) {
+	return mv.store.MakeCommit(ctx, tree, parent, note, mv.now().UnixMilli(), pushed...)
 }
 
 // MaterializeAt is materialize of what was at a path; what is damaged of it is

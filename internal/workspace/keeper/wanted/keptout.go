@@ -44,6 +44,24 @@ func (w *Tree) LeaveIgnored(ctx context.Context) ([]wire.Conflict, error) {
 	return slices.SortedFunc(maps.Values(told), func(a, b wire.Conflict) int { return cmp.Compare(a.Path, b.Path) }), nil
 }
 
+// KeptOut are the files that would be new and the wanted tree's own ignore files keep out:
+// no checkpoint would take them by itself.
+func (w *Tree) KeptOut(ctx context.Context) ([]wire.Conflict, error) {
+	var made []string
+	for p, c := range w.changes {
+		if !c.From.Exists() && c.To.Exists() && c.To.Mode != wire.ModeEmptyDir {
+			made = append(made, p)
+		}
+	}
+	out, err := w.ignoring(ctx).KeptOut(made)
+	told := make([]wire.Conflict, 0, len(out))
+	for p, c := range out {
+		told = append(told, wire.Conflict{Path: wire.Path(p), Reason: c.Reason})
+	}
+	slices.SortFunc(told, func(a, b wire.Conflict) int { return cmp.Compare(a.Path, b.Path) })
+	return told, err
+}
+
 // ignoring is the wanted tree for its ignore files. A repository that is there is one for
 // them, too: that it is ignored did not keep it out.
 func (w *Tree) ignoring(ctx context.Context) scan.Wanted {

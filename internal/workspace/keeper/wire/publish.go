@@ -56,6 +56,32 @@ type PrepareRequest struct {
 	Task  string `json:"task,omitempty"` // names the task's live publishing
 	Kind  string `json:"kind,omitempty"` // publish when empty, or invert
 	Note  Note   `json:"note"`
+	// Pushed is Tree's commit where it was received: it becomes a parent beside the
+	// checkpoint before. Nothing of it is brought in that no checkpoint takes.
+	Pushed string `json:"pushed,omitempty"`
+}
+
+// Parents are the further parents of the publish's commit: what was pushed.
+func (r PrepareRequest) Parents() []string {
+	if r.Pushed == "" {
+		return nil
+	}
+	return []string{r.Pushed}
+}
+
+// ReceiveRequest brings what was pushed into the history of the computer's own files:
+// commits up to Tip, which goes on from the checkpoint Base, as a list of all their
+// objects that Base does not have, of Most bytes at most.
+type ReceiveRequest struct {
+	Base string `json:"base"`
+	Tip  string `json:"tip"`
+	Most int64  `json:"most"`
+}
+
+// ReceiveReply says what came: how many commits, and what the last one says of itself.
+type ReceiveReply struct {
+	Commits int    `json:"commits"`
+	Subject string `json:"subject"`
 }
 
 // PrepareReply is the merge: Commit is its commit, on top of Live, not yet in

@@ -1,0 +1,262 @@
+package pushed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/names"
+	"choir.dev/choiros/internal/workspace/keeper/nested"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
+)
+
+// look looks at all that a push brings, before anything of it is written.
+type look struct {
+	*Receiver
+	*spool
+	outside   map[string]string   // what it names and does not bring, by id: the kind
+	links     map[string]struct{} // links' targets
+	manifests map[string]struct{} // of large files
+	parents   []string            // commits of the history that it goes on from
+	commits   int
+}
+
+// all looks at each object by itself, then at what they name.
+func (l *look) all(ctx context.Context, base, tip string) error {
+	l.outside, l.links, l.manifests = map[string]string{}, map[string]struct{}{}, map[string]struct{}{}
+	if l.at[tip].kind != commitKind {
+		return fault.New("", fault.Invalid, "", errors.New("what is pushed is not in it"))
+	}
+	for _, id := range l.order {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		switch l.at[id].kind {
+		case commitKind:
+			err = l.commit(id)
+		case treeKind:
+			err = l.tree(id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(l.there(ctx), l.linked(ctx)); err != nil {
+		return err
+	}
+	if err := l.large(ctx, base); err != nil {
+		return err
+	}
+	return l.onwards(ctx, base)
+}
+
+// commit looks at what a commit names, and that it says nothing that only checkpoints say.
+func (l *look) commit(id string) error {
+	content, err := l.content(id)
+	if err != nil {
+		return err
+	}
+	l.commits++
+	tree, parents := gitstore.CommitNames(content)
+	head, message, _ := bytes.Cut(content, []byte("\n\n"))
+	if !bytes.Contains(head, []byte("\nauthor ")) || !bytes.Contains(head, []byte("\ncommitter ")) || bytes.IndexByte(content, 0) >= 0 {
+		return fault.New("", fault.Invalid, "", fmt.Errorf("commit %s is none", id))
+	}
+	for line := range bytes.Lines(message) {
+		if bytes.HasPrefix(line, []byte("Choir-")) {
+			return fault.New("", fault.Denied, "Give it another message (git commit --amend, git rebase): that is how checkpoints begin a line.",
+				fmt.Errorf("a line of the message of commit %.12s begins with %q", id, "Choir-"))
+		}
+	}
+	for _, p := range parents {
+		if !l.brought(p) {
+			l.parents = append(l.parents, p)
+		}
+		if err := l.want(p, commitKind); err != nil {
+			return err
+		}
+	}
+	return l.want(tree, treeKind)
+}
+
+func (l *look) brought(id string) bool { _, ok := l.at[id]; return ok }
+
+// want notes that an object is named as one of a kind.
+func (l *look) want(id, kind string) error {
+	got, brought := l.at[id]
+	if !brought {
+		was, known := l.outside[id]
+		if got.kind = kind; known {
+			got.kind = was
+		}
+		l.outside[id] = kind
+	}
+	if got.kind != kind || len(id) != 40 || !wire.IsHex(id) {
+		return fault.New("", fault.Invalid, "", fmt.Errorf("%.40q is no %s", id, kind))
+	}
+	return nil
+}
+
+func (l *look) tree(id string) error {
+	content, err := l.content(id)
+	if err != nil {
+		return err
+	}
+	list, err := entries(content)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if err := l.want(e.ID, e.kind()); err != nil {
+			return err
+		}
+		if e.Mode == string(wire.ModeSymlink) {
+			l.links[e.ID] = struct{}{}
+		}
+		if e.chunked {
+			l.manifests[e.ID] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// there makes sure that what is named and was not brought is in the store.
+func (l *look) there(ctx context.Context) error {
+	if len(l.outside) == 0 {
+		return nil
+	}
+	ids := slices.Sorted(maps.Keys(l.outside))
+	out, err := l.store.Git(ctx, strings.NewReader(strings.Join(ids, "\n")+"\n"), "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	if err != nil {
+		return err
+	}
+	there := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		id, kind, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		there[id] = kind
+	}
+	for _, id := range ids {
+		if there[id] != l.outside[id] {
+			return fault.New("", fault.Invalid, "Push from a clone that is whole.", fmt.Errorf("the %s %s is missing", said(l.outside[id]), id))
+		}
+	}
+	return nil
+}
+
+// linked makes sure that a link's target is one.
+func (l *look) linked(ctx context.Context) error {
+	for id := range l.links {
+		var target []byte
+		var err error
+		if o, brought := l.at[id]; brought && o.size < wire.MaxPath {
+			target, err = l.content(id)
+		} else if !brought {
+			target, err = l.store.Blob(ctx, id, wire.MaxPath-1)
+		}
+		if err != nil && !fault.Is(err, fault.Exhausted) {
+			return err
+		}
+		if len(target) == 0 || bytes.IndexByte(target, 0) >= 0 {
+			return fault.New("", fault.Denied, "", fmt.Errorf("the link %s leads to no path", id))
+		}
+	}
+	return nil
+}
+
+// large refuses what looks like a large file of the history and is none of it: of such a
+// file a tree has the list of its parts, which only the keeper writes.
+func (l *look) large(ctx context.Context, base string) error {
+	if len(l.manifests) == 0 {
+		return nil
+	}
+	for _, t := range l.scan.Index.All() {
+		if t.Chunked {
+			delete(l.manifests, t.ID)
+		}
+	}
+	if len(l.manifests) == 0 {
+		return nil
+	}
+	had, err := l.store.ManifestsOf(ctx, &wire.CollectReply{}, base)
+	if err != nil {
+		return err
+	}
+	for id := range l.manifests {
+		if _, ok := had[id]; !ok {
+			return fault.New("", fault.Denied, "Large files are brought in with choir files put; in a clone they can be moved and removed.",
+				fmt.Errorf("%s is the manifest of no large file that the computer has", id))
+		}
+	}
+	return nil
+}
+
+// onwards makes sure that the push goes on from the checkpoint that it names, and from
+// nothing that is not in the history of that.
+func (l *look) onwards(ctx context.Context, base string) error {
+	if !slices.Contains(l.parents, base) {
+		return behind()
+	}
+	if len(l.parents) == 1 {
+		return nil
+	}
+	beyond, err := l.store.Git(ctx, strings.NewReader(strings.Join(l.parents, "\n")+"\n^"+base+"\n"), "rev-list", "--max-count=1", "--stdin")
+	if err == nil && len(beyond) > 0 {
+		err = behind()
+	}
+	return err
+}
+
+func behind() error {
+	return fault.New("", fault.Conflict, "Fetch, merge or rebase, then push again.", errors.New("the push does not go on from a checkpoint that was the newest a while ago"))
+}
+
+// differs looks at what the push changes of its base: at paths that may be, and no more
+// files than a computer has.
+func (l *look) differs(ctx context.Context, base, tip string) error {
+	content, err := l.content(tip)
+	if err != nil {
+		return err
+	}
+	was, err := l.store.NameOf(ctx, base+"^{tree}")
+	if err != nil {
+		return err
+	}
+	tree, _ := gitstore.CommitNames(content)
+	changed, files := 0, l.scan.Index.N
+	beyond := func(id string) ([]byte, bool, error) {
+		if !l.brought(id) {
+			return nil, false, nil
+		}
+		b, err := l.content(id)
+		return b, true, err
+	}
+	return l.store.DifferBeyond(ctx, was, tree, beyond, func(name string, from, to gitstore.TreeItem) error {
+		if from.Mode == "" {
+			files++
+		} else if to.Mode == "" {
+			files--
+		}
+		if changed++; changed > 2*l.limits.Files || files > l.limits.Files {
+			return fault.New("", fault.Exhausted, "Push fewer, or raise storage.files.", fmt.Errorf("with the push there would be more than %d files", l.limits.Files))
+		}
+		p, kind := names.UnescapePath(name)
+		if kind == names.PathEmpty && p == "" {
+			return nil // of all of it
+		}
+		if err := wire.CheckPath(p, false); err != nil {
+			return fault.New("", fault.Denied, "Push without it.", fmt.Errorf("%s %w", wire.Path(wire.Short(p)).Shown(), err))
+		}
+		if git, in := nested.In(p); in {
+			return fault.New("", fault.Denied, "Push to that repository: choir git url PATH --write.",
+				fmt.Errorf("%s is of a repository of its own, %s", wire.Path(wire.Short(p)).Shown(), wire.Path(wire.ParentDir(git)).Shown()))
+		}
+		return nil
+	})
+}
