@@ -34,7 +34,7 @@ func (t *Call) Directory() (string, error) {
 	return c.Server.Data, err
 }
 
-// Sources are where the configuration comes from, with the flags that were given.
+// Sources are the configuration's sources, with the flags that were given.
 func (t *Call) Sources(file string, flags map[string]string) config.Sources {
 	src := config.Sources{File: file, Environ: os.Environ(), Flags: map[string]any{}}
 	if t.given("data") {
@@ -48,7 +48,7 @@ func (t *Call) Sources(file string, flags map[string]string) config.Sources {
 	return src
 }
 
-// dial makes a client for CHOIR_URL and CHOIR_TOKEN, else for the instance on
+// dial makes a client for CHOIR_URL and CHOIR_TOKEN, and without them for the instance on
 // the data directory.
 func (t *Call) dial() (*client.Client, error) {
 	data := ""

@@ -17,32 +17,31 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Name is something that there is, and in a few words what.
+// Name is an existing thing, with a short description.
 type Name struct{ Word, About string }
 
-// Kind is what a word such as RUN stands for in a verb's Use, or as a flag's value
-// in its help, and how a shell completes it. One with nothing set is free: nobody
-// knows what it will be.
+// Kind is what a word such as RUN stands for in a verb's Use, or as a flag's value in its
+// help, and how a shell completes it. A Kind with nothing set is free text.
 type Kind struct {
-	// Asks lists what there is, of the arguments before it and the beginning of its own.
+	// Asks lists existing names, given the arguments before and what has been typed.
 	Asks func(ctx context.Context, c *client.Client, before []string, typed string) ([]Name, error)
-	// Wakes says that asking wakes a sleeping computer, of which nothing is asked then.
+	// Wakes says that asking would wake a sleeping computer; such a computer is not asked.
 	Wakes bool
-	// Words are all that it can be, where no one need be asked.
+	// Words are all possible values, where no control plane has to be asked.
 	Words func() []Name
 	// Local is a file of the machine that choir is called on, Folder a folder of it.
 	Local, Folder bool
 }
 
-// What a completion takes at most: the person waits at a prompt.
+// Bounds of a completion: the person waits at a prompt.
 const (
 	completesIn  = time.Second
 	completeMost = 100
 	maxAbout     = 60
 )
 
-// Words are the kinds of a verb's arguments, in their order; more says that there
-// may be any number of the last.
+// Words are the kinds of a verb's arguments, in order; more says that there may be any
+// number of the last.
 func (v Verb) Words() (words []string, more bool) {
 	for _, w := range strings.Fields(v.Use)[1:] {
 		if strings.HasPrefix(w, "-") || strings.HasPrefix(w, "[-") {
@@ -63,7 +62,7 @@ func Valued(f *pflag.Flag) string {
 	return kind
 }
 
-// completes has a shell complete what the verb's arguments and flags name.
+// completes registers completions for the verb's arguments and flags.
 func (v Verb) completes(cmd *cobra.Command, t *Call, kinds map[string]Kind) {
 	words, more := v.Words()
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, before []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -78,7 +77,7 @@ func (v Verb) completes(cmd *cobra.Command, t *Call, kinds map[string]Kind) {
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if kind := Valued(f); kind != "" {
-			// It fails for a flag that there is not, or for one a second time.
+			// It fails for a flag that does not exist or is registered already.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, before []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 				return t.offer(cmd.Context(), kinds, kind, before, typed)
 			})
@@ -86,7 +85,7 @@ func (v Verb) completes(cmd *cobra.Command, t *Call, kinds map[string]Kind) {
 	})
 }
 
-// offer is what a shell offers for a word; where nobody answers in time, nothing.
+// offer is what a shell offers for a word; nothing if nobody answers in time.
 func (t *Call) offer(ctx context.Context, kinds map[string]Kind, word string, before []string, typed string) (out []cobra.Completion, how cobra.ShellCompDirective) {
 	how = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	ctx, cancel := context.WithTimeout(ctx, completesIn)
@@ -107,7 +106,7 @@ func (t *Call) offer(ctx context.Context, kinds map[string]Kind, word string, be
 				continue
 			}
 			if strings.HasSuffix(n.Word, "/") {
-				how |= cobra.ShellCompDirectiveNoSpace // what is in it comes next
+				how |= cobra.ShellCompDirectiveNoSpace // more of the path comes next
 			}
 			out = append(out, cobra.CompletionWithDesc(n.Word, terminal.OneLine(n.About, maxAbout)))
 		}
@@ -115,8 +114,8 @@ func (t *Call) offer(ctx context.Context, kinds map[string]Kind, word string, be
 	return out, how
 }
 
-// names lists what there is of a kind. An error has no place at a prompt: there is
-// nothing to offer then.
+// names lists the existing names of a kind. An error can't be shown at a prompt, so nothing
+// is offered then.
 func (t *Call) names(ctx context.Context, kind Kind, before []string, typed string) []Name {
 	if kind.Words != nil {
 		return kind.Words()
@@ -142,8 +141,8 @@ func (t *Call) names(ctx context.Context, kind Kind, before []string, typed stri
 	return names
 }
 
-// typeable says whether a name is a word in every shell as it stands. A box gives
-// files any name, and what a shell writes into a line for somebody is run with it.
+// typeable says whether a name is one word in every shell without quoting. A box gives
+// files any name, and what a shell completes is executed with the line.
 func typeable(name string) bool {
 	if defence.Off(defence.CompletedNames) {
 		return true

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Exit is the exit code of a verb, as an error: what it has to say was printed
-// already. Scripts depend on the codes.
+// Exit is the exit code of a verb, as an error whose message was printed already. Scripts
+// depend on the codes.
 type Exit int
 
 // The exit codes that verbs have in common.
@@ -23,8 +23,7 @@ const (
 	ExitGoesOn      Exit = 5
 )
 
-// exitSignal and a signal's number is the code of what a signal ended, as shells
-// have it.
+// exitSignal plus a signal's number is the exit code after that signal, as in shells.
 const exitSignal = 128
 
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }

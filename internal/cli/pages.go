@@ -28,7 +28,7 @@ func Walk(verbs []Verb, before string, visit func(name string, v Verb)) {
 
 func (v Verb) name() string { name, _, _ := strings.Cut(v.Use, " "); return name }
 
-// Acts says whether the verb does something itself.
+// Acts says whether the verb does something itself, and does not only hold others.
 func (v Verb) Acts() bool { return v.Asks != nil || v.Does != nil }
 
 // options is the flags that only this verb has, as help shows them.
@@ -49,8 +49,8 @@ func (v Verb) answers() string {
 	return members(reflect.TypeOf(v.JSON), 3)
 }
 
-// members spells the shape of what is printed as JSON: the names of an object's
-// members in braces, what there can be several of in brackets.
+// members describes the shape of what is printed as JSON: the names of an object's members
+// in braces, lists in brackets.
 func members(t reflect.Type, depth int) string {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -71,7 +71,7 @@ func members(t reflect.Type, depth int) string {
 			continue
 		}
 		if f.Anonymous && name == "" {
-			continue // its fields are among the visible ones
+			continue // its fields are among those of the outer struct
 		}
 		if name == "" {
 			name = f.Name
@@ -84,7 +84,7 @@ func members(t reflect.Type, depth int) string {
 	return "{" + strings.Join(names, ", ") + "}"
 }
 
-// commonWords are what holds for every verb; %s is the mark of a verbatim word.
+// commonWords says what all verbs share; %s is the mark of a verbatim word.
 const commonWords = `Every verb has %[1]s--json%[1]s, and those about what is stored or runs have %[1]s--data DIR%[1]s, which says where.
 Those that talk to a running control plane have %[1]s--computer ID%[1]s, for where there are several computers;
 %[1]sCHOIR_URL%[1]s and %[1]sCHOIR_TOKEN%[1]s name one elsewhere. On a terminal what takes a while says how far it is, and marks, differences and what would change have colours unless
@@ -138,7 +138,7 @@ func (p Program) WritePage(w io.Writer) {
 func (p Program) writeManual(w io.Writer, name string, v Verb) {
 	text := func(s string) string {
 		s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
-		for _, c := range []string{".", "'"} { // would be a request at the beginning of a line
+		for _, c := range []string{".", "'"} { // at the beginning of a line it would be a request
 			s = strings.ReplaceAll("\n"+s, "\n"+c, "\n\\&"+c)[1:]
 		}
 		return s

@@ -15,7 +15,7 @@ import (
 // Program is a command line: its version and the verbs that it has.
 type Program struct {
 	Version string
-	// Topics are made for each command line anew, in the order in which help lists them.
+	// Topics makes the verbs for each command line, in the order in which help lists them.
 	Topics func() []Topic
 	// Kinds are what the words in the verbs' Use stand for, for completions.
 	Kinds func() map[string]Kind
@@ -53,9 +53,9 @@ func (p Program) run(ctx context.Context, args []string) int {
 	return int(status)
 }
 
-// Root makes the command line of what is declared: of the verb that args name
-// alone, for flags of fifty others take longer to make than most verbs to ask, or
-// of all where they name none that is declared.
+// Root makes the command line from the declarations: for the verb that args name alone,
+// because making the flags of fifty others takes longer than most verbs do, or for all if
+// args name no verb.
 func (p Program) Root(args ...string) *cobra.Command {
 	root := holder("choir", "ChoirOS, the automatic computer")
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -64,7 +64,7 @@ func (p Program) Root(args ...string) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	topics := p.Topics()
 	args, completed := completing(args)
-	var kinds map[string]Kind // none: nobody asks for completions
+	var kinds map[string]Kind // nil unless completions are requested
 	if completed {
 		kinds = p.Kinds()
 	}
@@ -88,8 +88,8 @@ func (p Program) Root(args ...string) *cobra.Command {
 	return root
 }
 
-// helpOfVerbs makes the library's help verb refuse what is no verb, as the others do:
-// left alone it shows what there is and ends well.
+// helpOfVerbs makes the library's help command refuse words that are no verb: by itself it
+// lists the verbs and succeeds.
 func helpOfVerbs(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
@@ -123,7 +123,7 @@ func holder(use, short string) *cobra.Command {
 	}
 }
 
-// Completion is the verb that prints what completes the program in a shell.
+// Completion is the verb that prints a shell's completion script.
 func (p Program) Completion() Verb {
 	return Verb{
 		Use: "completion SHELL", Short: "Print what makes bash, zsh or fish complete choir's verbs, flags and what they name", Args: Exactly(1), Raw: "a script for the shell",

@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// interrupted is why a verb ended before it was done.
+// interrupted is the cause when a signal ended a verb.
 type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string {
 	return fmt.Sprintf("ended by a signal (%s) before it was done", i.signal)
 }
 
-// signals are what the process is told to end by. They end the verb's context,
-// unless the verb took them over.
+// signals are those that tell the process to end. They end the verb's context, unless the
+// verb handles them itself.
 type signals struct {
 	ch   chan os.Signal
 	done chan struct{}
@@ -48,8 +48,8 @@ func listenToSignals(ctx context.Context) (context.Context, *signals) {
 	return context.WithValue(ctx, signalsKey{}, s), s
 }
 
-// TakeSignals has signals, SIGQUIT too, brought to a function, which says whether
-// it took one, until the function that is returned is called.
+// TakeSignals passes signals, SIGQUIT too, to a function, which says whether it handled
+// one, until the returned function is called.
 func TakeSignals(ctx context.Context, to func(syscall.Signal) bool) (release func()) {
 	s, ok := ctx.Value(signalsKey{}).(*signals)
 	if !ok {

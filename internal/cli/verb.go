@@ -15,54 +15,54 @@ import (
 // Verb declares one verb of the command line, once: its help, docs/cli.md, the
 // completions and the manual pages come from it.
 type Verb struct {
-	Use   string // its name, then its arguments as help shows them, each by its Kind
+	Use   string // its name, then its arguments as help shows them, each named by its Kind
 	Short string // one line, without its full stop
-	Long  string // what Short leaves open, in whole sentences
+	Long  string // further explanation, in whole sentences
 	// Examples are whole command lines.
 	Examples []string
 	Args     Arguments
-	// Ready refuses a call whose arguments and flags don't go together, before
-	// anybody is asked.
+	// Ready refuses a call whose arguments and flags don't go together, before anything is
+	// sent.
 	Ready func(args []string) error
-	// JSON is a value of what --json prints, from which the pages tell its
-	// members; Raw says what is printed instead of JSON, whether or not --json is
-	// given. One of the two is there unless the verb only holds others.
+	// JSON is a value of the type that --json prints, from which the pages describe its
+	// members; Raw says what is printed instead of JSON, with or without --json. One of the
+	// two is set unless the verb only holds others.
 	JSON any
 	Raw  string
-	// Data says that a verb that asks nobody is about a data directory.
+	// Data says that a verb without Asks uses a data directory.
 	Data bool
-	// Failure is the exit code where choir fails, of a verb that passes on another
-	// program's.
+	// Failure is the exit code when choir itself fails, for a verb that passes on another
+	// program's exit code.
 	Failure Exit
-	// Flags adds what it has beside the flags of all.
+	// Flags adds the verb's own flags.
 	Flags func(*pflag.FlagSet)
-	// Of the three one is there: Asks talks to a running control plane, Does
-	// needs none, Verbs are further ones behind its name. A verb may have Asks
-	// beside Verbs, for where none of them is named.
+	// One of the three is set: Asks uses a running control plane, Does needs none, Verbs
+	// are further verbs behind its name. A verb may have both Asks and Verbs; Asks then
+	// runs if none of them is named.
 	Asks  func(ctx context.Context, t *Call, c *client.Client, args []string) error
 	Does  func(ctx context.Context, t *Call, args []string) error
 	Verbs []Verb
 }
 
-// Topic is verbs that belong together, as help and the pages list them.
+// Topic is a group of verbs, as help and the pages list them.
 type Topic struct {
 	Name  string
 	Verbs []Verb
 }
 
-// Arguments bounds how many there are; most < 0: any number.
+// Arguments bounds the number of arguments; most < 0: any number.
 type Arguments struct{ least, most int }
 
 // Exactly is n arguments.
 func Exactly(n int) Arguments { return Arguments{n, n} }
 
-// Between is at least so many arguments, and at most so many unless that is below 0.
+// Between is at least least arguments, and at most most unless that is negative.
 func Between(least, most int) Arguments { return Arguments{least, most} }
 
-// Bounds are the least and the most there are.
+// Bounds are the smallest and the largest number.
 func (a Arguments) Bounds() (least, most int) { return a.least, a.most }
 
-// check refuses a wrong number as a mistake in how the verb was called.
+// check refuses a wrong number of arguments as a usage error.
 func (a Arguments) check(cmd *cobra.Command, args []string) error {
 	if len(args) < a.least || (a.most >= 0 && len(args) > a.most) {
 		return Usage(fmt.Errorf("usage: %s", cmd.UseLine()))
@@ -129,7 +129,7 @@ func (v Verb) failed(err error) error {
 	return failure{err, v.Failure}
 }
 
-// says is what --json does.
+// says describes what --json does.
 func (v Verb) says() string {
 	if v.JSON == nil {
 		return "changes nothing here: it prints " + v.Raw

@@ -18,10 +18,10 @@ type CheckpointRequest struct {
 	Run      string
 	Task     string
 	Verified contract.VerificationStatus // unknown when empty
-	Force    bool                        // also when nothing changed
-	Under    string                      // narrows what is said of ignored paths to a folder
+	Force    bool                        // also if nothing changed
+	Under    string                      // limits the reported ignored paths to a folder
 	By       contract.Actor              // who asked for it; nobody: the host, by itself
-	whole    bool                        // a history that begins has all files
+	whole    bool                        // the history begins with it, and it must contain all files
 }
 
 // Checkpoint is one point of the history.
@@ -30,8 +30,8 @@ type Checkpoint struct {
 	Time    time.Time
 	Run     string
 	Task    string
-	Created bool         // made by this call, not found unchanged
-	LeftOut wire.LeftOut // what was left out of it now
+	Created bool         // made by this call; false if nothing had changed
+	LeftOut wire.LeftOut // what it leaves out now
 }
 
 // Checkpoint commits the live tree. When nothing changed it returns the newest
@@ -49,8 +49,8 @@ func (w *Workspace) Checkpoint(ctx context.Context, req CheckpointRequest) (_ Ch
 
 func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint, error) {
 	var reply wire.CheckpointReply
-	// Whoever asks for one by himself wants to know what programs on the host did, and the
-	// automatic ones see in the end what nobody can have done.
+	// A person who asks for one expects it to have what programs on the host did; automatic
+	// ones scan everything too, which in the end finds what no watcher could report.
 	in := wire.CheckpointRequest{Force: req.Force, Look: req.Kind == contract.CheckpointAuto, Seen: req.Kind == contract.CheckpointManual, Whole: req.whole, Under: wire.Path(req.Under), Note: by(req.By, wire.Note{
 		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
 	})}
@@ -63,23 +63,23 @@ func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Chec
 	}
 	w.mu.Lock()
 	if w.unwatched = reply.Unwatched; w.unwatched != "" {
-		w.unwatched = contract.Line(contract.Clip(w.unwatched, 300)) // a box said it
+		w.unwatched = contract.Line(contract.Clip(w.unwatched, 300)) // a box's word
 	}
 	w.mu.Unlock()
 	w.tasks = 0
 	return w.logCheckpoint(ctx, reply)
 }
 
-// Unwatched says, for people, why after each command all of the tree is looked at; ""
-// when it is watched, or nobody has looked yet.
+// Unwatched says, for people, why all of the tree is scanned after each command; "" when it
+// is watched, or that is not known yet.
 func (w *Workspace) Unwatched() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.unwatched
 }
 
-// markEvery is after how many logged checkpoints the keeper is told; until then
-// a restart appends them again, which the log recognises.
+// markEvery is the number of logged checkpoints after which the keeper is told; until then
+// a restart appends their events again, which the log recognises.
 const markEvery = 20
 
 // maxLogged is how many checkpoints' events are appended at once.
@@ -127,7 +127,7 @@ var kinds = []contract.CheckpointKind{
 	contract.CheckpointAfter, contract.CheckpointSafety, contract.CheckpointRestore,
 }
 
-// fromCommit turns the keeper's word into the contract's, within its bounds.
+// fromCommit converts the keeper's description of a commit, within the contract's bounds.
 func (w *Workspace) fromCommit(c wire.Commit) Checkpoint {
 	out := Checkpoint{
 		CheckpointCreated: contract.CheckpointCreated{
@@ -137,7 +137,7 @@ func (w *Workspace) fromCommit(c wire.Commit) Checkpoint {
 		},
 		Time: time.Unix(c.Time, 0).UTC(), Run: c.Run, Task: c.Task,
 	}
-	if c.At/1000 == c.Time { // otherwise it is somebody else's word
+	if c.At/1000 == c.Time { // otherwise somebody else wrote the commit's note
 		out.Time = time.UnixMilli(c.At).UTC()
 	}
 	if !slices.Contains(kinds, out.Kind) {
@@ -158,7 +158,8 @@ func (w *Workspace) fromCommit(c wire.Commit) Checkpoint {
 	return out
 }
 
-// by has a note say who asked, if somebody did: a person, or who acts for one.
+// by adds to a note who asked for the checkpoint, if that was a person or somebody acting
+// for one.
 func by(a contract.Actor, n wire.Note) wire.Note {
 	if a.Kind.Client() {
 		n.Actor, n.User = string(a.Name()), a.Account()
@@ -166,8 +167,8 @@ func by(a contract.Actor, n wire.Note) wire.Note {
 	return n
 }
 
-// makerOf is who made a checkpoint, by its note: the host where it names nobody, for
-// then nobody asked or it is from before it said so, or nobody who may have.
+// makerOf is who made a checkpoint, by its note: the host if it names nobody, for then
+// nobody asked, or it is of an earlier version, or the name in it is not valid.
 func makerOf(n wire.Note) contract.Actor {
 	info, _ := contract.Lookup("checkpoint.created")
 	if a, err := contract.ActorName(n.Actor).Actor(n.User); err == nil && info.SaidBy(a.Kind) {
@@ -176,8 +177,8 @@ func makerOf(n wire.Note) contract.Actor {
 	return contract.System()
 }
 
-// checkpointDraft is the event of a commit. It depends on nothing but the
-// commit, so that appending it again after a crash is recognised.
+// checkpointDraft is the event of a commit. It depends only on the commit, so that
+// appending it again after a crash is recognised.
 func (w *Workspace) checkpointDraft(commit wire.Commit) contract.Draft {
 	c := w.fromCommit(commit)
 	return contract.Draft{
@@ -200,7 +201,7 @@ func (w *Workspace) Checkpoints(ctx context.Context, before string, limit int) (
 	return out, nil
 }
 
-// Diff says what differs between two checkpoints, or one and the live tree.
+// Diff returns what differs between two checkpoints, or one and the live tree.
 func (w *Workspace) Diff(ctx context.Context, req wire.DiffRequest) (wire.DiffReply, error) {
 	var reply wire.DiffReply
 	err := w.opts.Keeper.Call(ctx, "diff", req, &reply)
@@ -214,8 +215,8 @@ func (w *Workspace) Status(ctx context.Context) (wire.StatusReply, error) {
 	return reply, fault.Wrap("workspace.Status", err)
 }
 
-// Maintain packs the history, and collects the chunks of large files that
-// nothing needs; for when the computer is idle.
+// Maintain packs the history, and removes the chunks of large files that nothing needs; it
+// is called when the computer is idle.
 func (w *Workspace) Maintain(ctx context.Context) error {
 	const op = "workspace.Maintain"
 	if err := w.opts.Keeper.Call(ctx, "maintain", wire.Done{}, nil); err != nil {
@@ -235,13 +236,13 @@ type RestoreRequest struct {
 	ID        string
 	To        string // a commit, or at least 7 digits of it
 	Paths     []string
-	Revert    []wire.Reverted // instead of To: only what these commits changed is taken back, newest first
-	Message   string          // of the new checkpoint; empty: where it goes
+	Revert    []wire.Reverted // instead of To: only the changes of these commits are undone, newest first
+	Message   string          // of the new checkpoint; empty: one that says what it goes back to
 	DryRun    bool
 	By        contract.Actor
 	Causation string
-	// Keep are files that stay as they are when no paths are named, if they are
-	// there: what they hold is said elsewhere.
+	// Keep are files that, if they exist, stay as they are when no paths are named: their
+	// content is decided elsewhere.
 	Keep []string
 }
 
@@ -251,7 +252,7 @@ type Restored struct {
 	Safety         string          // checkpoint of everything as it was before
 	Checkpoint     string          // the new one
 	wire.DiffReply                 // what changes
-	Conflicts      []wire.Conflict // paths that stay as they are: what is there is in no checkpoint, or newer
+	Conflicts      []wire.Conflict // paths that stay as they are, because no checkpoint has their content or it is newer
 	LeftOut        wire.LeftOut    // what no checkpoint has, and stays as it is
 }
 
@@ -306,17 +307,17 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 	return out, err
 }
 
-// ObjectID returns the git id of what a checkpoint (the newest when commit is
-// empty) holds at a path: the same content gives the same id.
+// ObjectID returns the git id of the object that a checkpoint (the newest when commit is
+// empty) has at a path: the same content gives the same id.
 func (w *Workspace) ObjectID(ctx context.Context, commit, p string) (string, error) {
 	var reply wire.IDRequest
 	err := w.opts.Keeper.Call(ctx, "object", wire.ObjectRequest{Commit: commit, Path: wire.Path(p)}, &reply)
 	return reply.ID, fault.Wrap("workspace.ObjectID", err)
 }
 
-// Beside says which of paths are files in each of commits; nil when that is not all
-// there is to say: one of names lies in their folders or above, say, or there are
-// too many.
+// Beside says which of paths are files in each of commits. It returns nil when that does
+// not say enough, for example because one of names is in their folders or above, or when
+// there are too many paths.
 func (w *Workspace) Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
 	if len(paths) > wire.MaxBeside {
 		return nil, nil

@@ -18,9 +18,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Files lists a directory of the live tree: what comes after a name as it is
-// shown ("": from the beginning), at most limit entries (0: as many as the
-// keeper gives at once); more counts those beyond.
+// Files lists a directory of the live tree: the entries after a name as it is shown ("":
+// from the beginning), at most limit (0: as many as the keeper gives at once); more counts
+// those beyond.
 func (w *Workspace) Files(ctx context.Context, dir, after string, limit int) (files []wire.FileInfo, more int, err error) {
 	var reply wire.FilesReply
 	err = w.opts.Keeper.Call(ctx, "files", wire.FilesRequest{Path: wire.Path(dir), After: after, Limit: limit}, &reply)
@@ -34,8 +34,8 @@ func (w *Workspace) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	return fi, fault.Wrap("workspace.Stat", err)
 }
 
-// Look is Stat without the id of a large file's content, which may take as long as
-// reading it.
+// Look is Stat without the id of a large file's content, which may take as long to compute
+// as reading the file.
 func (w *Workspace) Look(ctx context.Context, p string) (wire.FileInfo, error) {
 	var fi wire.FileInfo
 	err := w.opts.Keeper.Call(ctx, "stat", wire.StatRequest{Path: wire.Path(p), Unread: true}, &fi)
@@ -48,8 +48,8 @@ type Content struct {
 	Size int64
 	Time int64 // of the live tree's file: modification, Unix milliseconds
 	Exec bool
-	// ID names what is read, "" of a file that is being written to, and State the
-	// state in which it was opened: of what OpenFile returned.
+	// Set by OpenFile: ID identifies the content that is read ("" for a file that is being
+	// written to), and State the state in which the file was opened.
 	ID, State string
 }
 
@@ -60,8 +60,8 @@ func (w *Workspace) Read(ctx context.Context, commit, p string, offset, limit in
 	return c, fault.Wrap("workspace.Read", err)
 }
 
-// OpenFile streams a file of the live tree itself, from an offset on. What comes is what
-// its ID names, or breaks off. The caller closes it.
+// OpenFile streams a file of the live tree itself, from an offset on. Either the content
+// that its ID identifies is read, or reading fails. The caller closes it.
 func (w *Workspace) OpenFile(ctx context.Context, p string, offset int64) (*Content, error) {
 	c, err := w.read(ctx, wire.ReadRequest{Path: wire.Path(p), Offset: offset, Named: true})
 	return c, fault.Wrap("workspace.OpenFile", err)
@@ -108,9 +108,9 @@ func (w *Workspace) ReadAll(ctx context.Context, commit, p string, max int) ([]b
 	return b, fault.Wrap("workspace.ReadAll", err)
 }
 
-// WriteOptions say how a file is written. Exec is whether it is executable; nil:
-// as what it replaces. If is the id that must be there, of a content or of the state in
-// which a file was opened ("none": nothing may be, "any": something has to), so that
+// WriteOptions say how a file is written. Exec is whether it is executable; nil: like the
+// file that it replaces. If is the id that must be there, of a content or of the state in
+// which a file was opened ("none": nothing may be there, "any": something has to), so that
 // nobody's newer edit is overwritten.
 type WriteOptions struct {
 	Exec *bool
@@ -141,10 +141,10 @@ func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o Wr
 	}))
 }
 
-// Follow has a file hold what the log says, if git calls what it holds expected
-// ("none": it is not there). Whoever asks has both in the log, and writes it again
-// after a power cut: it is whole or as it was then, makes no event, and what it
-// displaced is in the trash only if that was something else.
+// Follow gives a file the content that the log says, if git's id of its current content is
+// expected ("none": there is no file). The log has both contents, and the caller writes the
+// file again after a power cut. So after one the file is either new or old; there is no
+// event, and what was displaced goes to the trash only if it was something else.
 func (w *Workspace) Follow(ctx context.Context, p string, content io.Reader, expected string) (out wire.Written, err error) {
 	const op = "workspace.Follow"
 	release, err := w.take(ctx)
@@ -160,14 +160,14 @@ func (w *Workspace) Follow(ctx context.Context, p string, content io.Reader, exp
 	return out, fault.Wrap(op, wire.Decode(resp.Body, &out))
 }
 
-// Sync makes a file and its name durable; one that is gone has nothing to be.
+// Sync makes a file and its name durable; a missing file needs nothing.
 func (w *Workspace) Sync(ctx context.Context, p string) error {
 	return fault.Wrap("workspace.Sync", w.opts.Keeper.Call(ctx, "sync", wire.PathRequest{Path: wire.Path(p)}, nil))
 }
 
-// handOf is whose hand the keeper says that something was. What is in its files
-// may be of a version that knew no actors, or wrong: it is a person's then, and
-// a known one's only if that much can be read.
+// handOf is the actor that the keeper records for an operation. The keeper's files may be
+// of a version without actors, or wrong: then it is a person, and a known one only if that
+// can be read.
 func handOf(eventType, name, user string) contract.Actor {
 	info, _ := contract.Lookup(eventType)
 	if a, err := contract.ActorName(name).Actor(user); err == nil && info.SaidBy(a.Kind) {
@@ -179,11 +179,11 @@ func handOf(eventType, name, user string) contract.Actor {
 	return contract.Person("")
 }
 
-// tell appends the events of operations that took effect, and says so to the keeper.
-// What an operation's event is depends on nothing but the operation, so that telling it
-// again after a crash is recognised.
+// tell appends the events of operations that took effect, and tells the keeper so. An
+// operation's event depends only on the operation, so that appending it again after a crash
+// is recognised.
 func (w *Workspace) tell(ctx context.Context, operations ...wire.Operation) error {
-	ctx = context.WithoutCancel(ctx) // it is done
+	ctx = context.WithoutCancel(ctx) // the operation is done
 	for some := range slices.Chunk(operations, maxTold) {
 		ids, err := w.appendOperations(ctx, some...)
 		if err != nil {
@@ -280,7 +280,7 @@ func (w *Workspace) tellKeeper(ctx context.Context) error {
 	return nil
 }
 
-// operationDrafts are the events of an operation, whatever name a file has.
+// operationDrafts are the events of an operation, whatever the file's name is.
 func (w *Workspace) operationDrafts(d wire.Operation) []contract.Draft {
 	if d.ID == "" {
 		return nil
@@ -364,8 +364,8 @@ func (w *Workspace) Move(ctx context.Context, from, to string, by contract.Actor
 	return fault.Wrap(op, w.tell(ctx, d))
 }
 
-// Remove moves a path to the trash, from where Untrash brings it back. only, unless it
-// is empty, is what must be there, as in WriteOptions.
+// Remove moves a path to the trash, from where Untrash brings it back. only, unless it is
+// empty, is what must be there, as If in WriteOptions.
 func (w *Workspace) Remove(ctx context.Context, p, only string, by contract.Actor) (_ wire.Trashed, err error) {
 	const op = "workspace.Remove"
 	release, err := w.take(ctx)
@@ -404,8 +404,8 @@ func (w *Workspace) Untrash(ctx context.Context, id, to string, by contract.Acto
 	return d, fault.Wrap(op, w.tell(ctx, d))
 }
 
-// UndoOperation undoes a put, a removal, a move, what came back from the trash or what
-// was added, by an operation of its own, and says what that changes.
+// UndoOperation undoes a put, a removal, a move, a return from the trash or an addition, by
+// an operation of its own, and returns what that changes.
 func (w *Workspace) UndoOperation(ctx context.Context, req wire.UndoRequest, by contract.Actor) (_ []wire.Change, err error) {
 	const op = "workspace.UndoDeed"
 	release, err := w.take(ctx)
@@ -431,9 +431,9 @@ type AddRequest struct {
 	By     contract.Actor
 }
 
-// Add unpacks a tar stream into workspace/{name}. A repository in it is kept
-// whole and becomes a nested repository; nothing of it is run. What came and no
-// checkpoint holds is in the answer.
+// Add unpacks a tar stream into workspace/{name}. A repository in it is kept whole and
+// becomes a nested repository; nothing of it is run. The answer lists what was added and is
+// in no checkpoint.
 func (w *Workspace) Add(ctx context.Context, req AddRequest, tar io.Reader) (_ wire.Imported, err error) {
 	const op = "workspace.Add"
 	p := "workspace/" + req.Name

@@ -6,41 +6,41 @@ import (
 	"strings"
 )
 
-// Hue is a colour, or bold, as a terminal is told of it.
+// Hue is a colour, or bold, as a terminal's escape sequence numbers it.
 type Hue string
 
-// The hues. A change has the one that git gives it.
+// The hues. Diffs have git's.
 const (
 	Plainly Hue = ""
 	Bold    Hue = "1"
-	Red     Hue = "31" // what goes
-	Green   Hue = "32" // what comes
-	Yellow  Hue = "33" // what changes
-	Cyan    Hue = "36" // where
+	Red     Hue = "31" // removed lines
+	Green   Hue = "32" // added lines
+	Yellow  Hue = "33" // changes
+	Cyan    Hue = "36" // positions
 )
 
-// Text writes a text as it is, but what a terminal obeys.
+// Text writes a text without what a terminal would obey.
 func Text(w io.Writer, text string) {
 	write(w, text, func(string) Hue { return Plainly })
 }
 
 // Diff writes a unified diff in its colours.
 func Diff(w io.Writer, text string) {
-	was, is := 0, 0 // lines that are to come of the part
+	was, is := 0, 0 // lines that the hunk still has
 	write(w, text, func(line string) Hue {
 		switch {
 		case was <= 0 && is <= 0 && strings.HasPrefix(line, "@@ "):
 			was, is = part(line)
 			return Cyan
 		case was <= 0 && is <= 0:
-			return Bold // of the file
+			return Bold // a file's header
 		case strings.HasPrefix(line, "+"):
 			is--
 			return Green
 		case strings.HasPrefix(line, "-"):
 			was--
 			return Red
-		case strings.HasPrefix(line, "\\"): // that no line ends there
+		case strings.HasPrefix(line, "\\"): // "\ No newline at end of file"
 		default:
 			was--
 			is--
@@ -49,7 +49,7 @@ func Diff(w io.Writer, text string) {
 	})
 }
 
-// part is how many lines a part of a diff has, before and after: @@ -1,2 +3,4 @@.
+// part is how many lines a hunk has, before and after: @@ -1,2 +3,4 @@.
 func part(line string) (was, is int) {
 	count := func(span string) int {
 		n := 1
@@ -70,13 +70,13 @@ func part(line string) (was, is int) {
 func write(w io.Writer, text string, hue func(line string) Hue) {
 	p, ok := w.(*page)
 	if !ok {
-		_, _ = io.WriteString(w, Plain(text)) // as Row: whoever reads w hears of it
+		_, _ = io.WriteString(w, Plain(text)) // as in Row: the writer reports its errors
 		return
 	}
 	for line := range strings.SplitAfterSeq(text, "\n") {
 		if line == "" {
 			continue
 		}
-		_ = p.verbatim(line, hue(line)) // it is laid out in memory
+		_ = p.verbatim(line, hue(line)) // it writes to memory
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"golang.org/x/term"
 )
 
-// draws says whether a file is a terminal that lines can be drawn on anew.
+// draws says whether a file is a terminal on which lines can be redrawn.
 func draws(f *os.File) bool {
 	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// colours says whether a file is a terminal, and colours are wanted there
+// colours says whether a file is a terminal on which colours are wanted
 // (https://no-color.org).
 func colours(f *os.File) bool { return draws(f) && os.Getenv("NO_COLOR") == "" }
 
 var marked = strings.NewReplacer("✓", "\x1b[32m✓\x1b[0m", "✕", "\x1b[31m✕\x1b[0m")
 
-// progress is a line on standard error about what takes a while, where that is a
-// terminal. It is gone once that has ended.
+// progress is a line on standard error about something that takes a while, if standard
+// error is a terminal. It is removed when that has ended.
 type progress struct {
 	what  string
 	total int64 // bytes; 0: not known
@@ -33,14 +33,15 @@ type progress struct {
 	drawn sync.WaitGroup
 }
 
-// progressAfter is how long something takes until it is told of, and how often then.
+// progressAfter is how long something takes until progress is shown, and the interval of
+// its updates.
 const progressAfter = 200 * time.Millisecond
 
-// NewProgress begins to tell of something; end ends it.
+// NewProgress starts showing progress; end stops it.
 func NewProgress(what string, total int64) *progress { return ProgressOf(what, total, false) }
 
-// ProgressOf is newProgress of what may be typed meanwhile, where a line would be
-// in the way.
+// ProgressOf is the same for something during which the person may type, when a line would
+// be in the way.
 func ProgressOf(what string, total int64, typed bool) *progress {
 	p := &progress{what: what, total: total, over: make(chan struct{})}
 	if draws(os.Stderr) && !typed {
@@ -67,7 +68,7 @@ func (p *progress) draw(w io.Writer) {
 	}
 }
 
-// line is what is told after some time.
+// line is the text after some time.
 func (p *progress) line(took time.Duration) string {
 	text := fmt.Sprintf("%s, %s", p.what, took.Round(time.Second))
 	n := p.done.Load()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Table prints what text writes, columns aligned and nothing in it that a
-// terminal obeys, whichever verb wrote it.
+// Table prints what text writes, with columns aligned and nothing in it that a terminal
+// would obey.
 func Table(to io.Writer, text func(w io.Writer)) error {
 	p := &page{hues: map[int]Hue{}}
 	p.cells = tabwriter.NewWriter(&p.laid, 0, 4, 2, ' ', tabwriter.StripEscape)
@@ -28,8 +28,8 @@ func Table(to io.Writer, text func(w io.Writer)) error {
 	return err
 }
 
-// page is what a verb shows while it is laid out. Colours come last and by the line:
-// what is laid out holds nothing that a terminal obeys.
+// page is a verb's output while it is laid out. Colours are added last, by line: the
+// laid-out text contains nothing that a terminal would obey.
 type page struct {
 	cells *tabwriter.Writer
 	laid  strings.Builder
@@ -40,12 +40,12 @@ type page struct {
 // Write implements io.Writer.
 func (p *page) Write(b []byte) (int, error) {
 	p.lines += bytes.Count(b, []byte{'\n'})
-	// The mark of what is not laid out is no valid text, and only verbatim's.
+	// The mark of a verbatim line is invalid UTF-8, so that only verbatim can write it.
 	_, err := p.cells.Write(bytes.ToValidUTF8(b, []byte("\ufffd")))
 	return len(b), err
 }
 
-// verbatim writes a line with its end as it is, tabs too.
+// verbatim writes a line that is not laid out, tabs included.
 func (p *page) verbatim(line string, h Hue) error {
 	p.hues[p.lines] = h
 	text, ended := strings.CutSuffix(strings.ToValidUTF8(line, "\ufffd"), "\n")
@@ -58,7 +58,7 @@ func (p *page) verbatim(line string, h Hue) error {
 	return err
 }
 
-// coloured is what was laid out in its colours.
+// coloured adds the colours to what was laid out.
 func (p *page) coloured(shown string) string {
 	var b strings.Builder
 	n := 0
@@ -104,10 +104,10 @@ func Time(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// maxCell is how many characters one cell shows.
+// maxCell is how many characters of a cell are shown.
 const maxCell = 2000
 
-// Coloured is Row in a colour, where the terminal has them.
+// Coloured is Row in a colour, if the terminal has colours.
 func Coloured(w io.Writer, h Hue, cells ...any) {
 	if p, ok := w.(*page); ok {
 		p.hues[p.lines] = h
@@ -115,7 +115,7 @@ func Coloured(w io.Writer, h Hue, cells ...any) {
 	Row(w, cells...)
 }
 
-// Row writes one line of cells. What a cell holds ends neither it nor the line.
+// Row writes one line of cells. No content of a cell can end the cell or the line.
 func Row(w io.Writer, cells ...any) {
 	for i, c := range cells {
 		if i > 0 {

@@ -17,14 +17,14 @@ import (
 // sequences move the cursor, retitle the window and fill the clipboard, and
 // marks of direction show a line in another order than it has.
 
-// obeyed reports whether a terminal does something else with a character than
-// show it. The controls from 0x80 on are escape sequences of one character.
+// obeyed reports whether a terminal would do something with a character other than show it.
+// The controls from 0x80 on are escape sequences of one character.
 func obeyed(r rune) bool {
 	return !defence.Off(defence.TerminalText) && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029')
 }
 
-// OneLine makes text safe for a terminal: nothing that it obeys, one line, at
-// most n characters.
+// OneLine makes text safe for a terminal: nothing that it would obey, on one line, at most
+// n characters.
 func OneLine(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if obeyed(r) {
@@ -38,7 +38,7 @@ func OneLine(s string, n int) string {
 	return s
 }
 
-// Plain is oneLine that keeps lines, and as much as there is.
+// Plain does the same without joining lines or cutting.
 func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if obeyed(r) && r != '\n' && r != '\t' {
@@ -48,9 +48,8 @@ func Plain(s string) string {
 	}, s)
 }
 
-// SafeJSON spells what a terminal obeys as escapes, of which JSON has one for
-// each character; a program reads the same values. Outside of strings JSON has
-// none of these characters but line ends.
+// SafeJSON writes as JSON escapes what a terminal would obey; a program reads the same
+// values. Outside of strings JSON contains none of these characters except line ends.
 func SafeJSON(b []byte) []byte {
 	if bytes.IndexFunc(b, func(r rune) bool { return r != '\n' && obeyed(r) }) < 0 {
 		return b
@@ -66,16 +65,16 @@ func SafeJSON(b []byte) []byte {
 	return out
 }
 
-// screen shows what a program or a file of the computer holds on a terminal:
-// text, its lines, and colours. Everything else that the terminal would obey is
-// shown in the caret's spelling instead, as ^[ for an escape.
+// screen shows the output of a program or a file of the computer on a terminal: its text,
+// lines and colours. Everything else that the terminal would obey is shown in caret
+// notation, such as ^[ for an escape.
 type screen struct {
 	w    io.Writer
-	held []byte // the beginning of a colour or a character, whose rest is to come
+	held []byte // the beginning of a colour's sequence or of a character, whose rest has not arrived
 }
 
-// OnScreen is f itself, every byte of it, unless f is a terminal. done writes
-// what is still held.
+// OnScreen is f itself, unchanged, unless f is a terminal. done writes what is still held
+// back.
 func OnScreen(f *os.File) (w io.Writer, done func() error) {
 	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 {
 		return f, func() error { return nil }
@@ -84,7 +83,7 @@ func OnScreen(f *os.File) (w io.Writer, done func() error) {
 	return s, s.flush
 }
 
-// maxColour is how long the sequence of a colour is at most, in bytes.
+// maxColour bounds the sequence of a colour, in bytes.
 const maxColour = 32
 
 // Write implements io.Writer.
@@ -105,8 +104,8 @@ func (s *screen) flush() error {
 	return err
 }
 
-// shown returns what of b is shown, and where in b that ends: before what could
-// go on, unless it is the end.
+// shown returns how the beginning of b is shown, and where that ends: before what may still
+// be continued, unless end is set.
 func shown(b []byte, end bool) (out []byte, rest int) {
 	for at := 0; at < len(b); {
 		c := b[at]
@@ -130,7 +129,8 @@ func shown(b []byte, end bool) (out []byte, rest int) {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r' || !obeyed(r):
 			if r == utf8.RuneError && n == 1 {
-				// A terminal that does not read UTF-8 takes some of these bytes for controls.
+				// A terminal that does not decode UTF-8 takes some of these bytes for
+				// controls.
 				out = utf8.AppendRune(out, r)
 			} else {
 				out = append(out, b[at:at+n]...)
@@ -145,8 +145,8 @@ func shown(b []byte, end bool) (out []byte, rest int) {
 	return out, len(b)
 }
 
-// colour reports whether b begins with the sequence of a colour, and how long it
-// is; n > 0 without whole means that it may become one.
+// colour reports whether b begins with the sequence of a colour, and its length; n > 0
+// without whole means that it may become one.
 func colour(b []byte) (n int, whole bool) {
 	for i, c := range b {
 		switch {
@@ -161,14 +161,14 @@ func colour(b []byte) (n int, whole bool) {
 	return len(b), false
 }
 
-// Drawing shows what a program draws on a terminal of its own: it moves the cursor
-// and colours as it likes, and the words to the terminal itself, which fill the
-// clipboard, retitle the window or have it say something, are left out.
+// Drawing shows what a program draws on a terminal of its own: the program moves the cursor
+// and uses colours freely. Strings for the terminal itself, which fill the clipboard,
+// change the window's title or have it answer, are left out.
 type Drawing struct {
 	To     io.Writer
-	inside byte // of a string to the terminal: what began it; 0: not in one
+	inside byte // the byte that began a string for the terminal; 0: not in one
 	escape bool // the last byte was an escape
-	lead   bool // the last byte was 0xc2, with which the controls of one character begin
+	lead   bool // the last byte was 0xc2, with which one-character controls begin
 	out    []byte
 }
 
@@ -187,32 +187,32 @@ func (d *Drawing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take is the next byte.
+// take handles the next byte.
 func (d *Drawing) take(c byte) {
 	escape, lead := d.escape, d.lead
 	d.escape, d.lead = c == 0x1b, c == 0xc2
 	switch {
 	case escape && d.inside == 0 && (c < 0x20 && c != 0x18 && c != 0x1a && c != 0x1b || c >= 0x7f):
-		// A terminal does what a control says and goes on with the escape before it, or
-		// leaves the byte out: what comes next is still what the escape begins.
+		// A terminal obeys a control inside an escape sequence and then continues the
+		// sequence, or drops the byte: what follows still belongs to the escape.
 		d.escape, d.lead = true, false
 		if c < 0x20 {
 			d.out = append(d.out, c)
 		}
 	case d.inside != 0:
-		// Ended by BEL, by ESC \, by the same in one character, or given up.
+		// It is ended by BEL, by ESC \, by the same as one character, or is aborted.
 		if c == 0x07 || escape && c == '\\' || lead && c == 0x9c || c == 0x18 || c == 0x1a {
 			d.inside = 0
 		}
 	case d.escape || d.lead:
-		// Held back until it shows what it begins.
+		// The byte is held back until the next one shows what it begins.
 		if escape {
 			d.out = append(d.out, 0x1b)
 		}
 		if lead {
 			d.out = append(d.out, 0xc2)
 		}
-	// k titles the window of tmux and of screen.
+	// k sets the window's title in tmux and screen.
 	case escape && bytes.IndexByte([]byte("]PX^_k"), c) >= 0, lead && bytes.IndexByte([]byte{0x90, 0x98, 0x9d, 0x9e, 0x9f}, c) >= 0:
 		d.inside = c
 	case escape:

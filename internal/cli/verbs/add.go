@@ -69,7 +69,7 @@ func add(ctx context.Context, c *client.Client, what, name string) (view.Added, 
 	var left view.Unkept // what can't be packed
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
-	go func() { // AddTar reads to the end, or r is closed, either of which ends it
+	go func() { // it ends when AddTar has read everything or r is closed
 		err := writeTar(w, dir, func(p, kind string) {
 			left.Files++
 			if len(left.Paths) < maxLeftHere {
@@ -86,20 +86,20 @@ func add(ctx context.Context, c *client.Client, what, name string) (view.Added, 
 	if perr := <-packed; perr != nil && !errors.Is(perr, errNotTaken) && !errors.Is(perr, io.ErrClosedPipe) {
 		return view.Added{}, fault.New("add", fault.Invalid, "Nothing of it was brought in. If somebody is changing it, try again once it rests.", fmt.Errorf("read %s: %w", dir, perr))
 	}
-	// What could not be packed is missing as much as what was not taken.
+	// What could not be packed is missing just as what was not accepted.
 	added.Skipped += left.Files
 	added.Unkept.Files += left.Files
 	added.Unkept.Paths = append(cli.List(left.Paths), added.Unkept.Paths...)
 	return added, err
 }
 
-// maxLeftHere bounds how many paths are listed that could not be packed.
+// maxLeftHere bounds how many unpacked paths are listed.
 const maxLeftHere = 50
 
 var errNotTaken = errors.New("the rest is not wanted")
 
-// writeTar packs a folder: names, bytes, executable bits and symlinks as they
-// are; sockets, pipes and devices are left out, and told to left.
+// writeTar packs a folder: names, bytes, executable bits and symlinks unchanged; sockets,
+// pipes and devices are left out and passed to left.
 func writeTar(w io.Writer, dir string, left func(path, kind string)) error {
 	tw := tar.NewWriter(w)
 	root, err := os.OpenRoot(dir)
@@ -108,7 +108,7 @@ func writeTar(w io.Writer, dir string, left func(path, kind string)) error {
 	}
 	defer root.Close()
 	if err := packDir(tw, root, "", left); err != nil {
-		return err // without the archive's end: it is not whole
+		return err // without the archive's end, as it is not complete
 	}
 	return tw.Close()
 }
@@ -179,7 +179,7 @@ func packEntry(tw *tar.Writer, root *os.Root, name string, left func(path, kind 
 	return err
 }
 
-// kindOf names what is neither a file nor a folder nor a link.
+// kindOf names a thing that is neither a file nor a folder nor a link.
 func kindOf(m fs.FileMode) string {
 	switch {
 	case m&fs.ModeNamedPipe != 0:

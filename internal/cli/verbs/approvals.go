@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// maxListed is how many approvals are looked through for one to answer; no more
-// than 20 can be open.
+// maxListed is how many approvals are searched for the one to answer; no more than 20 can
+// be open.
 const maxListed = 100
 
 // Approvals is choir approvals.
@@ -91,7 +91,8 @@ func Approve() cli.Verb {
 				if a.ID != args[0] {
 					continue
 				}
-				// What is allowed is what is shown here, not what the service calls it.
+				// The answer allows what is shown here, computed from it, and not a digest
+				// that the service sends.
 				digest, err := act(a).Digest()
 				if err != nil {
 					return fault.Wrap("approve", err)

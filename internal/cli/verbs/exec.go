@@ -23,8 +23,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// execFailed is the exit code of exec where not the command failed but choir; the
-// command's own may be any, so a line on standard error says that it was ours.
+// execFailed is the exit code of exec when choir failed and not the command. The command's
+// own code may be the same, so a line on standard error says that it is choir's.
 const execFailed cli.Exit = 125
 
 // Exec is choir exec.
@@ -42,7 +42,7 @@ which a line on standard error that begins with "choir:" says.`,
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&cwd, "cwd", "", "`PATH` of the folder to run in, relative to the computer's root")
 			f.BoolVarP(&tty, "tty", "t", false, "give the command a terminal")
-			f.SetInterspersed(false) // what is behind the command is its own
+			f.SetInterspersed(false) // what follows the command belongs to it
 		},
 		Failure: execFailed,
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
@@ -86,7 +86,7 @@ func execute(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecRequ
 	return ended(exit)
 }
 
-// ended passes on how a command ended.
+// ended turns a command's end into the verb's.
 func ended(how view.Exit) error {
 	switch {
 	case how.Code == 126 || how.Code == 127:
@@ -102,7 +102,7 @@ func ended(how view.Exit) error {
 	return nil
 }
 
-// onTerminal runs a command on a terminal of its own, and this one shows it.
+// onTerminal runs a command on a terminal in the computer, which this terminal shows.
 func onTerminal(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecRequest) (err error) {
 	in, out := int(os.Stdin.Fd()), int(os.Stdout.Fd())
 	if !term.IsTerminal(in) || !term.IsTerminal(out) {
@@ -145,7 +145,7 @@ func onTerminal(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecR
 	return ended(exit)
 }
 
-// printUnprotected says what of a command no checkpoint holds.
+// printUnprotected says which of a command's changes no checkpoint holds.
 func printUnprotected(exit view.Exit) {
 	printUnkept(os.Stderr, exit.Unkept)
 	if exit.Unmade != "" {
@@ -158,11 +158,11 @@ func printUnprotected(exit view.Exit) {
 type signalForwarder struct {
 	queue chan view.CommandSignal
 	began atomic.Bool
-	told  atomic.Int32 // how often it was to end
+	told  atomic.Int32 // how often the person asked it to end
 	end   func()
 }
 
-// endsAt is how often somebody presses Ctrl-C until the command is ended.
+// endsAt is after how many Ctrl-C the command is killed.
 const endsAt = 3
 
 func newSignalForwarder(ctx context.Context, c *client.Client, id string) *signalForwarder {
@@ -176,8 +176,8 @@ func newSignalForwarder(ctx context.Context, c *client.Client, id string) *signa
 				return
 			case s := <-b.queue:
 				within, stop := context.WithTimeout(going, 10*time.Second)
-				// One that fails found the command ended, or the control plane gone, of
-				// which the command's own stream tells.
+				// If it fails, the command has ended or the control plane is gone, which
+				// the command's own stream reports.
 				_ = c.SignalCommand(within, id, s)
 				stop()
 			}
@@ -196,8 +196,8 @@ func newSignalForwarder(ctx context.Context, c *client.Client, id string) *signa
 
 func (b *signalForwarder) started(string, uint64) { b.began.Store(true) }
 
-// bring queues what is to be brought, once the command has started. What finds the
-// queue full is lost, as a signal is that waits already.
+// bring queues a signal once the command has started. If the queue is full it is dropped,
+// as the kernel drops a signal that is already pending.
 func (b *signalForwarder) bring(s view.CommandSignal) {
 	if !b.began.Load() {
 		return

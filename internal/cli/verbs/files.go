@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// What verbs answer with of which the API says nothing.
+// Answers of verbs for which the API has no type.
 type (
 	removed struct {
 		ID      string `json:"id"`
@@ -89,20 +89,20 @@ it that is the directory you are in. As with cp, a local file of that name is ov
 	}
 }
 
-// ifMatch is the flag of a verb that is to do something only to the version of a file
-// which somebody has seen.
+// ifMatch is the flag of a verb that acts only on a version of a file that the caller has
+// seen.
 func ifMatch(f *pflag.FlagSet, version *string) {
 	f.Var((*seenVersion)(version), "if-match", "only if the file has the `VERSION`, as files put and get --json say; any: whatever is there, none: only where nothing is")
 }
 
-// seenVersion is a flag's value, which has to be given.
+// seenVersion is the flag's value; an empty one is refused.
 type seenVersion string
 
 func (v *seenVersion) String() string { return string(*v) }
 func (v *seenVersion) Type() string   { return "string" }
 
 func (v *seenVersion) Set(only string) error {
-	if only == "" { // a script's variable that was never set is no leave to replace whatever there is
+	if only == "" { // an unset variable in a script must not mean: replace whatever there is
 		return errors.New("names no version; any is whatever is there")
 	}
 	*v = seenVersion(only)
@@ -198,7 +198,7 @@ func filesPutBack() cli.Verb {
 	}
 }
 
-// notKept says of an entry, or of what is in it, that no checkpoint holds it.
+// notKept says that no checkpoint holds an entry, or part of its content.
 func notKept(f view.File) string {
 	switch {
 	case f.Unkept != "":
@@ -209,8 +209,8 @@ func notKept(f view.File) string {
 	return ""
 }
 
-// localName is where a file is copied to: the place that is named, or, as with cp,
-// in it under the file's own name if it is a directory.
+// localName is where a file is copied to: the named place or, as with cp, in it under the
+// file's own name if it is a directory.
 func localName(args []string) (string, error) {
 	own := filepath.Base(args[0])
 	if len(args) == 1 {

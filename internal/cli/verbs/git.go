@@ -70,8 +70,8 @@ func gitURL() cli.Verb {
 	}
 }
 
-// gitBase is an origin as git finds it: not every resolver knows where names below
-// localhost are.
+// gitBase is an origin that git can resolve: not every resolver knows names below
+// localhost.
 func gitBase(base string) (string, error) {
 	u, err := url.Parse(base)
 	if err != nil {

@@ -76,7 +76,7 @@ func printCheckpoint(w io.Writer, k view.Checkpoint, in people) {
 	}
 }
 
-// madeBy is who a checkpoint is by: who asked for it, where that is known.
+// madeBy is who made a checkpoint: who asked for it, if that is known.
 func madeBy(k view.Checkpoint, in people) string {
 	if k.Actor != "" {
 		return terminal.OneLine(in.whose(k.Actor, k.User), 100)
@@ -165,7 +165,7 @@ func Diff() cli.Verb {
 			}
 			return t.Show(d, func(w io.Writer) {
 				terminal.Diff(w, d.Diff)
-				for _, ch := range d.Changes { // which is no text
+				for _, ch := range d.Changes { // the path is not text
 					if strings.HasSuffix(ch.Path, "/.git/") {
 						terminal.Row(w, string(ch.Op), terminal.OneLine(ch.Path, 200), "a repository's own data")
 					}

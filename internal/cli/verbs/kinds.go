@@ -15,11 +15,10 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// offered is how many of a list are asked for when one of them is completed.
+// offered is how many entries of a list are requested for completing one.
 const offered = 100
 
-// Kinds are what the words of the verbs' arguments and flags stand for. Each is here:
-// either a person is offered what there is of it, or it is free.
+// Kinds are the kinds of all words in the verbs' arguments and flags, free text included.
 func Kinds() map[string]cli.Kind {
 	out := map[string]cli.Kind{
 		"RUN":        {Asks: runNames, Wakes: true},
@@ -58,17 +57,17 @@ func Kinds() map[string]cli.Kind {
 		"FILE":  {Local: true},
 		"DIR":   {Folder: true},
 	}
-	// What is made up, or known to the caller alone.
+	// Free text: the caller makes it up, or only the caller knows it.
 	for _, free := range []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "ADDR:PORT", "INVITATION-TOKEN"} {
 		out[free] = cli.Kind{}
 	}
 	return out
 }
 
-// asking is how names of a kind are asked for.
+// asking requests the names of a kind.
 type asking = func(ctx context.Context, c *client.Client, before []string, typed string) ([]cli.Name, error)
 
-// each names what a call of the client lists.
+// each makes names of what a method of the client lists.
 func each[T any](list func(*client.Client, context.Context) ([]T, error), name func(T) cli.Name) asking {
 	return func(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
 		items, err := list(c, ctx)
@@ -76,7 +75,7 @@ func each[T any](list func(*client.Client, context.Context) ([]T, error), name f
 	}
 }
 
-// listed names what a method lists.
+// listed makes names of what a method declared in rpc lists.
 func listed[In rpc.Asked, T any](m *rpc.Method[In, rpc.List[T]], in In, name func(T) cli.Name) asking {
 	return func(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
 		l, err := client.Call(ctx, c, m, in)
@@ -109,14 +108,14 @@ func runNames(ctx context.Context, c *client.Client, _ []string, _ string) ([]cl
 	return names(runs, func(r view.Run) cli.Name { return cli.Name{Word: r.ID, About: string(r.Status) + " " + r.Prompt} }), err
 }
 
-// documentNames are those of the runs that were last: each document is a run's.
+// documentNames are those of the newest runs, whose documents they are.
 func documentNames(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
 	runs, _, err := c.Runs(ctx, 0, offered)
 	runs = slices.DeleteFunc(runs, func(r view.Run) bool { return r.Document == "" })
 	return names(runs, func(r view.Run) cli.Name { return cli.Name{Word: r.Document, About: r.Prompt} }), err
 }
 
-// questionNames are what the run asks that stands before.
+// questionNames are the open questions of the run in the argument before.
 func questionNames(ctx context.Context, c *client.Client, before []string, _ string) ([]cli.Name, error) {
 	if len(before) == 0 {
 		return nil, nil
@@ -130,7 +129,7 @@ func approvalNames(ctx context.Context, c *client.Client, _ []string, _ string) 
 	return names(open, func(a view.Approval) cli.Name { return cli.Name{Word: a.ID, About: act(a).Target() + " " + a.Prompt} }), err
 }
 
-// proposalNames are the open ones of the document that stands before.
+// proposalNames are the open proposals of the document in the argument before.
 func proposalNames(ctx context.Context, c *client.Client, before []string, _ string) ([]cli.Name, error) {
 	if len(before) == 0 {
 		return nil, nil
@@ -157,7 +156,7 @@ func entryNames(ctx context.Context, c *client.Client, _ []string, _ string) ([]
 	return names(l.Items, func(e view.Trashed) cli.Name { return cli.Name{Word: e.ID, About: e.By + " " + e.Path} }), err
 }
 
-// modelNames are of what can be asked now.
+// modelNames are the models that can be used now.
 func modelNames(ctx context.Context, c *client.Client, _ []string, _ string) (out []cli.Name, err error) {
 	models, err := c.Models(ctx)
 	for _, m := range models {
@@ -172,10 +171,10 @@ func modelNames(ctx context.Context, c *client.Client, _ []string, _ string) (ou
 	return out, err
 }
 
-// maxSearched is how many entries of a folder are looked through, in pages.
+// maxSearched is how many pages of a folder's entries are searched.
 const maxSearched = 5
 
-// pathNames are what is in the folder that was typed so far.
+// pathNames are the entries of the folder that was typed so far.
 func pathNames(ctx context.Context, c *client.Client, _ []string, typed string) (out []cli.Name, err error) {
 	folder, _ := path.Split(typed)
 	for after, n := "", 0; n < maxSearched; n++ {

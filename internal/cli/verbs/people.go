@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// changed is what a verb prints that gave a member or an account something else.
+// changed is what a verb prints that changed a member or an account.
 type changed struct {
 	ID     string        `json:"id"`
 	Role   grant.Role    `json:"role,omitempty"`

@@ -31,7 +31,7 @@ type promptResult struct {
 	Tasks      []promptTask `json:"tasks"`
 	Checkpoint string       `json:"checkpoint"`
 	CostUSD    float64      `json:"cost_usd"`
-	// Questions and Approvals are what it waits for.
+	// Questions and Approvals are those that it waits for.
 	Questions []contract.Question `json:"questions"`
 	Approvals []view.Approval     `json:"approvals"`
 }
@@ -42,8 +42,8 @@ type promptTask struct {
 	Goal         string `json:"goal"`
 	Status       string `json:"status"`
 	Verification string `json:"verification"`
-	// Tests is how many tests ran with what the base judges by, Said what the
-	// task changed of that, Reason why it is not verified.
+	// Tests is how many tests ran with the base's tools and configuration of the checks,
+	// Said what the task changed of those, and Reason why it is not verified.
 	Tests  int      `json:"tests"`
 	Said   []string `json:"said"`
 	Reason string   `json:"reason"`
@@ -266,7 +266,7 @@ func Events() cli.Verb {
 	}
 }
 
-// eventLine is an event in a line: its sequence, when, who, what and about what.
+// eventLine is an event on one line: its sequence, time, actor, type and subject.
 func eventLine(e contract.Event, in people) string {
 	by := e.By()
 	return terminal.OneLine(fmt.Sprintf("%7d  %s  %s  %s  %s", e.Sequence, terminal.Time(e.Time), in.whose(by.Name(), e.User), e.Type, e.Subject), 1000)
@@ -275,7 +275,8 @@ func eventLine(e contract.Event, in people) string {
 // people are the names of a computer's members, by account.
 type people map[string]string
 
-// peopleOf asks who is in the computer. Who may not ask sees accounts in place of names.
+// peopleOf requests the computer's members. A caller who may not list them sees accounts
+// instead of names.
 func peopleOf(ctx context.Context, c *client.Client) (people, error) {
 	members, err := client.Call(ctx, c, rpc.MemberList, rpc.Of{})
 	if fault.Is(err, fault.Denied) {
@@ -288,13 +289,13 @@ func peopleOf(ctx context.Context, c *client.Client) (people, error) {
 	return in, err
 }
 
-// whose names an actor, and the account that it acted for where that is another's. Who
-// is no member, or not any more, is named by their account.
+// whose names an actor, and the account that it acted for if that is another's. A person
+// who is not a member, or no longer one, is named by their account.
 func (in people) whose(actor contract.ActorName, user string) string {
 	name := func(account string) string { return cmp.Or(in[account], account) }
 	if actor.Kind() == contract.KindPerson {
 		kind, account, _ := strings.Cut(string(actor), ":")
-		return kind + ":" + name(account) // a person may have called themselves "system"
+		return kind + ":" + name(account) // a person may have chosen the name "system"
 	}
 	if user != "" {
 		return string(actor) + " for " + name(user)

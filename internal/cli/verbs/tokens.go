@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// lendable says what a token may be made for, in words for help.
+// lendable says in words, for help, what a token may be made for.
 var lendable = []struct {
 	may  contract.Capability
 	says string
@@ -120,7 +120,7 @@ func mays(some []contract.Capability) string {
 	return strings.Join(words, ", ")
 }
 
-// tokenFor says what a token is good for.
+// tokenFor says what a token may be used for.
 func tokenFor(k view.Token) string {
 	says := "all that its account may"
 	if k.May != nil {

@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// errWaited is why waiting for a run ended, where nothing else did.
+// errWaited is the cause when waiting for a run took too long.
 var errWaited = errors.New("the time to wait is over")
 
 // Wait is choir wait.
@@ -45,8 +45,8 @@ when it still goes on.`,
 	}
 }
 
-// await waits for a run and shows it. Where it comes back before the run has
-// ended, it says which run that is and how to go on waiting.
+// await waits for a run and shows it. If it returns before the run has ended, it says which
+// run that is and how to continue waiting.
 func await(ctx context.Context, t *cli.Call, c *client.Client, id string, timeout time.Duration) error {
 	wctx, cancel := context.WithTimeoutCause(ctx, timeout, errWaited)
 	defer cancel()
@@ -54,7 +54,7 @@ func await(ctx context.Context, t *cli.Call, c *client.Client, id string, timeou
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		return err
 	}
-	run.ID = id // where nothing was heard of it yet
+	run.ID = id // set in case no answer came yet
 	if err == nil || t.JSON || errors.Is(err, errWaited) && run.Status != "" {
 		if err := t.Show(resultOf(run), func(w io.Writer) { printRun(w, run) }); err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Unpack unpacks a tar stream into an empty directory, and says in im what it held.
+// Unpack unpacks a tar stream into an empty directory, and records in im what it contained.
 func Unpack(ctx context.Context, dest string, stream io.Reader, limits wire.Limits, im *wire.Imported) error {
 	u := unpacker{limits: limits, imported: im}
 	var err error
@@ -57,13 +57,12 @@ func Unpack(ctx context.Context, dest string, stream io.Reader, limits wire.Limi
 	}
 }
 
-// maxTarPadding is what may come behind an archive's end: programs fill up their
-// last record.
+// maxTarPadding is how much may follow an archive's end, for programs fill their last
+// record.
 const maxTarPadding = 1 << 20
 
-// streamEnd reads what is behind an archive's end, for only the stream's own end
-// says that its sender packed all it was to pack: an archive can be closed in good
-// order behind an error.
+// streamEnd reads what follows an archive's end. Only the stream's own end shows that the
+// sender packed everything: a program can close an archive properly after an error.
 func streamEnd(stream io.Reader) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(stream, maxTarPadding+1))
 	if err != nil {
@@ -79,7 +78,7 @@ func hostile(err error) error {
 	return fault.New("", fault.Invalid, "The archive is damaged or hostile.", err)
 }
 
-// unpacker is an archive on its way to the disk.
+// unpacker is an archive that is being unpacked.
 type unpacker struct {
 	root     int // the directory, open
 	limits   wire.Limits
@@ -150,7 +149,7 @@ func (u *unpacker) entry(name string, h *tar.Header, content io.Reader) error {
 	return errors.Join(err, f.Chmod(fs.FileMode(perm)), f.Close())
 }
 
-// tarKind names what an archive holds that is not brought in.
+// tarKind names a kind of entry that is left out.
 func tarKind(flag byte) string {
 	switch flag {
 	case tar.TypeFifo:

@@ -1,10 +1,10 @@
-// Package archive unpacks a tar stream that nobody vouches for into a new directory.
+// Package archive unpacks an untrusted tar stream into a new directory.
 //
-// What holds of it: no entry lies, links hard or is written outside of that directory,
-// whatever its name and whatever came before it; entries and bytes are bounded; what is no
-// file, folder or link is left out and listed; and a stream that did not come to its
-// sender's end is refused. A .git in it is data, of which nothing is run.
+// It guarantees the following. No entry is written, hard-linked or otherwise put outside of
+// that directory, whatever its name and whatever came before it. Entries and bytes are
+// bounded. What is no file, folder or link is left out and listed. A stream that ended
+// early is refused. A .git in it is data, of which nothing is run.
 //
 // It never gives the directory its name in the live tree, nor removes what it has unpacked
-// when it fails: that is who asked for it to do.
+// when it fails: the caller does that.
 package archive

@@ -23,7 +23,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Where cuts are made. These are part of the format: other values cut the same
+// Parameters of where cuts are made. They are part of the format: other values cut the same
 // file in other places and give it another manifest.
 const (
 	polynomial  = chunker.Pol(0x3DA3358B4DC173)
@@ -36,7 +36,7 @@ const (
 type Store struct {
 	dir   string
 	max   int64              // bytes that chunks may take
-	crash func(point string) // is told the points at which a test ends the process
+	crash func(point string) // called at the points at which tests end the process
 
 	// mu is held for a moment whenever a chunk is found, made or removed, so that
 	// one is never removed between being found and being counted on.
@@ -45,8 +45,8 @@ type Store struct {
 	known bool
 }
 
-// Open is the store of chunks that lie in a directory, of at most max bytes
-// together. crash is told the points at which a test ends the process.
+// Open is the store of chunks in a directory, of at most max bytes together. crash is
+// called at the points at which tests end the process.
 func Open(dir string, max int64, crash func(point string)) *Store {
 	return &Store{dir: dir, max: max, crash: crash}
 }
@@ -117,7 +117,7 @@ func (s *Store) Add(ctx context.Context, r io.Reader, size int64) (_ *Manifest, 
 	return m, b.finish()
 }
 
-// batch is new chunks on their way to the disk.
+// batch is new chunks that are being written.
 type batch struct {
 	store   *Store
 	pending []pending
@@ -127,8 +127,8 @@ type batch struct {
 
 type pending struct{ tmp, name string }
 
-// together is how many chunks are written before they are synced, which
-// bounds what a death leaves half done.
+// together is how many chunks are written before they are synced, which bounds what a crash
+// leaves incomplete.
 const together = 64
 
 func (b *batch) add(c Ref, data []byte) error {
@@ -153,11 +153,11 @@ func (b *batch) add(c Ref, data []byte) error {
 	return b.flush()
 }
 
-// ErrQuota says that chunks take all that they may.
+// ErrQuota says that chunks already use all the space that they may.
 var ErrQuota = errors.New("large files take all the space that they may")
 
-// take counts the bytes of a new chunk. What is counted and then not kept is
-// found when they are counted again (see count).
+// take counts the bytes of a new chunk. If the chunk is not kept after all, the next
+// recount corrects that (see count).
 func (s *Store) take(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *Store) take(n int64) error {
 	return nil
 }
 
-// count adds up what is stored, or about to be.
+// count adds up the chunks that are stored, or about to be.
 func (s *Store) count() (int64, error) {
 	var total int64
 	pending, err := filepath.Glob(filepath.Join(s.dir, "tmp-*"))
@@ -184,7 +184,7 @@ func (s *Store) count() (int64, error) {
 		return 0, err
 	}
 	for _, name := range pending {
-		if st, err := os.Lstat(name); err == nil { // else it has its name by now
+		if st, err := os.Lstat(name); err == nil { // otherwise it has its final name by now
 			total += st.Size()
 		}
 	}
@@ -284,7 +284,7 @@ func (b *batch) finish() error {
 	return nil
 }
 
-// drop removes what has no name yet.
+// drop removes chunks that have no final name yet.
 func (b *batch) drop() error {
 	var errs []error
 	for _, p := range b.pending {
@@ -309,12 +309,12 @@ func (s *Store) link(tmp, name string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// What is there under that name was found missing or torn: ours is whole.
+	// The chunk under that name was found missing or damaged; this one is whole.
 	return os.Rename(tmp, final)
 }
 
-// Use reports whether a chunk is there, as long as it should be, and keeps it
-// from being collected for as long as a new one is.
+// Use reports whether a chunk exists with the right size, and protects it from removal for
+// as long as a new one is.
 func (s *Store) Use(name string, size int64) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,8 +329,8 @@ func (s *Store) Use(name string, size int64) (bool, error) {
 	return true, os.Chtimes(s.Path(name), now, now)
 }
 
-// read returns a chunk's bytes, which are what its name says. buf is used if
-// they fit.
+// read returns a chunk's bytes, after comparing them with its name. buf is used if they
+// fit.
 func (s *Store) read(c Ref, buf []byte) ([]byte, error) {
 	const op = "keeper.chunk"
 	fd, err := unix.Open(s.Path(c.Name()), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -393,8 +393,8 @@ func (s *Store) CopyTo(ctx context.Context, m *Manifest, skip, max int64, w io.W
 	return nil
 }
 
-// SyncNames makes the names of all chunks durable: after an engine that died,
-// one that is found may not be on disk yet.
+// SyncNames makes the names of all chunks durable: after an engine that died, an existing
+// chunk may not be on disk yet.
 func (s *Store) SyncNames() error {
 	dirs, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {

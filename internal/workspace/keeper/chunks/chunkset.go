@@ -10,7 +10,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 )
 
-// Set is chunks by the SHA-256 of what they hold.
+// Set is a set of chunks by their SHA-256.
 type Set map[[sha256.Size]byte]struct{}
 
 // Any reports whether there are chunks at all.
@@ -25,7 +25,7 @@ func (s *Store) Any() (found bool, err error) {
 	return found, err
 }
 
-// Remove removes a chunk if nobody stored it again meanwhile.
+// Remove removes a chunk unless somebody stored it again meanwhile.
 func (s *Store) Remove(name string, grace time.Duration) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Store) Remove(name string, grace time.Duration) (bool, error) {
 	return true, nil
 }
 
-// Check reports whether a chunk is what its name says.
+// Check reports whether a chunk's content matches its name.
 func (s *Store) Check(c Ref) error {
 	_, err := s.read(c, nil)
 	return err

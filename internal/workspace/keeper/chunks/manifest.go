@@ -22,7 +22,7 @@ type Manifest struct {
 	Chunks []Ref
 }
 
-// Ref names a chunk by what it holds.
+// Ref identifies a chunk by its content.
 type Ref struct {
 	Sum [sha256.Size]byte
 	Len uint32
@@ -58,8 +58,8 @@ func (m *Manifest) Encode() []byte {
 	return b
 }
 
-// DecodeManifest reads a manifest. It takes exactly what Encode makes: whatever
-// stands in a tree may have been put there by somebody else.
+// DecodeManifest reads a manifest. It accepts exactly what Encode makes: whatever is in a
+// tree may have been put there by somebody else.
 func DecodeManifest(b []byte) (*Manifest, error) {
 	if int64(len(b)) > MaxManifest || len(b) < ManifestHead || !bytes.HasPrefix(b, []byte(manifestMagic)) {
 		return nil, errManifest

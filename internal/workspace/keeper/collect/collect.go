@@ -19,18 +19,18 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// chunkGrace is for how long a chunk that nothing names is kept since it was last
-// stored: what was looked at (such as what a dry run of a restore captured) may be asked for again.
+// chunkGrace is for how long a chunk that nothing names is kept since it was last stored:
+// what was captured, such as for a dry run of a restore, may be needed again.
 const chunkGrace = 24 * time.Hour
 
-// collectAtOnce is how many chunks are removed while everybody waits.
+// collectAtOnce is how many chunks are removed while changes have to wait.
 const collectAtOnce = 500
 
 // Collector removes chunks of one store.
 type Collector struct {
 	store *gitstore.Store
 	moves *publish.Mover
-	alone func(func() error) error // runs what must not be run beside a change
+	alone func(func() error) error // runs what must not run during a change
 
 	mu   sync.Mutex // one collection at a time; guards what follows
 	main collected  // what is known of the main line
@@ -39,9 +39,9 @@ type Collector struct {
 // Options say what is collected.
 type Options struct {
 	Store *gitstore.Store
-	Moves *publish.Mover // whose plans and trash name chunks
-	// Alone runs what must not be run beside a change of the tree or its history; it
-	// refuses where the history can't be read.
+	Moves *publish.Mover // its plans and trash name chunks
+	// Alone runs what must not run during a change of the tree or its history; it refuses
+	// where the history can't be read.
 	Alone func(func() error) error
 }
 
@@ -50,7 +50,7 @@ func New(o Options) *Collector {
 	return &Collector{store: o.Store, moves: o.Moves, alone: o.Alone}
 }
 
-// collected is what the main line, up to tip, needs.
+// collected is what the main line needs, up to tip.
 type collected struct {
 	tip       string              // a commit, "" before the first
 	manifests map[string]struct{} // that its history has
@@ -66,7 +66,7 @@ func (c *Collector) Collect(ctx context.Context) (wire.CollectReply, error) {
 	if any, err := c.store.Chunks.Any(); err != nil || !any {
 		return reply, fault.Wrap(op, err)
 	}
-	// Most of the walking is done before anybody has to wait for it.
+	// Most of the history is walked before anybody has to wait.
 	if _, err := c.needed(ctx, &reply); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
@@ -162,7 +162,7 @@ func (c *Collector) needed(ctx context.Context, reply *wire.CollectReply) (chunk
 	return need, nil
 }
 
-// bringMain brings what is known of the main line up to its newest commit.
+// bringMain updates what is known of the main line to its newest commit.
 func (c *Collector) bringMain(ctx context.Context, main string, reply *wire.CollectReply) error {
 	if c.main.tip == main && c.main.chunks != nil {
 		return nil
@@ -173,7 +173,7 @@ func (c *Collector) bringMain(ctx context.Context, main string, reply *wire.Coll
 		if _, err := c.store.Git(ctx, nil, "merge-base", "--is-ancestor", was, main); err == nil {
 			next.manifests, next.chunks = maps.Clone(c.main.manifests), maps.Clone(c.main.chunks)
 			revs = append(revs, "^"+was)
-		} // else the history was repaired: all of it is walked again
+		} // otherwise the history was repaired, and all of it is walked again
 	}
 	if main != "" {
 		found, err := c.store.ManifestsOf(ctx, reply, revs...)
@@ -194,7 +194,7 @@ func (c *Collector) bringMain(ctx context.Context, main string, reply *wire.Coll
 	return nil
 }
 
-// manifestsElsewhere adds what plans and the trash name.
+// manifestsElsewhere adds the manifests that plans and the trash name.
 func (c *Collector) manifestsElsewhere(found map[string]struct{}) error {
 	add := func(en gitstore.Entry) {
 		if en.Chunked {
@@ -208,7 +208,7 @@ func (c *Collector) manifestsElsewhere(found map[string]struct{}) error {
 	for _, id := range ids {
 		p, err := c.moves.LoadPlan(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was let go of
+			continue // it was removed in the meantime
 		}
 		if err != nil {
 			return err

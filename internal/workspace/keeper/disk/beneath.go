@@ -15,9 +15,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Everything the engine opens in a tree it opens through these: the kernel
-// resolves the path beneath the tree's root and refuses symbolic links, so a
-// directory swapped for a link between look and use leads nowhere.
+// All files in a tree are opened with these functions: the kernel resolves the path beneath
+// the tree's root and refuses symbolic links, so replacing a directory by a link between
+// check and use has no effect.
 
 // OpenBeneath opens rel beneath the directory dirfd, following no link at all.
 func OpenBeneath(dirfd int, rel string, flags int, mode uint32) (int, error) {
@@ -52,7 +52,7 @@ func OpenDir(dirfd int, rel string) (int, error) {
 // MakeDirs makes rel and its parents beneath dirfd and opens it. A part that is
 // not a directory is an error.
 func MakeDirs(dirfd int, rel string) (int, error) {
-	at := rel // the deepest part that is there
+	at := rel // the deepest existing part
 	fd, err := OpenDir(dirfd, at)
 	for errors.Is(err, unix.ENOENT) && at != "." {
 		at = wire.ParentDir(at)
@@ -78,7 +78,7 @@ func MakeDirs(dirfd int, rel string) (int, error) {
 	return fd, nil
 }
 
-// Stat is what tells one state of a file from another.
+// Stat distinguishes one state of a file from another.
 type Stat struct {
 	Ino   uint64
 	Size  int64
@@ -87,27 +87,27 @@ type Stat struct {
 	Mode  uint32
 }
 
-// StatOf is the state that the kernel told of.
+// StatOf converts the kernel's answer.
 func StatOf(st *unix.Stat_t) Stat {
 	return Stat{Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano(), Mode: st.Mode}
 }
 
-// Lstat is the state of a name in a directory; a link is not followed.
+// Lstat is the state of a name in a directory; it does not follow a link.
 func Lstat(dirfd int, name string) (Stat, error) {
 	st, _, err := LstatLinks(dirfd, name)
 	return st, err
 }
 
-// LstatLinks is the state of a name in a directory, and how many names the file has.
+// LstatLinks is the state of a name in a directory, and the number of hard links to it.
 func LstatLinks(dirfd int, name string) (Stat, uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Stat{}, 0, &os.PathError{Op: "lstat", Path: name, Err: err}
 	}
-	return StatOf(&st), uint64(st.Nlink), nil //nolint:unconvert // it is shorter on some machines
+	return StatOf(&st), uint64(st.Nlink), nil //nolint:unconvert // the type differs between machines
 }
 
-// Fstat is the state of what a descriptor has open.
+// Fstat is the state of an open file.
 func Fstat(fd int) (Stat, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
@@ -120,10 +120,10 @@ type DirEntry struct {
 	Kind uint8
 }
 
-// ReadDir reads the names in an open directory, and no more than one beyond
-// limit. One that goes away meanwhile has no more of them.
+// ReadDir reads the names in an open directory, and no more than one beyond limit. A
+// directory that is removed meanwhile has no more names.
 func ReadDir(fd, limit int) ([]DirEntry, error) {
-	const head = 19 // of a record: inode, offset, length, kind; then the name
+	const head = 19 // the size of a record's head: inode, offset, length, kind; the name follows
 	var out []DirEntry
 	buf := make([]byte, 32<<10)
 	for len(out) <= limit {
@@ -177,7 +177,7 @@ func (s Stat) GitMode() wire.Mode {
 	return wire.ModeFile
 }
 
-// Kind is what it is in a word.
+// Kind names the kind of file in a word.
 func (s Stat) Kind() string {
 	switch s.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -219,14 +219,14 @@ func SyncDirAt(dirfd int, rel string) error {
 	return unix.Fsync(fd)
 }
 
-// IsDenied reports that permissions keep even the owner out. A disk that is
-// mounted read-only is nothing about a path, and no reason to leave it as it is.
+// IsDenied reports that permissions exclude even the owner. A file system that is mounted
+// read-only is a different error, as it does not concern a single path.
 func IsDenied(err error) bool {
 	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }
 
-// IsGone reports that a path, or a directory on the way to it, is not there
-// (or is no longer what it was).
+// IsGone reports that a path, or a directory on the way to it, does not exist or is
+// something else by now.
 func IsGone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
@@ -239,8 +239,8 @@ func RenameAt(fromDir int, from string, toDir int, to string, flags uint) error 
 	return nil
 }
 
-// IgnoreUnreachable is an error that is not about a path that is gone, or closed to
-// its owner.
+// IgnoreUnreachable returns nil for an error about a path that is missing or closed to its
+// owner, and other errors unchanged.
 func IgnoreUnreachable(err error) error {
 	if IsGone(err) || errors.Is(err, ErrGone) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 		return nil
@@ -248,8 +248,8 @@ func IgnoreUnreachable(err error) error {
 	return err
 }
 
-// SyncBeneath makes one file or directory durable. What is gone, or can't be
-// opened, has nothing to be synced.
+// SyncBeneath makes one file or directory durable. A missing one, or one that can't be
+// opened, needs nothing.
 func SyncBeneath(root int, p string) error {
 	fd, err := OpenBeneath(root, p, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -259,15 +259,15 @@ func SyncBeneath(root int, p string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Fsync(fd); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: a pipe by now
+	if err := unix.Fsync(fd); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: it is a pipe by now
 		return &os.PathError{Op: "sync", Path: p, Err: err}
 	}
 	return nil
 }
 
-// MoveTo renames a file or folder to a name where nothing is. To move a folder
-// to another one its owner must be able to write to it, so one that is closed is
-// opened for that moment.
+// MoveTo renames a file or folder to a name that does not exist. To move a folder into
+// another one its owner must be able to write to it, so it is made writable for that moment
+// if it is not.
 func MoveTo(fromDir int, from string, toDir int, to string) error {
 	err := RenameAt(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
 	if !IsDenied(err) {
@@ -286,8 +286,8 @@ func MoveTo(fromDir int, from string, toDir int, to string) error {
 	return unix.Fchmodat(toDir, to, st.Mode&0o7777, 0)
 }
 
-// MakeExecutable gives a received file the mode that it is to have, which is not synced;
-// when nobody says which, that of the file it is about to replace.
+// MakeExecutable sets the mode of a received file, without syncing; if exec is nil, it gets
+// that of the file it is about to replace.
 func MakeExecutable(file string, dir int, name string, exec *bool) error {
 	if exec == nil {
 		st, err := Lstat(dir, name)

@@ -20,9 +20,9 @@ type LinkReader struct{ *strings.Reader }
 // Close implements io.Closer.
 func (LinkReader) Close() error { return nil }
 
-// OpenContent opens what would be captured of a path beneath a root: a file's bytes,
-// of which there may be max (when max >= 0), or a link's target. A root of AT_FDCWD
-// says that the path is a file of the engine's own.
+// OpenContent opens the content of a path beneath a root: a file's bytes, at most max (when
+// max >= 0), or a link's target. With a root of AT_FDCWD the path is a file of the engine's
+// own.
 func OpenContent(rootfd int, p string, max int64) (io.ReadCloser, Stat, error) {
 	var dir int
 	var err error
@@ -81,6 +81,5 @@ func Unwritten(f *os.File) bool {
 	return err == nil
 }
 
-// ErrGone says that a file vanished, or changed under the reading hand, before
-// its turn came.
+// ErrGone says that a file vanished, or changed while it was read.
 var ErrGone = errors.New("the file is gone")

@@ -18,10 +18,10 @@ import (
 	"choir.dev/choiros/internal/sandbox/local/hostfs"
 )
 
-// maxJSON bounds a file that the keeper keeps about its own work.
+// maxJSON bounds a file of the keeper's own records.
 const maxJSON = 256 << 20
 
-// BadFile is a file of the keeper's own that does not hold what it wrote.
+// BadFile is the error for a file of the keeper's own that does not contain what it wrote.
 type BadFile struct {
 	File string
 	Err  error
@@ -33,8 +33,8 @@ func (u *BadFile) Error() string { return u.File + ": " + u.Err.Error() }
 // Unwrap is what it was noticed by.
 func (u *BadFile) Unwrap() error { return u.Err }
 
-// ReadJSON reads a file that the keeper wrote. What is there in its place is
-// unreadable, and waited for by nobody.
+// ReadJSON reads a file that the keeper wrote. If something else than a file is in its
+// place, it is an error, and reading never blocks.
 func ReadJSON(name string, v any) error {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
@@ -61,7 +61,7 @@ func ReadJSON(name string, v any) error {
 	return nil
 }
 
-// IgnoreGone is an error that is not about a file that is not there.
+// IgnoreGone returns nil for the error that a file does not exist.
 func IgnoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -95,12 +95,12 @@ func KeepFile(name, content string) error {
 	return WriteDurably(name, []byte(content))
 }
 
-// WriteDurably replaces a file of the engine's own, all or nothing.
+// WriteDurably replaces a file of the engine's own atomically and durably.
 func WriteDurably(name string, content []byte) error {
 	return WriteDurablyBy(name+".tmp-choir", name, content)
 }
 
-// WriteDurablyBy is WriteDurably by way of the temporary name tmp.
+// WriteDurablyBy is WriteDurably with the temporary name tmp.
 func WriteDurablyBy(tmp, name string, content []byte) error {
 	if err := WriteWhole(tmp, name, content); err != nil {
 		return err
@@ -108,7 +108,7 @@ func WriteDurablyBy(tmp, name string, content []byte) error {
 	return durable.SyncDir(filepath.Dir(name))
 }
 
-// WriteWhole is WriteDurablyBy of what may be as it was after a power cut.
+// WriteWhole is WriteDurablyBy for a file that may have its old content after a power cut.
 func WriteWhole(tmp, name string, content []byte) error {
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
@@ -121,7 +121,7 @@ func WriteWhole(tmp, name string, content []byte) error {
 	return os.Rename(tmp, name)
 }
 
-// WriteNew writes a file that is not there, and syncs nothing.
+// WriteNew writes a file that does not exist, without syncing it.
 func WriteNew(name string, content []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
@@ -161,8 +161,8 @@ func Exists(name string) (bool, error) {
 	return err == nil, err
 }
 
-// RemoveTree removes whatever is at name, an absolute path of the engine's own:
-// also what is deep, or closed by its modes.
+// RemoveTree removes whatever is at name, an absolute path of the engine's own, even if it
+// is deep or closed by its modes.
 func RemoveTree(name string) error {
 	d, err := hostfs.Open(filepath.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,11 +174,11 @@ func RemoveTree(name string) error {
 	return errors.Join(d.RemoveAll(context.Background(), filepath.Base(name)), d.Close())
 }
 
-// How many files and directories are synced one by one; beyond it the file system
-// is synced once instead, which waits for everybody's writes.
+// Up to how many files and directories are synced one by one; beyond it the whole file
+// system is synced once, which waits for everybody's writes.
 const (
-	SyncEachUpTo = 300 // of what was written in the computer
-	SyncAllAbove = 64  // of what a plan of the keeper's own writes
+	SyncEachUpTo = 300 // for what was written in the computer
+	SyncAllAbove = 64  // for what a plan of the keeper's writes itself
 )
 
 // SyncAll makes all that is on a directory's file system durable.
@@ -190,8 +190,8 @@ func SyncAll(dir string) error {
 	return errors.Join(unix.Syncfs(int(d.Fd())), d.Close())
 }
 
-// RemoveEmpty removes a folder that has nothing but folders in it, as git does
-// where a ref is to be; anything else stays.
+// RemoveEmpty removes a folder that contains nothing but folders, as git does where a ref
+// is to be; anything else stays.
 func RemoveEmpty(dir string) error {
 	if st, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
 		return nil
@@ -203,7 +203,7 @@ func RemoveEmpty(dir string) error {
 	return errors.Join(err, os.Remove(dir))
 }
 
-// BootID names the boot of the machine.
+// BootID identifies the machine's current boot.
 func BootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err

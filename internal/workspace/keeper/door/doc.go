@@ -1,9 +1,10 @@
-// Package door serves an engine to the host: POST /keeper/{verb} takes and gives JSON in the
-// words of package wire, POST /keeper/stream/{verb}?q={JSON} takes or gives raw bytes.
+// Package door serves an engine over HTTP to the host: POST /keeper/{verb} takes and gives
+// JSON in the types of package wire, POST /keeper/stream/{verb}?q={JSON} takes or gives raw
+// bytes.
 //
-// What holds of it: a request is of bounded size, and exactly one value without unknown
-// fields. An error is told with its code and hint; one in the middle of a stream ends it
-// suddenly, so that half a file is never taken for a whole one.
+// It guarantees the following. A request is of bounded size, and exactly one value without
+// unknown fields. An error is returned with its code and hint; an error in the middle of a
+// stream breaks the stream off, so that half a file is never taken for a whole one.
 //
 // It never opens a file, and decides nothing: each verb is a method of the engine.
 package door

@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// verbs are what is asked of an engine.
+// verbs are the methods of an engine that can be called.
 type verbs struct {
 	*http.ServeMux
 	engine *engine.Engine
@@ -68,7 +68,7 @@ func Handler(e *engine.Engine) http.Handler {
 	return mux
 }
 
-// serveFiles serves the live tree's files.
+// serveFiles serves the methods about the live tree's files.
 func serveFiles(mux verbs, e *engine.Engine) {
 	call(mux, "files", func(ctx context.Context, r wire.FilesRequest) (wire.FilesReply, error) {
 		files, more, err := e.Files(ctx, r)
@@ -97,7 +97,7 @@ func serveFiles(mux verbs, e *engine.Engine) {
 	call(mux, "undo", e.Undo)
 }
 
-// serveCare serves what keeps the tree and its history whole.
+// serveCare serves the methods that keep the tree and its history whole.
 func serveCare(mux verbs, e *engine.Engine) {
 	call(mux, "scrub", e.Scrub)
 	call(mux, "find", e.Find)
@@ -110,7 +110,7 @@ func serveCare(mux verbs, e *engine.Engine) {
 	call(mux, "heal", func(ctx context.Context, _ wire.Done) (wire.HealReply, error) { return e.Heal(ctx) })
 }
 
-// serveStreams serves what takes or gives raw bytes.
+// serveStreams serves the methods that take or give raw bytes.
 func serveStreams(mux verbs, e *engine.Engine) {
 	upload(mux, "write", func(ctx context.Context, r wire.WriteRequest, body io.Reader) (wire.Written, error) {
 		return e.Write(ctx, r, body)
@@ -152,8 +152,8 @@ func decode(raw []byte, v any) error {
 	return nil
 }
 
-// callStill serves a verb that need not look at all of the tree when nobody else
-// could write to it. What is shown of the live tree as it is (status) is looked at always.
+// callStill serves a verb that need not scan all of the tree when only the keeper could
+// write to it. Verbs that show the live tree's current state (status) always scan it.
 func callStill[In, Out any](mux verbs, verb string, f func(context.Context, In) (Out, error)) {
 	call(mux, verb, func(ctx context.Context, in In) (Out, error) {
 		still, _ := ctx.Value(stillAsked{}).(string)
@@ -164,10 +164,10 @@ func callStill[In, Out any](mux verbs, verb string, f func(context.Context, In) 
 	})
 }
 
-// stillAsked is the key of what a request says of who could write.
+// stillAsked is the context key for what a request says about who could write.
 type stillAsked struct{}
 
-// watchesAsked is the key of how many watches a request says that there may be.
+// watchesAsked is the context key for how many watches a request allows.
 type watchesAsked struct{}
 
 func call[In, Out any](mux verbs, verb string, f func(context.Context, In) (Out, error)) {
@@ -226,11 +226,11 @@ func fail(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(httpstatus.Of(code))
-	_, _ = w.Write(raw) // likewise
+	_, _ = w.Write(raw) // the same
 }
 
-// readBuffer is how much of a file is read at once: each piece is a frame of the
-// tether, which costs its reader a turn.
+// readBuffer is how much of a file is read at once: each piece is a frame of the tether,
+// which costs its reader a wake-up.
 const readBuffer = 128 << 10
 
 // serveRead streams a file. The size of the whole is in X-Choir-Size.
@@ -268,8 +268,8 @@ func serveRead(ctx context.Context, w http.ResponseWriter, e *engine.Engine, req
 	return ignoreAfterStart(copyPart(w, f, fi, req, func() error { return nil }))
 }
 
-// copyPart writes the part of a live file that was asked for. whole is asked before
-// the last of it goes out, so that what is not one state of the file ends short.
+// copyPart writes the requested part of a live file. whole is called before the last piece
+// is sent, so that content that is not one state of the file ends short.
 func copyPart(w http.ResponseWriter, from io.ReaderAt, fi wire.FileInfo, req wire.ReadRequest, whole func() error) error {
 	mode := wire.ModeFile
 	if fi.Exec {
@@ -310,8 +310,8 @@ func serveFound(ctx context.Context, w http.ResponseWriter, e *engine.Engine, at
 	return ignoreAfterStart(give(w))
 }
 
-// ignoreAfterStart turns an error in the middle of a stream into its sudden
-// end, which is all HTTP can say by then.
+// ignoreAfterStart breaks the connection off when an error comes in the middle of a stream,
+// which is all that HTTP can express by then.
 func ignoreAfterStart(err error) error {
 	if err != nil {
 		panic(http.ErrAbortHandler)

@@ -15,8 +15,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What keeps the history whole is in packages of its own. This is where they meet the
-// engine's lock and what it knows.
+// The packages that keep the history whole are used here, together with the engine's lock
+// and what it knows.
 
 // openCare prepares what heals the history and reads it for damage.
 func (e *Engine) openCare() {
@@ -24,12 +24,13 @@ func (e *Engine) openCare() {
 	e.scrubs = scrub.New(scrub.Options{Store: e.store, Heal: e.heal, Head: e.Head, Asides: func() ([]wire.Aside, error) { return e.moves.SetAsides() }, Logger: e.opts.Logger})
 }
 
-// Scrub does a slice of a pass over all that the history reaches.
+// Scrub does a part of a pass over everything that the history reaches.
 func (e *Engine) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.ScrubReply, error) {
 	return e.scrubs.Scrub(ctx, req)
 }
 
-// replaceTree writes a tree of the newest checkpoint anew, from what is known of it.
+// replaceTree writes a tree of the newest checkpoint again, from what is known of its
+// content.
 func (e *Engine) replaceTree(id string) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -41,7 +42,7 @@ func (e *Engine) Collect(ctx context.Context) (wire.CollectReply, error) {
 	return e.collects.Collect(ctx)
 }
 
-// alone runs what must not be run beside a change, if the history can be read.
+// alone runs what must not run during a change, if the history can be read.
 func (e *Engine) alone(f func() error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,8 +58,7 @@ func (e *Engine) Find(ctx context.Context, req wire.FindRequest) (wire.FindReply
 	return e.finder().Find(ctx, req)
 }
 
-// Found opens what Find found. It may be another content by now: whoever asks
-// compares.
+// Found opens what Find found. Its content may have changed: the caller compares it.
 func (e *Engine) Found(ctx context.Context, at wire.Found) (func(io.Writer) error, error) {
 	const op = "keeper.Found"
 	asked := string(at.Path)
@@ -82,7 +82,7 @@ func (e *Engine) finder() *find.Finder {
 	return find.New(find.Options{Store: e.store, Root: e.look.Root, Trash: e.store.Work("trash"), Live: e.wholeFiles})
 }
 
-// wholeFiles are the captured files that are not kept as chunks: the manifests of those
+// wholeFiles are the captured files that are not kept as chunks; manifests of the others
 // are in the history.
 func (e *Engine) wholeFiles() []string {
 	e.mu.Lock()
@@ -96,8 +96,8 @@ func (e *Engine) wholeFiles() []string {
 	return paths
 }
 
-// stepsAllThere makes sure that what the steps of a plan put in place can be had, before
-// anything moves.
+// stepsAllThere makes sure that the contents which the steps of a plan need can be read,
+// before anything moves.
 func (e *Engine) stepsAllThere(ctx context.Context, steps []publish.Step) error {
 	for _, s := range steps {
 		if err := e.heal.There(ctx, s.To, s.Path); err != nil {
@@ -118,7 +118,7 @@ func (e *Engine) captured() iter.Seq2[string, gitstore.Entry] {
 	}
 }
 
-// Watches is how many watches of the kernel the engine has.
+// Watches is how many inotify watches the engine has.
 func (e *Engine) Watches() int { return e.look.Watches() }
 
 // Pushes takes what is pushed into the history.

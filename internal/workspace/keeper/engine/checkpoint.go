@@ -11,10 +11,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Checkpoint commits the live tree as it is: everything but what is ignored and
-// was never captured. When nothing changed, and it leaves out what the newest
-// checkpoint does, it returns that one.
-// The commit is on disk when it returns.
+// Checkpoint commits the live tree as it is: everything except what is ignored and was
+// never captured. If nothing changed, and the newest checkpoint leaves out the same paths,
+// it returns that one. The commit is on disk when it returns.
 func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,8 +28,8 @@ func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 	return reply, fault.Wrap("keeper.Checkpoint", err)
 }
 
-// bringIndex has people's own git see what is committed. It is a cache: that it
-// could not be written keeps nothing from being done.
+// bringIndex updates .git/index for people's own git. The index is a cache: a failure to
+// write it is only logged.
 func (e *Engine) bringIndex(ctx context.Context) {
 	if e.moves.Tree == "" {
 		return
@@ -65,8 +64,8 @@ func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 	return reply, err
 }
 
-// notOnDisk are the paths that a capture was told were written, but for those that
-// a publish has just put in place and that hold what it put there.
+// notOnDisk are the paths that a capture says were written, except those that a publish has
+// just put in place durably and that are unchanged since.
 func (e *Engine) notOnDisk(cap *scan.Capture) []string {
 	if len(e.onDisk) == 0 {
 		return cap.Touched
@@ -83,7 +82,7 @@ func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequ
 	if err != nil {
 		return wire.CheckpointReply{}, err
 	}
-	// Before the commit counts, what it holds is on disk in the live tree too.
+	// Before the commit counts, its content is made durable in the live tree too.
 	if !e.store.Unsynced() {
 		if err := e.syncPaths(e.notOnDisk(cap)); err != nil {
 			return wire.CheckpointReply{}, err
@@ -91,7 +90,8 @@ func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequ
 	}
 	if len(cap.Changes) == 0 && !req.Force && e.moves.Head != "" {
 		c, err := e.store.Commit(ctx, e.moves.Head)
-		// A file that can't be taken is news for whoever looks at the history.
+		// A file that can't be captured is worth a checkpoint for whoever reads the
+		// history.
 		if err != nil || cap.SameLeft(c.NotIn) {
 			e.look.Index.Take(cap)
 			if err = errors.Join(err, flush()); err != nil {

@@ -40,10 +40,10 @@ type Options struct {
 	Now       func() time.Time // time.Now when nil
 	Logger    *slog.Logger     // discards when nil
 	Crash     func(point string)
-	Watched   int // directories of the tree that may be watched where no request says it; negative: none, 0: untold
+	Watched   int // how many directories of the tree may be watched if no request says it; negative: none, 0: untold
 }
 
-// untold is how many directories are watched where nobody says how many may be.
+// untold is how many directories are watched if neither options nor requests say it.
 const untold = 8192
 
 // Engine works on one tree. Its methods may be called concurrently; those that
@@ -62,22 +62,22 @@ type Engine struct {
 	collects *collect.Collector
 	lock     *os.File
 
-	end    outage.Ending   // how the engine before this one ended, until Heal has looked
-	parted bool            // it said goodbye
-	onDisk map[string]bool // paths that the publish under way put in place, durably
+	end    outage.Ending   // how the engine before this one ended, until Heal has checked
+	parted bool            // whether Goodbye was called
+	onDisk map[string]bool // paths that the publish under way put in place durably
 
 	mu      sync.Mutex   // one change at a time; guards what follows
-	damaged *damagedHead // the newest commit can't be read
+	damaged *damagedHead // set if the newest commit can't be read
 
 	suspects *outage.Suspects // new files that a power cut may have emptied; nil before they are read
-	puts     []put            // that no checkpoint has met yet, oldest first
-	keptPuts []wire.Commit    // that were made of such, and nobody has heard of
-	unseen   []wire.Path      // what the watch of the tree did not see, and nobody was told
+	puts     []put            // those that no checkpoint is known to contain, oldest first
+	keptPuts []wire.Commit    // commits that were made for such puts, and were not reported yet
+	unseen   []wire.Path      // paths that the tree's watches missed, and that were not reported yet
 
 }
 
-// Open opens the engine on a live tree, making the repository if there is
-// none, and takes it for itself until Close.
+// Open opens the engine on a live tree, making the repository if there is none, and locks
+// it until Close.
 func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	const op = "keeper.Open"
 	if opts.Git == "" {
@@ -137,7 +137,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	if e.end == outage.Unknown && e.moves.Head == "" && e.damaged == nil {
 		e.end = outage.Clean // it is new
 	}
-	if e.end != outage.Unknown { // else what was not synced may be other than it was
+	if e.end != outage.Unknown { // otherwise what was not synced may differ from what it was
 		e.loadStats()
 	}
 	e.suspects, err = outage.LoadSuspects(e.store.Work("doubted.json"), opts.Logger)
@@ -171,9 +171,8 @@ func (e *Engine) crash(point string) {
 	}
 }
 
-// prepareGitDir makes .git what the engine relies on, whatever it was before:
-// an imported or restored one could hold configuration, alternates or grafts
-// of somebody else's choice.
+// prepareGitDir makes .git what the engine relies on, whatever it was before: an imported
+// or restored one could have configuration, alternates or grafts chosen by somebody else.
 func (e *Engine) prepareGitDir(ctx context.Context) error {
 	fresh, err := e.store.Prepare(ctx)
 	if err != nil {
@@ -190,7 +189,7 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 			return err
 		}
 	}
-	// Before what tells is cleared away.
+	// This comes before the records that it needs are cleared away.
 	if err := errors.Join(e.moves.DropUndone(), e.moves.RedoPuts(ctx)); err != nil {
 		return err
 	}

@@ -37,15 +37,14 @@ func badPath(p string, root bool) error {
 	return nil
 }
 
-// fileError gives the errors of file operations their code, and says which path it
-// is about, as whoever asked named it: the operating system names its last part,
-// or the first that is missing.
+// fileError gives errors of file operations a code, and names the path as the caller did:
+// the operating system names only its last part, or the first that is missing.
 func fileError(op, p string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if fault.CodeOf(err) != fault.Internal {
-		return fault.Wrap(op, err) // somebody has put it into words
+		return fault.Wrap(op, err) // the error has a message for people already
 	}
 	of := func(code fault.Code, hint, format string) error {
 		return fault.New(op, code, hint, rewordedError{fmt.Sprintf(format, wire.Path(p).Shown()), err})
@@ -69,7 +68,7 @@ func fileError(op, p string, err error) error {
 	return fault.Wrap(op, err)
 }
 
-// rewordedError shows an error to people in other words, and still unwraps to it.
+// rewordedError has another message for people, and unwraps to the original error.
 type rewordedError struct {
 	text string
 	err  error
@@ -94,10 +93,10 @@ func info(dirfd int, name, p string) (wire.FileInfo, error) {
 	return fi, nil
 }
 
-// Files lists a directory of the live tree, at most 10,000 entries at a time;
-// more says how many there are beyond. The root's .git is not listed. They are
-// sorted by their names as people are shown them, by which the next are asked
-// for: names that look the same to people are never parted by a limit.
+// Files lists a directory of the live tree, at most 10,000 entries at a time; more says how
+// many there are beyond. The root's .git is not listed. Entries are sorted by their names
+// as people are shown them, for the next page is requested by such a name: names that look
+// the same are never separated by a limit.
 func (e *Engine) Files(ctx context.Context, req wire.FilesRequest) (files []wire.FileInfo, more int, err error) {
 	const op = "keeper.Files"
 	dir := string(req.Path)
@@ -152,11 +151,11 @@ func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	return fi, fileError("keeper.Stat", p, err)
 }
 
-// quicklyRead is up to which size, in bytes, reading a file is no matter.
+// quicklyRead is the size, in bytes, up to which reading a file takes no noticeable time.
 const quicklyRead = 1 << 20
 
-// Look is Stat without the id of a file's content, if for that a large file, which
-// was not captured as it is, would have to be read.
+// Look is Stat without the id of a file's content, if computing it would mean reading a
+// large file that was not captured as it is.
 func (e *Engine) Look(ctx context.Context, p string) (wire.FileInfo, error) {
 	fi, err := e.stat(ctx, p, false)
 	return fi, fileError("keeper.Look", p, err)
@@ -190,7 +189,7 @@ func (e *Engine) stat(ctx context.Context, p string, id bool) (wire.FileInfo, er
 	return marked[0], nil
 }
 
-// lastSeen is what was captured of a path, unless a change is under way.
+// lastSeen is what was last captured of a path, unless a change is under way.
 func (e *Engine) lastSeen(p string) scan.Tracked {
 	if !e.mu.TryLock() {
 		return scan.Tracked{}
@@ -228,8 +227,7 @@ func (e *Engine) Read(_ context.Context, p string) (*os.File, wire.FileInfo, err
 	return f, wire.FileInfo{Path: wire.Path(p), Kind: "file", Size: st.Size(), Exec: st.Mode()&0o100 != 0, Time: st.ModTime().UnixMilli()}, nil
 }
 
-// Write replaces a file of the live tree, all or nothing. What was there goes
-// to the trash.
+// Write replaces a file of the live tree atomically. What was there goes to the trash.
 func (e *Engine) Write(ctx context.Context, req wire.WriteRequest, content io.Reader) (wire.Written, error) {
 	const op = "keeper.Write"
 	if err := badPath(string(req.Path), false); err != nil {
@@ -287,8 +285,8 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	if err != nil {
 		return wire.Written{}, err
 	}
-	// Its bytes are in the object database too, so that a program that writes
-	// over the file before the next checkpoint leaves this version to be found.
+	// Its bytes are in the object database too, so that this version can be found even if a
+	// program overwrites the file before the next checkpoint.
 	t, took, was, err := e.moves.Put(file, publish.TrashEntry{
 		Trashed: wire.Trashed{Path: req.Path}, Op: "write", Size: st.Size, SHA256: sum, Actor: req.Actor, User: req.User, Host: true,
 	}, dir, name, func() (gitstore.Entry, error) { return e.storeReceived(ctx, file, st, large) })
@@ -314,8 +312,8 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	return w, errors.Join(err, e.moves.EmptyTrash())
 }
 
-// chunkAhead keeps the chunks of a file of the engine's own, if it is a large
-// one, before the lock is taken: others need not wait for that.
+// chunkAhead stores the chunks of a received file, if it is a large one, before the lock is
+// taken, so that others need not wait.
 func (e *Engine) chunkAhead(ctx context.Context, file string) (*chunks.Manifest, error) {
 	r, st, err := disk.OpenContent(unix.AT_FDCWD, file, -1)
 	if err != nil {
@@ -333,7 +331,7 @@ func (e *Engine) storeReceived(ctx context.Context, file string, st disk.Stat, l
 	if large == nil {
 		return e.store.StoreFile(ctx, file)
 	}
-	// A collection may have been faster: nothing named these chunks until now.
+	// A collection may have removed them, as nothing named these chunks until now.
 	for _, c := range large.Chunks {
 		if there, err := e.store.Chunks.Use(c.Name(), int64(c.Len)); err != nil {
 			return gitstore.None, err
@@ -348,8 +346,8 @@ func (e *Engine) storeReceived(ctx context.Context, file string, st disk.Stat, l
 	return gitstore.Entry{Mode: st.GitMode(), ID: ids[0], Chunked: true}, nil
 }
 
-// mayPut looks, before anything is made or moved, whether a file may go to a name,
-// and returns what it may displace there: If, with a state's name resolved.
+// mayPut checks, before anything is made or moved, whether a file may get a name, and
+// returns what it may displace there: If, with the name of a state resolved.
 func (e *Engine) mayPut(req wire.WriteRequest) (string, error) {
 	p := string(req.Path)
 	name := path.Base(p)
@@ -381,8 +379,8 @@ func changedMeanwhile(p string) error {
 	return fault.New("", fault.Conflict, "Read it again and decide what to keep.", fmt.Errorf("%q changed meanwhile", wire.Short(p)))
 }
 
-// Mkdir makes a directory, and its parents. No event is made of it: the next
-// checkpoint holds it.
+// Mkdir makes a directory and its parents. There is no event for it; the next checkpoint
+// contains it.
 func (e *Engine) Mkdir(_ context.Context, p string) error {
 	const op = "keeper.Mkdir"
 	if err := badPath(p, false); err != nil {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// follow puts a file in place that the host holds, over one that it holds too.
+// follow puts a file in place whose content, like that of the file it replaces, the host
+// has in the log.
 func (e *Engine) follow(ctx context.Context, req wire.WriteRequest, file string) (w wire.Written, err error) {
 	p, name := string(req.Path), path.Base(string(req.Path))
 	if err := e.moves.RollForward(ctx); err != nil {
@@ -46,7 +47,7 @@ func (e *Engine) follow(ctx context.Context, req wire.WriteRequest, file string)
 	return w, err
 }
 
-// Sync makes a file's content and its name durable. What is gone has neither.
+// Sync makes a file's content and its name durable. A missing file needs nothing.
 func (e *Engine) Sync(_ context.Context, p string) error {
 	const op = "keeper.Sync"
 	if err := badPath(p, false); err != nil {

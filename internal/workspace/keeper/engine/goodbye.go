@@ -8,9 +8,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/outage"
 )
 
-// Goodbye ends the engine's work: what was written is synced and that is noted,
-// so that the next one need not look for damage. Nothing is changed after it. It
-// is to be said when no program is at work in the tree any more.
+// Goodbye ends the engine's work in an orderly way: everything written is synced, and that
+// is recorded, so that the next engine need not look for damage. Nothing can be changed
+// afterwards. It must only be called when no program works in the tree any more.
 func (e *Engine) Goodbye(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -23,7 +23,7 @@ func (e *Engine) goodbye(ctx context.Context) error {
 	}
 	defer func() { e.parted = true }()
 	if e.end != outage.Clean || e.damaged != nil {
-		return e.saveStats() // what is not looked at yet is looked at by the next one
+		return e.saveStats() // what was not scanned yet, the next engine scans
 	}
 	if err := errors.Join(e.settleTree(ctx), e.saveStats()); err != nil {
 		return err

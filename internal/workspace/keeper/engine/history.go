@@ -11,7 +11,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// fewCommits is how many are read one by one, without a git of their own.
+// fewCommits is how many commits are read one by one, rather than by a git process of their
+// own.
 const fewCommits = 20
 
 // List returns checkpoints, newest first.
@@ -54,7 +55,7 @@ func (e *Engine) List(ctx context.Context, req wire.ListRequest) ([]wire.Commit,
 	return out, fault.Wrap(op, err)
 }
 
-// readable is whole for those that do not hold the lock.
+// readable is whole for callers that do not hold the lock.
 func (e *Engine) readable() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -68,7 +69,7 @@ func (e *Engine) Head() string {
 	return e.moves.Head
 }
 
-// Diff says what differs between two states.
+// Diff returns what differs between two states.
 func (e *Engine) Diff(ctx context.Context, req wire.DiffRequest) (wire.DiffReply, error) {
 	const op = "keeper.Diff"
 	a, err := e.treeish(ctx, req.A, "HEAD")
@@ -98,8 +99,8 @@ func checkPaths(paths []wire.Path) error {
 	return nil
 }
 
-// treeish returns the tree of a commit or tree, or (name and fallback "") of
-// the live tree as it is now.
+// treeish returns the tree of a commit or tree or, when name and fallback are "", of the
+// live tree as it is now.
 func (e *Engine) treeish(ctx context.Context, name, fallback string) (string, error) {
 	if name == "" {
 		name = fallback
@@ -153,7 +154,7 @@ func (e *Engine) Show(ctx context.Context, commit, p string, max int64, w io.Wri
 	return en, size, fault.Wrap(op, err)
 }
 
-// Content streams what an entry of the history holds: from skip on, at most max bytes
+// Content streams the content of an entry of the history: from skip on, at most max bytes
 // when max is not negative.
 func (e *Engine) Content(ctx context.Context, en gitstore.Entry, skip, max int64, w io.Writer) error {
 	_, err := e.store.ReadContent(ctx, en, skip, max, w)
@@ -203,7 +204,7 @@ func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 	return reply, fault.Wrap(op, err)
 }
 
-// Ignored are the directories of the live tree that no checkpoint takes.
+// Ignored are the directories of the live tree that no checkpoint captures.
 func (e *Engine) Ignored(ctx context.Context) (wire.IgnoredReply, error) {
 	const op = "keeper.Ignored"
 	e.mu.Lock()

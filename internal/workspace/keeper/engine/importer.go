@@ -23,8 +23,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// receive writes a stream of at most max bytes to a new file, durably unless it is
-// small and whoever asks syncs it later, and returns its SHA-256 in hex.
+// receive writes a stream of at most max bytes to a new file, and returns its SHA-256 in
+// hex. The file is durable, unless it is small and the caller syncs it later.
 func receive(name string, content io.Reader, max int64, later bool) (string, error) {
 	const perm = fs.FileMode(0o644)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, perm)
@@ -43,8 +43,8 @@ func receive(name string, content io.Reader, max int64, later bool) (string, err
 	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Close())
 }
 
-// Import unpacks a tar stream into a new directory of the live tree, all or
-// nothing. A .git in it becomes a nested repository; nothing of it is run.
+// Import unpacks a tar stream into a new directory of the live tree, atomically. A .git in
+// it becomes a nested repository; nothing of it is run.
 func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.Reader) (wire.Operation, error) {
 	const op = "keeper.Import"
 	if err := badPath(string(req.Path), false); err != nil {
@@ -87,7 +87,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *publish.Int
 	defer unix.Close(dir)
 	err = e.moves.CarryOut(in, func() error {
 		err := disk.RenameAt(unix.AT_FDCWD, tmp, dir, path.Base(p), unix.RENAME_NOREPLACE)
-		if errors.Is(err, fs.ErrExist) { // the name of our own is nobody's business
+		if errors.Is(err, fs.ErrExist) { // the error would show the temporary name
 			return fault.New("", fault.Conflict, "Choose another name, or remove what is there.", fmt.Errorf("%s is there already", wire.Path(p).Shown()))
 		}
 		return err
@@ -95,6 +95,7 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *publish.Int
 	if err != nil {
 		return err
 	}
-	// Its empty files are meant: that stays known when the host was told.
+	// Its empty files are meant to be empty, which must be recorded even after the host was
+	// told.
 	return errors.Join(unix.Fsync(dir), e.settleTree(ctx))
 }

@@ -7,11 +7,11 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What no checkpoint holds is said: by the checkpoint, by what asked for it, and
-// by each listing of files.
+// What no checkpoint holds is reported: by the checkpoint, by the request that caused it,
+// and by each listing of files.
 
-// lastLeft returns what the newest look at the tree left out, and looks if
-// nobody did yet.
+// lastLeft returns what the newest scan of the tree left out, scanning if there was none
+// yet.
 func (e *Engine) lastLeft(ctx context.Context) (*scan.Left, error) {
 	if l := e.look.Left.Load(); l != nil {
 		return l, nil
@@ -27,7 +27,7 @@ func (e *Engine) lastLeft(ctx context.Context) (*scan.Left, error) {
 	return e.look.Left.Load(), nil
 }
 
-// markUnkept says of entries of a directory why no checkpoint holds them.
+// markUnkept marks the entries of a directory that no checkpoint holds, with the reason.
 func (e *Engine) markUnkept(ctx context.Context, dir string, files []wire.FileInfo) {
 	if len(files) == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Object returns the git id of what a commit holds at a path, a tree's for a
-// directory: two commits that hold the same there give the same id.
+// Object returns the git id of the object that a commit has at a path, for a directory that
+// of its tree: the same content gives the same id.
 func (e *Engine) Object(ctx context.Context, req wire.ObjectRequest) (wire.IDRequest, error) {
 	const op = "keeper.Object"
 	if err := badPath(string(req.Path), false); err != nil {

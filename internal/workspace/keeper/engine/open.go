@@ -22,27 +22,27 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Opened is a file of the live tree that was opened once: its ID names what is
-// read of it, and not what had its path a moment before.
+// Opened is a file of the live tree that was opened once: its ID identifies what is read
+// from it, whatever gets its path afterwards.
 type Opened struct {
 	wire.FileInfo
-	// State names the file as it was when it was opened, whatever it holds.
+	// State identifies the file's state when it was opened, whatever it contains.
 	State string
 	io.ReaderAt
 	file *os.File
 	was  disk.Stat
 }
 
-// A file that was changed a moment ago is looked at again, some times, after what is
-// surely more than a file system's clock takes to go on.
+// A file that was changed a moment ago is examined again, a few times, after longer than
+// the resolution of a file system's clock.
 const (
 	quietTries = 3
 	quietTime  = time.Duration(scan.RacyWindow) + 20*time.Millisecond
 )
 
-// Open opens the file at a path itself; no link is followed. Its ID is its
-// content's, or, of a large one that was not captured as it is, its State: to hash
-// it would take as long as reading it. A file that is being written to has none.
+// Open opens the file at a path itself; it follows no link. Its ID is its content's or, for
+// a large one that was not captured as it is, its State: hashing would take as long as
+// reading it. A file that is being written to has no ID.
 func (e *Engine) Open(ctx context.Context, p string) (*Opened, error) {
 	const op = "keeper.Open"
 	if err := badPath(p, false); err != nil {
@@ -78,7 +78,7 @@ func (e *Engine) Open(ctx context.Context, p string) (*Opened, error) {
 	return o, nil
 }
 
-// identify finds out what is open, and what names it.
+// identify determines what is open, and its ID.
 func (e *Engine) identify(ctx context.Context, o *Opened, p string) error {
 	for range quietTries {
 		st, err := disk.Fstat(int(o.file.Fd()))
@@ -102,8 +102,8 @@ func (e *Engine) identify(ctx context.Context, o *Opened, p string) error {
 			}
 			continue // it shrank while it was read
 		}
-		// A state says what a file holds only once nobody has it open to write to it, by
-		// a map of it neither, and a later change can't have the time of the last one.
+		// A state identifies a file's content only while nobody has it open for writing, or
+		// mapped, and if a later change can't have the same time.
 		if !disk.Unwritten(o.file) {
 			return nil
 		}
@@ -127,14 +127,14 @@ func (e *Engine) identify(ctx context.Context, o *Opened, p string) error {
 	return nil
 }
 
-// held is a small file's content.
+// held is a small file's content in memory.
 type held struct {
 	id      string
 	content *bytes.Reader
 }
 
-// hold reads a small file, so that what is given is what was hashed; nil when it is
-// shorter by then.
+// hold reads a small file into memory, so that exactly what was hashed is returned; nil
+// when the file is shorter by then.
 func (e *Engine) hold(f *os.File, st disk.Stat) (*held, error) {
 	b := make([]byte, st.Size)
 	if n, err := f.ReadAt(b, 0); n < len(b) {
@@ -148,7 +148,7 @@ func (e *Engine) hold(f *os.File, st disk.Stat) (*held, error) {
 	return &held{en.ID, r}, err
 }
 
-// still says whether a file is in the state in which it was opened.
+// still says whether a file is still in the state in which it was opened.
 func (o *Opened) still() error {
 	st, err := disk.Fstat(int(o.file.Fd()))
 	if err == nil && st != o.was {
@@ -159,7 +159,7 @@ func (o *Opened) still() error {
 
 var errChangedWhileRead = errors.New("the file changed while it was read")
 
-// Whole says, after it was read, whether all of that was what ID names.
+// Whole says, after the file was read, whether all of that was what ID identifies.
 func (o *Opened) Whole() error {
 	if _, small := o.ReaderAt.(*bytes.Reader); small || o.ID == "" {
 		return nil
@@ -170,7 +170,7 @@ func (o *Opened) Whole() error {
 // Close implements io.Closer.
 func (o *Opened) Close() error { return o.file.Close() }
 
-// stateOf names the state of a file: which it is, how large, and when it was changed.
+// stateOf identifies the state of a file: its inode, size and time of change.
 func stateOf(st disk.Stat) string {
 	b := []byte("choir file state\x00")
 	for _, n := range []uint64{st.Ino, uint64(st.Size), uint64(st.Mtime), uint64(st.Ctime), uint64(st.Mode)} {
@@ -180,8 +180,8 @@ func stateOf(st disk.Stat) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// heldBy returns the id of what a file holds that a caller named by want: its
-// content's id, or its state's. It is a conflict when the file is another.
+// heldBy returns the id of a file's content if it is the one that the caller names by want,
+// a content's id or a state's. It is a conflict if the file differs.
 func (e *Engine) heldBy(dir int, name, p, want string) (string, error) {
 	before, err := disk.Lstat(dir, name)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Untold lists the changes that took effect and of which the host may not have
-// heard, oldest first.
+// Untold lists the operations that took effect and that the host may not have in its log,
+// oldest first.
 func (e *Engine) Untold(_ context.Context) ([]wire.Operation, error) {
 	const op = "keeper.Untold"
 	e.mu.Lock()
@@ -33,7 +33,7 @@ func (e *Engine) Untold(_ context.Context) ([]wire.Operation, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	// Those that came to nothing are gone: see judgeDeeds.
+	// Those that had no effect have been removed: see judgeDeeds.
 	err = e.moves.EachIntent(func(in publish.Intent) error { out = append(out, in.Operation); return nil })
 	slices.SortFunc(out, func(a, b wire.Operation) int { return strings.Compare(a.ID, b.ID) })
 	return out, fault.Wrap(op, err)
@@ -83,7 +83,7 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Operation
 	if in.Was, err = publish.InodeAt(a, path.Base(from)); err != nil {
 		return wire.Operation{}, fileError(op, from, err)
 	}
-	e.look.Invalidate() // what comes there may be a folder
+	e.look.Invalidate() // a folder may appear there
 	b, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
 	if err != nil {
 		return wire.Operation{}, fileError(op, to, err)
@@ -136,7 +136,7 @@ func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Ope
 	if err != nil {
 		return wire.Operation{}, fileError(op, to, err)
 	}
-	e.look.Invalidate() // likewise
+	e.look.Invalidate() // a folder may appear there
 	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
 	if err != nil {
 		return wire.Operation{}, fileError(op, to, err)
@@ -154,7 +154,7 @@ func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Ope
 		return in.Operation, fileError(op, to, err)
 	}
 	if m.New.Exists() {
-		return in.Operation, nil // the entry still names what took its place
+		return in.Operation, nil // the entry still names what it replaced
 	}
 	return in.Operation, fault.Wrap(op, e.moves.RemoveEntry(req.ID))
 }

@@ -48,7 +48,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	}
 	before := req.Note
 	before.Kind, before.Message, before.Verified = "before", "Before "+describe(req), "unknown"
-	before.Actor, before.User = "", "" // what was there is nobody's who asks now
+	before.Actor, before.User = "", "" // whoever asks now did not make what was there before
 	live, err := e.checkpoint(ctx, wire.CheckpointRequest{Note: before})
 	if err != nil {
 		return reply, err
@@ -83,16 +83,16 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	return reply, err
 }
 
-// Merge is what bringing a tree into the live one makes of it.
+// merge is the result of merging a tree into the live one.
 type merge struct {
-	theirs    string            // their tree, as far as it is brought in
+	theirs    string            // their tree, of which only the allowed paths are merged
 	ours      string            // HEAD's
-	changes   []gitstore.Change // what makes the merged tree of ours
+	changes   []gitstore.Change // what turns our tree into the merged one
 	conflicts []wire.Conflict
 	steps     []publish.Step
 }
 
-// Merge merges what their tree has other than the base: nothing else has a say.
+// merge merges what differs between the base and their tree.
 func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, error) {
 	ids := map[string]string{}
 	for name, rev := range map[string]string{"base": req.Base, "theirs": req.Tree} {
@@ -140,8 +140,8 @@ func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, err
 	return m, e.stepsAllThere(ctx, m.steps)
 }
 
-// baseOf is the commit that a publish starts from: the newest, where what it
-// starts from is a tree.
+// baseOf is the commit that a publish is based on; the newest one if the request's base is
+// a tree.
 func (e *Engine) baseOf(ctx context.Context, base string) (string, error) {
 	id, err := e.store.Resolve(ctx, base)
 	if fault.Is(err, fault.NotFound) {
@@ -167,7 +167,7 @@ func (e *Engine) writePrepared(ctx context.Context, req wire.PrepareRequest, m m
 		return p, err
 	}
 	if reply.Nothing && note.Verified != "pass" && req.Pushed == "" {
-		// Nothing to write down either.
+		// If nothing changes, nothing is written either.
 		reply.CommitNote, err = e.store.Commit(ctx, e.moves.Head)
 	} else {
 		reply.CommitNote, err = e.moves.MakeCommit(ctx, reply.Tree, e.moves.Head, note, req.Parents()...)
@@ -182,7 +182,7 @@ func (e *Engine) writePrepared(ctx context.Context, req wire.PrepareRequest, m m
 	if !req.Live && len(m.conflicts) == 0 {
 		return p, nil
 	}
-	// What the task had is kept: for the next live publish, or to look at.
+	// The task's own tree is kept for the next live publish, or to look at.
 	c, err := e.moves.MakeCommit(ctx, m.theirs, p.Base, wire.Note{Kind: "kept", Message: "The task's own tree", Task: req.Note.Task, Run: req.Note.Run})
 	if err != nil {
 		return p, err
@@ -210,8 +210,8 @@ func (e *Engine) treeishLocked(ctx context.Context, name string) (string, error)
 	return e.treeish(ctx, name, "HEAD")
 }
 
-// Begin decides that a prepared plan will be applied: from here on it is rolled
-// forward after any crash. It fails when the live history moved on meanwhile.
+// Begin decides that a prepared plan will be applied: from then on it is rolled forward
+// after any crash. It fails if the history has moved on since.
 func (e *Engine) Begin(ctx context.Context, id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -251,13 +251,13 @@ func (e *Engine) Apply(ctx context.Context, id string) (wire.ApplyReply, error) 
 }
 
 func (e *Engine) apply(ctx context.Context, id string) (wire.ApplyReply, error) {
-	if err := e.moves.SettlePuts(); err != nil { // of those since it was prepared
+	if err := e.moves.SettlePuts(); err != nil { // for the puts since it was prepared
 		return wire.ApplyReply{}, err
 	}
 	if err := e.begin(id); err != nil {
 		return wire.ApplyReply{}, err
 	}
-	// It is decided: a caller that goes away must not leave half of it in the tree.
+	// It is decided, so a caller that goes away must not leave half of it in the tree.
 	ctx = context.WithoutCancel(ctx)
 	a, placed, err := e.moves.FinishPlan(ctx, id)
 	if err != nil {
@@ -298,8 +298,8 @@ func (e *Engine) Abandon(ctx context.Context, id string) error {
 	return fault.Wrap(op, e.moves.ForgetPlan(id))
 }
 
-// Unlogged returns every finished plan that the host has not said it logged,
-// after rolling forward what had begun.
+// Unlogged returns every finished plan that the host has not logged yet, after rolling
+// forward what had begun.
 func (e *Engine) Unlogged(ctx context.Context) ([]wire.Applied, error) {
 	const op = "keeper.Unlogged"
 	e.mu.Lock()
@@ -340,8 +340,8 @@ func (e *Engine) Logged(ctx context.Context, id string) error {
 	return fault.Wrap(op, e.moves.NoteResult(id, r))
 }
 
-// verified returns what a commit may say of itself: while some task's live
-// edits are open, nothing counts as verified but that task's own publish.
+// verified returns the verification status that a commit may claim: while a task's live
+// edits are open, nothing counts as verified except that task's own publish.
 func (e *Engine) verified(ctx context.Context, claim, task string) (string, error) {
 	if claim != "pass" {
 		return claim, nil

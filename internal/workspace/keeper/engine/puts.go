@@ -20,14 +20,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A put is acknowledged long before the checkpoint that holds it, and a program
-// that is at work in the tree may write over the file in between, or remove it.
-// So each put's entry in the trash bears the mark uncaptured until a look at the
-// tree for a checkpoint has met what was put. What it does not meet, and is not in
-// the trash as something that was displaced or removed by hand, becomes a
-// checkpoint of its own, before the one of what the program left there.
+// A put is acknowledged long before the checkpoint that contains it, and a program in the
+// tree may overwrite or remove the file in between. So each put's entry in the trash is
+// marked as uncaptured until a capture for a checkpoint has found what was put. Content
+// that the capture does not find, and that is not in the trash as displaced or removed by a
+// person, gets a checkpoint of its own, before the one with what the program left there.
 
-// put is one that no checkpoint has met yet.
+// put is a put that no checkpoint is known to contain.
 type put struct {
 	id   string // of its entry in the trash
 	path string
@@ -36,7 +35,7 @@ type put struct {
 	gitstore.Entry
 }
 
-// loadPuts finds the puts of which an engine before this one saw no capture.
+// loadPuts finds the puts that an engine before this one did not see captured.
 func (e *Engine) loadPuts() error {
 	entries, err := os.ReadDir(e.moves.Trash())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,8 +70,8 @@ func putOf(m publish.TrashEntry) put {
 	return put{id: m.ID, path: string(m.Path), size: m.Size, at: m.At, Entry: m.New}
 }
 
-// putsKept says that everything that was put is held now, and returns the
-// checkpoints that were made for it and nobody has heard of.
+// putsKept records that everything that was put is in a checkpoint, and returns the
+// checkpoints that were made for that and not reported yet.
 func (e *Engine) putsKept() []wire.Commit {
 	for _, p := range e.puts {
 		if err := e.moves.Captured(p.id); err != nil {
@@ -84,8 +83,8 @@ func (e *Engine) putsKept() []wire.Commit {
 	return made
 }
 
-// captureWithPuts looks at the live tree, and keeps what was put and is not met
-// there. After that HEAD is another one, and it looks again.
+// captureWithPuts captures the live tree, and makes checkpoints of puts that are not found
+// there. As HEAD has moved after that, it captures again.
 func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func() error) (*scan.Capture, error) {
 	cap, err := e.look.Capture(ctx, true)
 	if err != nil {
@@ -101,9 +100,9 @@ func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func
 	return e.look.Capture(ctx, true)
 }
 
-// missed returns the puts whose content a capture did not meet and nothing else
-// holds, in the order in which they were made. There may be many: what can hold
-// them is gone through once, and not for each.
+// missed returns the puts whose content a capture did not find and nothing else holds, in
+// the order in which they were made. As there may be many, the places that can hold them
+// are read once for all of them.
 func (e *Engine) missed(ctx context.Context, cap *scan.Capture) ([]put, error) {
 	if len(e.puts) == 0 {
 		return nil, nil
@@ -132,7 +131,7 @@ func (e *Engine) missed(ctx context.Context, cap *scan.Capture) ([]put, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !ignored { // else it went where nothing is held
+		if !ignored { // otherwise its path is not captured at all
 			out = append(out, p)
 		}
 	}
@@ -145,8 +144,7 @@ func (e *Engine) missed(ctx context.Context, cap *scan.Capture) ([]put, error) {
 	return out, nil
 }
 
-// notInTrash returns the puts whose content no later entry of the trash holds for
-// good.
+// notInTrash returns the puts whose content no later entry of the trash holds unchangeably.
 func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 	if len(puts) == 0 {
 		return nil, nil
@@ -181,7 +179,7 @@ func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 		if reached, err := stillReached(content); err != nil {
 			return nil, err
 		} else if reached {
-			continue // what it holds now says nothing of later
+			continue // a program can still change its content
 		}
 		was, _, err := e.store.EntryAt(unix.AT_FDCWD, content, likely[st.Size]...)
 		if err != nil {
@@ -192,8 +190,8 @@ func (e *Engine) notInTrash(_ context.Context, puts []put) ([]put, error) {
 	return slices.DeleteFunc(puts, func(p put) bool { return last[p.Holds()] > p.id }), nil
 }
 
-// stillReached reports whether a program can write to a file of the trash: it has it
-// open, if only for reading, for /proc opens it anew, or another name of it.
+// stillReached reports whether a program can write to a file in the trash: it has the file
+// open, if only for reading, as /proc opens it anew, or has another hard link to it.
 func stillReached(name string) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(name, &st); err != nil {
@@ -203,16 +201,16 @@ func stillReached(name string) (bool, error) {
 	return !quiet || st.Nlink > 1, err
 }
 
-// maxSought is how many objects git is asked for at once.
+// maxSought is how many objects git is asked about at once.
 const maxSought = 1000
 
-// notInHistory returns the puts that no checkpoint has met: one may have been met
-// by an engine whose word of it was lost.
+// notInHistory returns the puts that no checkpoint contains: an engine whose record of it
+// was lost may have captured one.
 func (e *Engine) notInHistory(ctx context.Context, puts []put) ([]put, error) {
 	if e.moves.Head == "" {
 		return puts, nil
 	}
-	last := map[string]int64{} // when the last commit with the object was made, in Unix seconds
+	last := map[string]int64{} // when the newest commit with the object was made, in Unix seconds
 	for some := range slices.Chunk(puts, maxSought) {
 		first := slices.MinFunc(some, func(a, b put) int { return cmp.Compare(a.at, b.at) })
 		args := []string{"log", "--first-parent", "--raw", "--no-abbrev", "--format=%ct", "--no-renames", "--since=" + first.since().UTC().Format(time.RFC3339)}
@@ -235,10 +233,10 @@ func (e *Engine) notInHistory(ctx context.Context, puts []put) ([]put, error) {
 	return slices.DeleteFunc(puts, func(p put) bool { t, ok := last[p.ID]; return ok && t >= p.since().Unix() }), nil
 }
 
-// since is the time from which on a commit can have met a put.
+// since is the time from which on a commit can contain a put.
 func (p put) since() time.Time { return time.UnixMilli(p.at).Add(-time.Minute) }
 
-// isIgnored reports whether no checkpoint takes a path because it is ignored.
+// isIgnored reports whether no checkpoint captures a path because it is ignored.
 func (e *Engine) isIgnored(p string) (bool, error) {
 	l := e.look.Left.Load()
 	if e.look.Index.At(p).Exists() || l == nil {
@@ -246,13 +244,13 @@ func (e *Engine) isIgnored(p string) (bool, error) {
 	}
 	in, err := e.look.PlaceOf(wire.ParentDir(p), l)
 	if disk.IsGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return false, nil // its folder is gone, and nobody can say any more
+		return false, nil // its folder is gone, so it can't be known any more
 	}
 	return err == nil && in.Unkept(p, false, l) != "", err
 }
 
-// keepPuts makes checkpoints of HEAD with what was put: as few as hold each
-// content that was put to a path in an order of its own.
+// keepPuts makes checkpoints of HEAD with what was put: as few as are needed to contain, in
+// order, each content that was put to a path.
 func (e *Engine) keepPuts(ctx context.Context, puts []put, note wire.Note, flush func() error) error {
 	for len(puts) > 0 {
 		group := &scan.Capture{Tracked: map[string]scan.Tracked{}}
@@ -271,7 +269,7 @@ func (e *Engine) keepPuts(ctx context.Context, puts []put, note wire.Note, flush
 }
 
 func (e *Engine) keepGroup(ctx context.Context, group *scan.Capture, puts []put, note wire.Note, flush func() error) (err error) {
-	// What was put is a file: no file is around it, and nothing beneath it.
+	// A put is a file, so no file can be a folder above it, and nothing can be beneath it.
 	for _, p := range puts {
 		for dir := wire.ParentDir(p.path); dir != "."; dir = wire.ParentDir(dir) {
 			if e.look.Index.At(dir).Exists() {
@@ -318,7 +316,7 @@ func (e *Engine) keepGroup(ctx context.Context, group *scan.Capture, puts []put,
 	return nil
 }
 
-// maxPutsNamed is how many paths a checkpoint of puts names.
+// maxPutsNamed is how many paths the message of such a checkpoint names.
 const maxPutsNamed = 20
 
 func putsMessage(puts []put) string {

@@ -18,16 +18,16 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// damagedHead is a newest checkpoint that can't be read: what the branch named
-// (""; it names nothing) and the newest checkpoint that is whole.
+// damagedHead is a newest checkpoint that can't be read: the commit that the branch names
+// ("" if it names nothing) and the newest checkpoint that is whole.
 type damagedHead struct {
 	broken string
 	whole  string
 	reason string
 }
 
-// fault says what is the matter. Until Repair, nothing but reading live files
-// works: whatever else was done would build on what is not there.
+// fault is the error of everything except reading live files until Repair: anything else
+// would build on what is missing.
 func (d *damagedHead) fault() error {
 	last := "no checkpoint before it can be read either"
 	if d.whole != "" {
@@ -37,7 +37,7 @@ func (d *damagedHead) fault() error {
 		fmt.Errorf("the newest checkpoint %s %s; %s", d.broken, d.reason, last))
 }
 
-// whole reports a damaged history, and an engine that has said goodbye.
+// whole is an error if the history is damaged, or Goodbye was called.
 func (e *Engine) whole() error {
 	if e.parted {
 		return fault.New("", fault.Unavailable, "Wake the computer.", errors.New("the keeper has said goodbye"))
@@ -48,8 +48,8 @@ func (e *Engine) whole() error {
 	return e.damaged.fault()
 }
 
-// loadHead reads the newest commit and what it holds. A commit or tree of it
-// that is damaged leaves the engine open for nothing but repair.
+// loadHead reads the newest commit and its content. If the commit or a tree of it is
+// damaged, the engine opens only for reading live files and repair.
 func (e *Engine) loadHead(ctx context.Context) error {
 	e.moves.Head, e.moves.Tree, e.look.Index, e.damaged = "", "", scan.NewIndex(nil), nil
 	id, err := e.store.GitLine(ctx, "for-each-ref", "--format=%(objectname)", gitstore.Main)
@@ -84,8 +84,8 @@ func (e *Engine) loadHead(ctx context.Context) error {
 	return nil
 }
 
-// hasBegun reports whether there was a history: the branch's file, or a ref of
-// the engine's own, is there.
+// hasBegun reports whether there was a history: the branch's file, or a ref of the engine's
+// own, exists.
 func (e *Engine) hasBegun(ctx context.Context) (bool, error) {
 	if there, err := e.store.HasRefFile(gitstore.Main); err != nil || there {
 		return there, err
@@ -94,7 +94,7 @@ func (e *Engine) hasBegun(ctx context.Context) (bool, error) {
 	return out != "", err
 }
 
-// readCheckpoint reads a commit and its tree. What can't be read gives a reason.
+// readCheckpoint reads a commit and its tree; reason says why one of them can't be read.
 func (e *Engine) readCheckpoint(ctx context.Context, id string) (tree string, t gitstore.Tree, reason string, err error) {
 	content, _, reason, err := e.store.Check(ctx, id, "commit")
 	if err != nil || reason != "" {
@@ -115,9 +115,8 @@ func (e *Engine) readCheckpoint(ctx context.Context, id string) (tree string, t 
 	return "", nil, "has a folder that can't be read", nil
 }
 
-// lastWhole finds the newest checkpoint that can be read, "" when there is none:
-// by the parents of the broken one, and where that trail ends among all commits
-// that are stored.
+// lastWhole finds the newest checkpoint that can be read, "" when there is none: among the
+// ancestors of the broken one and, where that trail ends, among all stored commits.
 func (e *Engine) lastWhole(ctx context.Context, broken string) (string, error) {
 	const far = 1000
 	for id, n := broken, 0; wire.IsHex(id) && n < far; n++ {
@@ -154,8 +153,8 @@ func (e *Engine) lastWhole(ctx context.Context, broken string) (string, error) {
 	return "", nil
 }
 
-// storedCheckpoints lists the checkpoints among all stored commits, newest
-// first, without those that were prepared and never came into the history.
+// storedCheckpoints lists the checkpoints among all stored commits, newest first, without
+// those that were prepared and never became part of the history.
 func (e *Engine) storedCheckpoints(ctx context.Context) ([]wire.Commit, error) {
 	out, err := e.store.Git(ctx, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)")
 	if err != nil && len(out) == 0 {
@@ -193,9 +192,9 @@ func (e *Engine) storedCheckpoints(ctx context.Context) ([]wire.Commit, error) {
 	return list, nil
 }
 
-// Repair goes on after the newest checkpoint was found damaged: on the last
-// whole one, with the live tree as it is. What is damaged stays where it is, and
-// a ref keeps its name.
+// Repair continues after the newest checkpoint was found damaged, from the last whole one
+// and with the live tree as it is. The damaged objects stay where they are, and a ref keeps
+// their name.
 func (e *Engine) Repair(ctx context.Context, req wire.RepairRequest) (wire.RepairReply, error) {
 	const op = "keeper.Repair"
 	e.mu.Lock()
@@ -211,8 +210,8 @@ func (e *Engine) Repair(ctx context.Context, req wire.RepairRequest) (wire.Repai
 	if err := e.letGo(ctx, d.whole); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
-	// The last step that only a repair makes: whoever is killed before it repairs
-	// again, and whoever is killed after it goes on as after any other kill.
+	// This is the last step that only a repair makes: a process killed before it repairs
+	// again, and one killed after it continues as after any other crash.
 	if d.whole != "" {
 		if err := e.store.MoveMain(d.whole); err != nil {
 			return reply, fault.Wrap(op, err)
@@ -225,7 +224,7 @@ func (e *Engine) Repair(ctx context.Context, req wire.RepairRequest) (wire.Repai
 		return reply, fault.Wrap(op, err)
 	}
 	if d.whole == "" {
-		e.damaged = nil // refs of the old history are there; it begins anew
+		e.damaged = nil // refs of the old history exist; the history begins anew
 	}
 	if err := e.whole(); err != nil {
 		return reply, fault.Wrap(op, err)
@@ -239,9 +238,9 @@ func (e *Engine) Repair(ctx context.Context, req wire.RepairRequest) (wire.Repai
 	return reply, nil
 }
 
-// keepDamaged keeps the name of what is damaged: as a file, by which the host
-// knows a history that was repaired from an older copy (see DamagedFile), and as
-// a ref where git can name it.
+// keepDamaged keeps the id of the damaged commit: in a file, by which the host recognises a
+// history that was repaired from an older copy (see DamagedFile), and in a ref if git can
+// name it.
 func (e *Engine) keepDamaged(ctx context.Context, id string) error {
 	name := "head-" + publish.Token()
 	if wire.IsHex(id) && len(id) == 40 {
@@ -256,8 +255,8 @@ func (e *Engine) keepDamaged(ctx context.Context, id string) error {
 	return disk.WriteDurably(e.store.Work("damaged", name), []byte(id+"\n"))
 }
 
-// letGo ends what was built on a damaged checkpoint, so that the last whole one
-// can be gone on from.
+// letGo ends what was built on a damaged checkpoint, so that the history can continue from
+// the last whole one.
 func (e *Engine) letGo(ctx context.Context, whole string) error {
 	id, err := e.store.NameOf(ctx, gitstore.Logged)
 	if err != nil {
@@ -280,8 +279,8 @@ func (e *Engine) letGo(ctx context.Context, whole string) error {
 	return e.endLostPlans(ctx, whole)
 }
 
-// endLostPlans ends plans that were made from a checkpoint that will not be the
-// newest any more. What they moved aside goes to the trash.
+// endLostPlans ends plans that were made from a checkpoint that will no longer be part of
+// the history. What they moved aside goes to the trash.
 func (e *Engine) endLostPlans(ctx context.Context, newest string) error {
 	ids, err := e.moves.Pending(ctx)
 	if err != nil {

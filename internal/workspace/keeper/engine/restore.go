@@ -12,9 +12,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Restore makes a checkpoint of everything, then moves the live tree to where
-// it was, as a new commit. History is never rewritten, so a restore can be
-// undone, and the undo too.
+// Restore makes a checkpoint of everything, then changes the live tree to an earlier state,
+// as a new commit. History is never rewritten, so a restore can be undone, and the undo
+// too.
 func (e *Engine) Restore(ctx context.Context, req wire.RestoreRequest) (wire.RestoreReply, error) {
 	const op = "keeper.Restore"
 	if err := checkPaths(req.Paths); err != nil {
@@ -82,8 +82,8 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	return reply, err
 }
 
-// named is a request that says to which checkpoint it goes back, and of which paths,
-// whichever way it was asked.
+// named turns a request, however it is expressed, into one that names the checkpoint and
+// the paths.
 func (e *Engine) named(ctx context.Context, req wire.RestoreRequest) (wire.RestoreRequest, error) {
 	n := len(req.Revert)
 	switch {
@@ -107,14 +107,14 @@ func (e *Engine) named(ctx context.Context, req wire.RestoreRequest) (wire.Resto
 		if err != nil {
 			return req, err
 		}
-		req.To = cmp.Or(before, id) // of the first there is nothing before
+		req.To = cmp.Or(before, id) // the first has nothing before it
 	case req.To == "":
 		return req, fault.New("", fault.Invalid, "`choir checkpoints` lists what there is.", fmt.Errorf("no checkpoint is named"))
 	}
 	return req, nil
 }
 
-// previewRestore says in reply what a restore would do, and does nothing of it.
+// previewRestore fills in reply what a restore would do, without doing it.
 func (e *Engine) previewRestore(ctx context.Context, reply *wire.RestoreReply, toTree string, req wire.RestoreRequest) error {
 	cap, err := e.look.Capture(ctx, true)
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *Engine) previewRestore(ctx context.Context, reply *wire.RestoreReply, t
 	return nil
 }
 
-// restoreNote is what a restore's commit says of it.
+// restoreNote is the note in a restore's commit.
 func restoreNote(req wire.RestoreRequest, to, safety string, way restorePlan, notIn wire.NotIn) wire.Note {
 	note := req.Note
 	note.Kind, note.Files, note.NotIn = "restore", len(way.steps), notIn
@@ -144,7 +144,7 @@ func restoreNote(req wire.RestoreRequest, to, safety string, way restorePlan, no
 	return note
 }
 
-// saveRestore writes a restore's commit and plan down, durably; nothing of it has begun.
+// saveRestore writes a restore's commit and plan durably; nothing is applied yet.
 func (e *Engine) saveRestore(ctx context.Context, way restorePlan, note wire.Note, id string) error {
 	if err := e.moves.ClearPlan(id); err != nil {
 		return err
@@ -162,16 +162,16 @@ func (e *Engine) saveRestore(ctx context.Context, way restorePlan, note wire.Not
 	})
 }
 
-// restorePlan is what a restore will do: the steps from the live tree to the tree that is wanted.
+// restorePlan is what a restore will do: the steps from the live tree to the wanted tree.
 type restorePlan struct {
 	steps     []publish.Step
 	tree      string          // the wanted one
-	conflicts []wire.Conflict // what can't be taken back, for it changed since
-	stay      []wire.Conflict // what of the steps is foreseen not to be possible
+	conflicts []wire.Conflict // what can't be undone because it changed since
+	stay      []wire.Conflict // steps that are known to be impossible
 }
 
-// foreseen gives what stayed the reason that was foreseen: who does a step sees only
-// that something is there.
+// foreseen replaces the reason of paths that stayed by the one that was foreseen: applying
+// a step only finds that something is there.
 func (w restorePlan) foreseen(stayed []wire.Conflict) {
 	why := map[wire.Path]string{}
 	for _, c := range w.stay {
@@ -182,12 +182,12 @@ func (w restorePlan) foreseen(stayed []wire.Conflict) {
 	}
 }
 
-// maxReverted bounds how many commits are taken back at once; maxWayPaths how
-// many paths a restore names as its own.
+// maxReverted bounds how many commits are undone at once, and maxWayPaths how many paths a
+// restore names.
 const maxReverted, maxWayPaths = 1000, 200
 
-// paths is what a restore was of: what was asked for or, of what is taken back,
-// what that changes, so that undoing it touches nothing else.
+// paths are the paths of a restore: those of the request or, when commits are undone, those
+// that this changes, so that undoing the restore touches nothing else.
 func (w restorePlan) paths(req wire.RestoreRequest) []wire.Path {
 	if len(req.Revert) == 0 || len(req.Paths) > 0 || len(w.steps) > maxWayPaths {
 		return req.Paths
@@ -199,13 +199,13 @@ func (w restorePlan) paths(req wire.RestoreRequest) []wire.Path {
 	return out
 }
 
-// part says that what is taken back is more than is named, and less than everything.
+// part says that more paths change than are named, but not everything.
 func (w *restorePlan) part(req wire.RestoreRequest) bool {
 	return len(req.Revert) > 0 && len(req.Paths) == 0 && len(w.steps) > maxWayPaths
 }
 
-// planRestore plans a restore from what is captured now, and says in reply what
-// it changes. A dry run and the restore itself do what it says.
+// planRestore plans a restore from what is captured now, and fills in reply what it
+// changes. A dry run and the restore itself both use it.
 func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTree string, req wire.RestoreRequest) (restorePlan, error) {
 	live, err := e.look.Index.Write(ctx, e.store)
 	if err != nil {
@@ -249,7 +249,7 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTr
 
 // lastRestore finds the newest restore in the history, and its commit.
 func (e *Engine) lastRestore(ctx context.Context) (string, wire.Restore, error) {
-	// A message may have such a line too, of whoever wrote it.
+	// A message may contain such a line too, whoever wrote it.
 	for from := e.moves.Head; from != ""; {
 		commits, err := e.store.LogMatching(ctx, 50, "^Choir-Restore: ", from)
 		if err != nil {

@@ -22,14 +22,14 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What a program writes is in memory until it is synced, and a machine that
-// loses power leaves such a file empty, or full of zeroes. So what a checkpoint
-// captures is synced before it counts, and what a command wrote before its end
-// is told (Settle). Should it have happened all the same, as with a program
-// that was at work, the file is put back from the newest checkpoint (Heal).
+// What a program writes is only in memory until it is synced, and a power cut can leave
+// such a file empty, or full of zeroes. So what a checkpoint captures is synced before the
+// checkpoint counts, and what a command wrote before its end is reported (Settle). If it
+// happens all the same, as with a program that was running, the file is restored from the
+// newest checkpoint (Heal).
 
-// syncPaths makes the files and links at paths, and their names, durable. What
-// is gone, or can't be opened, has nothing to be synced.
+// syncPaths makes the files and links at paths, and their names, durable. A missing one, or
+// one that can't be opened, needs nothing.
 func (e *Engine) syncPaths(paths []string) error {
 	all := map[string]bool{}
 	for _, p := range paths {
@@ -53,15 +53,15 @@ func (e *Engine) syncPaths(paths []string) error {
 	return g.Wait()
 }
 
-// settled is written when what a program emptied, or made empty, was synced: it
-// is meant to be so, as long as no newer checkpoint says more.
+// settled records that files which a program emptied, or made empty, were synced: they are
+// meant to be empty, unless a newer checkpoint exists.
 type settled struct {
 	Head  string      `json:"head"`
 	Empty []wire.Path `json:"empty"`
 }
 
-// Settle makes everything that was written since the newest checkpoint, and
-// that the next would capture, durable.
+// Settle makes everything durable that was written since the newest checkpoint and that the
+// next one would capture.
 func (e *Engine) Settle(ctx context.Context) error {
 	const op = "keeper.Settle"
 	e.mu.Lock()
@@ -94,7 +94,7 @@ func (e *Engine) settleTree(ctx context.Context) error {
 			s.Empty = append(s.Empty, wire.Path(c.Path))
 		}
 	}
-	paths := cap.Touched // of what was removed, the name must be gone for good
+	paths := cap.Touched // the names of removed files must be durably gone too
 	if err := errors.Join(e.syncPaths(paths), e.moves.SettlePuts()); err != nil || len(s.Empty) == 0 {
 		return err
 	}
@@ -105,9 +105,9 @@ func (e *Engine) settleTree(ctx context.Context) error {
 	return disk.WriteDurably(e.store.Work("settled.json"), raw)
 }
 
-// Heal puts files back that an end without a goodbye emptied or filled with
-// zeroes. It does so once after an opening that found such an end, and only
-// while no program is at work in the tree.
+// Heal restores files that a crash of the machine emptied or filled with zeroes. It does so
+// once after an opening that found such a crash, and only while no program works in the
+// tree.
 func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	const op = "keeper.Heal"
 	e.mu.Lock()
@@ -133,7 +133,7 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	}
 	for p, t := range cap.Tracked {
 		if e.look.Index.At(p).Entry == t.Entry {
-			e.look.Index.Set(p, t) // the next checkpoint need not look again
+			e.look.Index.Set(p, t) // the next checkpoint need not read it again
 		}
 	}
 	if reply.Doubted, err = e.findEmptied(ctx, cap, meant); err != nil {
@@ -164,7 +164,7 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	return reply, nil
 }
 
-// healFile puts one file back if it looks as no program left it.
+// healFile restores one file if its content is such as no program left it.
 func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire.Healed, lost bool, err error) {
 	st, err := e.look.Lstat(p)
 	if err != nil {
@@ -179,7 +179,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 	}
 	was, ok, berr := e.store.SmallContent(ctx, t.Entry)
 	if h.Reason == outage.Emptied && e.end == outage.Apart {
-		h.Reason = "" // whoever emptied it while nobody was at work meant it
+		h.Reason = "" // it was emptied while nothing was being written, so it is meant
 		return h, false, nil
 	}
 	if h.Reason == "" && berr == nil && ok && st.Size > 4096 {
@@ -189,7 +189,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, err
 	}
 	if h.Reason == outage.Zeroed && berr == nil && ok && len(strings.Trim(string(was), "\x00")) == 0 {
-		h.Reason = "" // it was zeroes before
+		h.Reason = "" // it was all zeroes before
 		return h, false, nil
 	}
 	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
@@ -200,7 +200,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 	e.look.Invalidate()
 	tmp := e.store.Work("incoming-" + publish.Token())
 	if err := e.store.Materialize(ctx, tmp, t.Entry, true); err != nil {
-		return h, true, disk.RemoveIfThere(tmp) // the copy is damaged as well: that is said
+		return h, true, disk.RemoveIfThere(tmp) // the copy is damaged as well, which is reported
 	}
 	m, err := e.moves.Intend(tmp, publish.TrashEntry{Trashed: wire.Trashed{Path: wire.Path(p)}, Op: "heal", New: t.Entry}, nil)
 	if err != nil {
@@ -213,8 +213,8 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 	return h, false, errors.Join(e.moves.Told(m.ID), unix.Fsync(dir))
 }
 
-// meantEmpty are the files that somebody acknowledged emptied, or made empty,
-// since HEAD, and folders in which all of them are.
+// meantEmpty are the files that an acknowledged change emptied, or made empty, since HEAD,
+// and folders in which that is true of all.
 func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	var s settled
@@ -229,7 +229,7 @@ func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What was brought in was synced before it had its name.
+	// What was imported was synced before it got its name.
 	err = e.moves.EachIntent(func(in publish.Intent) error {
 		if in.Import != nil {
 			out[string(in.Path)] = true

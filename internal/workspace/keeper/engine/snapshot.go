@@ -7,7 +7,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Snapshot makes sure that a commit is checked out, and names its layers.
+// Snapshot makes sure that a commit is checked out, and returns its layers.
 func (e *Engine) Snapshot(ctx context.Context, commit string) (wire.SnapshotReply, error) {
 	const op = "keeper.Snapshot"
 	id, err := e.store.Resolve(ctx, commit)
@@ -25,8 +25,8 @@ func (e *Engine) Snapshot(ctx context.Context, commit string) (wire.SnapshotRepl
 	return wire.SnapshotReply{Commit: id, Tree: tree, Layers: names}, nil
 }
 
-// ReleaseSnapshots removes every layer but those to keep and those of the newest
-// snapshot, which the next one is made on.
+// ReleaseSnapshots removes every layer except those to keep and those of the newest
+// snapshot, on which the next one is based.
 func (e *Engine) ReleaseSnapshots(ctx context.Context, keep []string) error {
 	return fault.Wrap("keeper.ReleaseSnapshots", e.layers.Release(ctx, keep))
 }

@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// What the engine knows of files it has hashed is kept between starts, so that
-// waking a computer does not read it whole. It only ever saves work: a lost or
-// damaged file means that everything is hashed once.
+// What the engine knows about the files that it has hashed is kept between starts, so that
+// waking a computer does not read all of them. It only saves work: if the file is lost or
+// damaged, everything is hashed once.
 
 type savedStat struct {
 	Path    wire.Path
@@ -22,7 +22,7 @@ type savedStat struct {
 
 const statsVersion = "choir stats 2\n"
 
-// saveStats is called with the lock held, when the engine closes.
+// saveStats must be called with the lock held; the engine calls it when it closes.
 func (e *Engine) saveStats() error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

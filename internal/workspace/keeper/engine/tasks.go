@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Invert prepares the inversion of everything a task published live. What the
-// user changed in the same places since stays, as a conflict.
+// Invert prepares the inversion of everything that a task published live. What the user
+// changed at the same places since stays, as a conflict.
 func (e *Engine) Invert(ctx context.Context, req wire.InvertRequest) (wire.PrepareReply, error) {
 	const op = "keeper.Invert"
 	if err := errors.Join(publish.CheckPlanID(req.ID), publish.CheckPlanID(req.Task)); err != nil {
@@ -32,7 +32,7 @@ func (e *Engine) Invert(ctx context.Context, req wire.InvertRequest) (wire.Prepa
 	return reply, fault.Wrap(op, err)
 }
 
-// Drop forgets a task's overlay tree and live publishing.
+// Drop forgets a task's overlay tree and its live publishes.
 func (e *Engine) Drop(ctx context.Context, task string) error {
 	const op = "keeper.Drop"
 	if err := publish.CheckPlanID(task); err != nil {
@@ -42,7 +42,7 @@ func (e *Engine) Drop(ctx context.Context, task string) error {
 	return fault.Wrap(op, errors.Join(e.store.DeleteRef(ctx, publish.TaskRef(task)), e.store.DeleteRef(ctx, publish.LiveRef(task))))
 }
 
-// MarkLogged says that every checkpoint up to commit is in the host's log.
+// MarkLogged records that every checkpoint up to commit is in the host's log.
 func (e *Engine) MarkLogged(ctx context.Context, commit string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,8 +75,8 @@ func (e *Engine) Unmarked(ctx context.Context) ([]wire.Commit, error) {
 	return out, fault.Wrap(op, err)
 }
 
-// Maintain packs loose objects, so that a history of many checkpoints stays
-// small and fast, and makes the newest snapshot's layers few. Nothing is ever pruned.
+// Maintain packs loose objects, so that a history of many checkpoints stays small and fast,
+// and merges the newest snapshot's layers. Nothing is ever pruned.
 func (e *Engine) Maintain(ctx context.Context) error {
 	const op = "keeper.Maintain"
 	return fault.Wrap(op, errors.Join(e.maintain(ctx), e.layers.Squash(ctx)))
@@ -88,7 +88,7 @@ func (e *Engine) maintain(ctx context.Context) error {
 	if err := e.store.Settle(); err != nil {
 		return err
 	}
-	// Of its own lock git says nothing, and packs nothing.
+	// Git does not report its own lock, and then packs nothing.
 	if err := e.store.Unlock("objects/maintenance", "objects/pack/multi-pack-index"); err != nil {
 		return err
 	}

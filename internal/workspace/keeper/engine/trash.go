@@ -46,8 +46,8 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 	return wire.Removed{Trashed: t, At: m.At, Named: m.Named}, fileError(op, p, errors.Join(err, unix.Fsync(dir)))
 }
 
-// mayRemove looks, before anything is moved, whether what has a path may be removed,
-// and returns what that is to hold: If, with a state's name resolved.
+// mayRemove checks, before anything is moved, whether a path may be removed, and returns
+// what it must contain: If, with the name of a state resolved.
 func (e *Engine) mayRemove(dir int, req wire.RemoveRequest) (string, error) {
 	p := string(req.Path)
 	st, err := disk.Lstat(dir, path.Base(p))
@@ -59,13 +59,13 @@ func (e *Engine) mayRemove(dir int, req wire.RemoveRequest) (string, error) {
 	case req.If == "" || req.If == "any":
 		return "", nil
 	case !st.IsRegular() && !st.IsSymlink():
-		return "", changedMeanwhile(p) // nothing names what it holds
+		return "", changedMeanwhile(p) // its content can't be identified
 	}
 	return e.heldBy(dir, path.Base(p), p, req.If)
 }
 
-// removedWanted looks at what was removed. What is not what was wanted goes back to
-// its place; where something is there by then, it stays in the trash.
+// removedWanted examines what was removed. If it is not what the caller wanted to remove it
+// is moved back; if something is there by then, it stays in the trash.
 func (e *Engine) removedWanted(t wire.Trashed, dir int, want string) error {
 	if want == "" {
 		return nil
@@ -77,7 +77,7 @@ func (e *Engine) removedWanted(t wire.Trashed, dir int, want string) error {
 	}
 	p := string(t.Path)
 	err = errors.Join(changedMeanwhile(p), err)
-	e.look.Invalidate() // a folder may come back
+	e.look.Invalidate() // a folder may appear there
 	if back := disk.MoveTo(unix.AT_FDCWD, content, dir, path.Base(p)); back != nil {
 		return errors.Join(err, fmt.Errorf("what was there is in the trash: %w", back))
 	}

@@ -22,7 +22,7 @@ func (e *Engine) Trash(ctx context.Context, req wire.TrashRequest) (wire.TrashRe
 	if req.Limit <= 0 || req.Limit > maxTrashListed {
 		req.Limit = maxTrashListed
 	}
-	e.mu.Lock() // so that none is half there
+	e.mu.Lock() // so that no entry is incomplete
 	defer e.mu.Unlock()
 	entries, err := os.ReadDir(e.moves.Trash())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,12 +55,12 @@ func (e *Engine) Trash(ctx context.Context, req wire.TrashRequest) (wire.TrashRe
 	return reply, nil
 }
 
-// trashItem describes an entry. One whose record can't be read, or of which
-// nothing can come back, is none.
+// trashItem describes an entry. It returns false for one whose record can't be read, or
+// that has nothing to put back.
 func (e *Engine) trashItem(id string) (wire.TrashItem, bool, error) {
 	m, err := e.moves.Entry(id)
 	if err != nil {
-		return wire.TrashItem{}, false, nil //nolint:nilerr // it never became durable, or is damaged: a scrub tells of it
+		return wire.TrashItem{}, false, nil //nolint:nilerr // it never became durable, or is damaged, which a scrub reports
 	}
 	st, err := disk.Lstat(unix.AT_FDCWD, e.moves.Trash(id, "content"))
 	if disk.IsGone(err) {

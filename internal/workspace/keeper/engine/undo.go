@@ -19,9 +19,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Undo undoes an operation by another one, which can be undone too: what was removed
-// comes back, what was overwritten takes its place again, what was new goes to
-// the trash. What is not as the operation left it any more stays as it is.
+// Undo undoes an operation by another one, which can be undone too: what was removed comes
+// back, what was overwritten takes its place again, what was new goes to the trash. What
+// has changed since the operation stays as it is.
 func (e *Engine) Undo(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
 	const op = "keeper.Undo"
 	reply, err := e.undo(ctx, req)
@@ -53,7 +53,7 @@ func (e *Engine) undo(ctx context.Context, req wire.UndoRequest) (wire.UndoReply
 	return wire.UndoReply{}, fault.New("", fault.Invalid, "", fmt.Errorf("a deed %q can't be undone", wire.Short(req.Op)))
 }
 
-// undoRemove has something come back from the trash.
+// undoRemove puts something back from the trash.
 func (e *Engine) undoRemove(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
 	reply := wire.UndoReply{Changes: []wire.Change{changeOf(req.Path, "added")}}
 	if _, err := e.thrownAway(req.ID); err != nil {
@@ -81,8 +81,8 @@ func (e *Engine) undoNew(ctx context.Context, req wire.UndoRequest) (wire.UndoRe
 	return reply, err
 }
 
-// undoWrite puts what a put displaced in its place again; where nothing was,
-// what was put goes.
+// undoWrite puts what a put displaced in its place again; if there was nothing, what was
+// put is removed.
 func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.UndoReply, error) {
 	m, err := e.thrownAway(req.ID)
 	if err != nil {
@@ -135,7 +135,7 @@ func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.Undo
 	return reply, errors.Join(err, old.Close())
 }
 
-// writeLink is Write of a symlink, whose content is where it points.
+// writeLink is Write for a symlink, whose content is its target.
 func (e *Engine) writeLink(ctx context.Context, req wire.WriteRequest, content io.Reader) (wire.Written, error) {
 	target, err := io.ReadAll(io.LimitReader(content, unix.PathMax))
 	if err != nil {
@@ -167,8 +167,8 @@ func changeOf(p wire.Path, op string) wire.Change {
 	return wire.Change{Path: p, Op: op, Added: -1, Removed: -1}
 }
 
-// presence says what is wrong when something that is wanted at a path is not
-// there, or something is that is not.
+// presence is the error when something that must exist at a path does not, or something
+// exists that must not.
 func (e *Engine) presence(p wire.Path, wanted bool) error {
 	if err := badPath(string(p), false); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Tree reads what a task wrote. The upper is hostile: links are not followed,
-// devices and sockets are left out and listed, and so is a .git at its root.
+// Tree reads what a task wrote. The upper is hostile: links are not followed, devices and
+// sockets are left out and listed, and so is a .git at its root.
 func (e *Engine) Tree(ctx context.Context, req wire.TreeRequest) (wire.TreeReply, error) {
 	const op = "keeper.Tree"
 	if err := publish.CheckPlanID(req.ID); err != nil {
@@ -72,15 +72,14 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	return wire.TreeReply{Commit: c.Commit, Tree: c.Tree, Base: base, Changes: d.Changes, More: d.More, Left: skipped}, err
 }
 
-// SettleUpper makes durable what a task has written since it was last asked. A
-// task that is resumed goes on with its upper as it stands and is not told to
-// write again what it was told is written, so that must survive the machine.
+// SettleUpper makes durable what a task has written since it was last called. A task that
+// is resumed continues with its upper as it is, and does not repeat writes that it was told
+// had succeeded, so these must survive a power cut.
 func (e *Engine) SettleUpper(ctx context.Context, req wire.UpperRequest) error {
 	return fault.Wrap("keeper.SettleUpper", e.uppers.Settle(ctx, req.Upper))
 }
 
-// Filled says which of a task's folders, beneath what its boxes wrote, hold
-// anything.
+// Filled says which of a task's folders contain anything, beneath what its boxes wrote.
 func (e *Engine) Filled(ctx context.Context, req wire.FilledRequest) (wire.FilledReply, error) {
 	return e.uppers.Filled(ctx, req)
 }

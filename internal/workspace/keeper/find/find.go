@@ -25,7 +25,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Finder looks for contents where a computer has them.
+// Finder looks for contents in all places where a computer has them.
 type Finder struct {
 	store *gitstore.Store
 	root  int             // the live tree, open
@@ -33,7 +33,7 @@ type Finder struct {
 	live  func() []string // the captured files that are kept whole
 }
 
-// Options say where is looked.
+// Options say where to look.
 type Options struct {
 	Store *gitstore.Store
 	Root  int             // the live tree, open
@@ -41,7 +41,7 @@ type Options struct {
 	Live  func() []string // the captured files that are kept whole
 }
 
-// New looks for contents.
+// New makes a Finder.
 func New(o Options) *Finder {
 	return &Finder{store: o.Store, root: o.Root, trash: o.Trash, live: o.Live}
 }
@@ -80,14 +80,14 @@ var errSearched = errors.New("that is all there is time for")
 
 // search is a Find under way.
 type search struct {
-	wanted map[string]bool // sums, in hex, that were not found yet
+	wanted map[string]bool // SHA-256 sums, in hex, that were not found yet
 	left   int64           // bytes that may still be read
-	until  time.Time       // it ends
+	until  time.Time       // when the search ends
 	reply  wire.FindReply
 }
 
-// may reports whether there is room in the search for a content of some size. One
-// that is too large for what is left is passed over: others are smaller.
+// may reports whether the search may still read a content of this size. One that is too
+// large is skipped, as others may be smaller.
 func (s *search) may(ctx context.Context, size int64) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -117,7 +117,7 @@ func (s *search) isSum(sum []byte, at wire.Found) {
 	}
 }
 
-// file looks at one file.
+// file reads one file and compares.
 func (s *search) file(ctx context.Context, rootfd int, p string, at wire.Found) error {
 	r, st, err := disk.OpenContent(rootfd, p, -1)
 	if err != nil || !st.IsRegular() {
@@ -132,7 +132,7 @@ func (s *search) file(ctx context.Context, rootfd int, p string, at wire.Found) 
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, io.LimitReader(r, st.Size)); err != nil {
-		return nil //nolint:nilerr // what can't be read is not it
+		return nil //nolint:nilerr // a file that can't be read is not it
 	}
 	s.is(h, at)
 	return nil
@@ -184,13 +184,13 @@ func (f *Finder) inObjects(ctx context.Context, s *search) error {
 			continue
 		}
 		h := sha256.New()
-		var raw bytes.Buffer // of what may be a manifest, which says what its chunks have
+		var raw bytes.Buffer // the object if it may be a manifest, whose chunks are then read
 		w := io.Writer(h)
 		if size <= chunks.MaxManifest && size >= int64(chunks.ManifestHead) && (size-int64(chunks.ManifestHead))%int64(chunks.ManifestRef) == 0 {
 			w = io.MultiWriter(h, &git.PrefixBuffer{To: &raw, Max: int(size)})
 		}
 		if _, _, err := f.store.Read(ctx, fields[1], -1, w); err != nil {
-			continue // damaged: the scrub says so
+			continue // damaged, which the scrub reports
 		}
 		s.is(h, wire.Found{Object: fields[1]})
 		if m, err := chunks.DecodeManifest(raw.Bytes()); err == nil {
@@ -200,8 +200,7 @@ func (f *Finder) inObjects(ctx context.Context, s *search) error {
 	return nil
 }
 
-// Open opens what Find found. It may be another content by now: whoever asks
-// compares.
+// Open opens what Find found. Its content may have changed: the caller compares it.
 func (f *Finder) Open(ctx context.Context, at wire.Found) (func(io.Writer) error, error) {
 	const op = "keeper.Found"
 	if at.Object != "" {

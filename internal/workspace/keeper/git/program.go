@@ -59,8 +59,8 @@ var forced = [][2]string{
 	{"pack.threads", "1"},
 }
 
-// Unsynced in the environment of a command has git sync nothing: it outranks what is
-// forced.
+// Unsynced, in the environment of a command, makes git sync nothing: it outranks the forced
+// settings.
 const Unsynced = "GIT_CONFIG_PARAMETERS='core.fsync'='none'"
 
 // environment is the whole environment of a git process.
@@ -91,17 +91,17 @@ func environment(gitDir string, extra ...string) []string {
 	return append(env, extra...)
 }
 
-// Program is the git program at work on one repository, and nothing else.
+// Program runs the git program on one repository.
 type Program struct {
 	path   string // of the program
 	gitDir string // the repository
 }
 
-// New is the git program at a path, for the repository in a folder.
+// New makes a Program for the program at a path and the repository in a folder.
 func New(path, gitDir string) *Program { return &Program{path: path, gitDir: gitDir} }
 
-// Command prepares one git process. It stands in .git itself, never in the
-// tree, and dies with the keeper.
+// Command prepares one git process. It runs in .git itself, never in the tree, and ends
+// with the keeper.
 func (g *Program) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, g.path, args...)
 	cmd.Dir = g.gitDir
@@ -111,7 +111,7 @@ func (g *Program) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Init makes a bare repository at tmp, which lies in a folder.
+// Init makes a bare repository at tmp, inside a folder.
 func (g *Program) Init(ctx context.Context, folder, tmp string) error {
 	cmd := g.Command(ctx, "init", "--quiet", "--template=", "--object-format=sha1", "--bare", tmp)
 	cmd.Dir = folder
@@ -139,12 +139,11 @@ func (g *Program) Line(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// writes are the commands that write to .git. They don't always say what a
-// write failed for.
+// writes are the commands that write to .git. They don't always say why a write failed.
 var writes = []string{"update-ref", "index-pack", "maintenance"}
 
-// Failed is Error of a command in the repository. Where git could
-// not write and does not say why, the disk is asked.
+// Failed is Error for a command in the repository. If git could not write and does not say
+// why, writing is tried to find out.
 func (g *Program) Failed(ctx context.Context, args []string, stderr string, err error) error {
 	failed := Error(ctx, args, stderr, err)
 	mayWrite := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(writes, arg) })
@@ -154,7 +153,7 @@ func (g *Program) Failed(ctx context.Context, args []string, stderr string, err 
 	return errors.Join(failed, g.tryDisk())
 }
 
-// tryDisk says what keeps .git from being written to, nil when nothing does.
+// tryDisk returns why .git can't be written to, nil when it can.
 func (g *Program) tryDisk() error {
 	f, err := os.CreateTemp(filepath.Join(g.gitDir, "choir"), "tmp-disk-")
 	if err != nil {
@@ -164,7 +163,7 @@ func (g *Program) tryDisk() error {
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// Error is how a command failed, in words.
+// Error describes how a command failed.
 func Error(ctx context.Context, args []string, stderr string, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
@@ -186,7 +185,7 @@ func Error(ctx context.Context, args []string, stderr string, err error) error {
 	return fault.New(op, code, hint, err)
 }
 
-// PrefixBuffer keeps the first Max bytes and swallows the rest.
+// PrefixBuffer keeps the first Max bytes and discards the rest.
 type PrefixBuffer struct {
 	To  *bytes.Buffer // what is kept
 	Max int           // bytes

@@ -22,13 +22,13 @@ import (
 // Reader reads objects through one long-lived `git cat-file --batch`.
 type Reader struct {
 	git *Program
-	mu  sync.Mutex // one question at a time; guards what follows
+	mu  sync.Mutex // one request at a time; guards what follows
 	cmd *exec.Cmd  // nil while none runs
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// NewReader asks the git of a repository. It starts nothing yet.
+// NewReader makes a Reader for a repository. It starts no process yet.
 func NewReader(g *Program) *Reader { return &Reader{git: g} }
 
 func (r *Reader) start() error {
@@ -56,7 +56,7 @@ func (r *Reader) stop() error {
 	if kerr := r.cmd.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
 		err = errors.Join(err, kerr)
 	}
-	_ = r.cmd.Wait() // it was killed: that is its status
+	_ = r.cmd.Wait() // it was killed, so its status says nothing
 	r.cmd = nil
 	return err
 }
@@ -73,7 +73,7 @@ func (r *Reader) Read(ctx context.Context, id string, max int64, w io.Writer) (k
 	return r.ReadWith(ctx, id, max, w, nil)
 }
 
-// ReadWith is Read; begin, when not nil, hears of kind and size before the bytes.
+// ReadWith is Read; begin, when not nil, is called with kind and size before the bytes.
 func (r *Reader) ReadWith(ctx context.Context, id string, max int64, w io.Writer, begin func(kind string, size int64)) (kind string, size int64, err error) {
 	const op = "keeper.read"
 	if !wire.IsHex(id) {
@@ -91,7 +91,7 @@ func (r *Reader) ReadWith(ctx context.Context, id string, max int64, w io.Writer
 	}
 	defer func() {
 		if err != nil && !fault.Is(err, fault.NotFound) {
-			err = errors.Join(err, r.stop()) // out of step with the process: start anew
+			err = errors.Join(err, r.stop()) // out of step with the process, which is restarted
 		}
 	}()
 	if _, err := io.WriteString(r.in, id+"\n"); err != nil {
@@ -116,7 +116,7 @@ func (r *Reader) ReadWith(ctx context.Context, id string, max int64, w io.Writer
 	return kind, size, nil
 }
 
-// header reads what the process says of an object before its bytes.
+// header reads what the process prints about an object before its bytes.
 func (r *Reader) header(id string) (kind string, size int64, err error) {
 	line, err := r.out.ReadString('\n')
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *Reader) header(id string) (kind string, size int64, err error) {
 	}
 	fields := strings.Fields(line)
 	if len(fields) == 2 && fields[1] == "missing" {
-		if there, err := r.git.hasLoose(id); err != nil || there { // git says the same of what it can't read
+		if there, err := r.git.hasLoose(id); err != nil || there { // git prints the same for an object that it can't read
 			return "", 0, fault.New("", fault.Damaged, "", errors.Join(fmt.Errorf("object %s can't be read", id), err))
 		}
 		return "", 0, fault.New("", fault.NotFound, "", fmt.Errorf("object %s is missing", id))
@@ -136,9 +136,8 @@ func (r *Reader) header(id string) (kind string, size int64, err error) {
 	return fields[1], size, err
 }
 
-// MaxAsked is how many objects are asked for before the first answer is
-// read. So many names fit into the smallest pipe there is, so neither side waits
-// for the other to read.
+// MaxAsked is how many objects are requested before the first answer is read. So many names
+// fit into the smallest possible pipe, so neither side waits for the other to read.
 const MaxAsked = 90
 
 // All reads whole objects of at most max bytes each, in order.
@@ -168,7 +167,7 @@ func (r *Reader) All(ctx context.Context, ids []string, max int64, visit func(i 
 	answered := 0
 	defer func() {
 		if err != nil && (answered < len(ids) || !fault.Is(err, fault.NotFound)) {
-			err = errors.Join(err, r.stop()) // out of step with the process: start anew
+			err = errors.Join(err, r.stop()) // out of step with the process, which is restarted
 		}
 	}()
 	if _, err := io.WriteString(r.in, strings.Join(ids, "\n")+"\n"); err != nil {
@@ -191,14 +190,14 @@ func (r *Reader) All(ctx context.Context, ids []string, max int64, visit func(i 
 			return fault.Wrap(op, err)
 		}
 		if err := visit(i, kind, content.Bytes()); err != nil {
-			answered = 0 // what is under way is not read any more
+			answered = 0 // the answers under way are not read any more
 			return err
 		}
 	}
 	return nil
 }
 
-// hasLoose reports whether there is a file of an object's name, whatever it holds.
+// hasLoose reports whether there is a loose object's file, whatever it contains.
 func (g *Program) hasLoose(id string) (bool, error) {
 	if len(id) != 40 {
 		return false, nil

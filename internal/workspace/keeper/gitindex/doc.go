@@ -1,10 +1,10 @@
-// Package gitindex writes .git/index, which people's own git in a terminal compares the
-// tree with. It is git's split index: all paths of some checkpoint in a base that is
-// shared, and in the index itself what has changed since, so that a checkpoint costs what
-// it changed.
+// Package gitindex writes .git/index, with which people's own git in a terminal compares
+// the tree. It is git's split index: all paths of some checkpoint in a shared base, and in
+// the index itself what has changed since, so that its cost depends on what a checkpoint
+// changed.
 //
-// What holds of it: it is a cache. It is not synced, nothing that is acknowledged counts on
-// it, and the keeper never reads what it says; one that is not whole is written anew.
+// It is a cache: it is not synced, nothing acknowledged depends on it, and the keeper never
+// reads it; one that is damaged is written anew.
 //
-// It never looks at the live tree: what state a path was captured in, it is told.
+// It never reads the live tree: the caller says in which state a path was captured.
 package gitindex

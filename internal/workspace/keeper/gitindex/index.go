@@ -18,24 +18,24 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Index is .git/index and its base. One is written at a time.
+// Index is .git/index and its base. One write happens at a time.
 type Index struct {
 	store *gitstore.Store
-	tree  string           // what it says, "" when that is not known
+	tree  string           // the tree that the index describes, "" when unknown
 	id    []byte           // of the base
 	base  []string         // its names, sorted; nil when there is none of this process
-	now   map[string]entry // what differs from the base, without an ID when it is gone
+	now   map[string]entry // what differs from the base; an entry without ID is removed
 }
 
 // entry is a path of the index.
 type entry struct {
 	mode, id string    // as in the tree
 	stat     disk.Stat // in which it was captured
-	hidden   bool      // it stands in commits only, under another name than in the tree
+	hidden   bool      // it exists only in commits, under another name than in the tree
 }
 
-// Open is the index of a store's tree as the engine before this one left
-// it. One that is not whole is written anew.
+// Open is the index for a store's tree as the engine before this one left it. A damaged one
+// is written anew.
 func Open(s *gitstore.Store) *Index {
 	x := &Index{store: s}
 	tree, err := os.ReadFile(s.Work(treeFile))
@@ -49,14 +49,14 @@ func Open(s *gitstore.Store) *Index {
 	return x
 }
 
-// treeFile names the tree that the index says.
+// treeFile holds the id of the tree that the index describes.
 const treeFile = "index-tree"
 
-// minDelta is how many paths may differ from the base whatever its size.
+// minDelta is how many paths may differ from the base, whatever its size.
 const minDelta = 1000
 
-// Bring has the index say what a tree holds. seen is the state in which a path of
-// the live tree was captured.
+// Bring makes the index describe a tree. seen is the state in which a path of the live tree
+// was captured.
 func (x *Index) Bring(ctx context.Context, tree string, seen func(p string) disk.Stat) error {
 	if x.tree == tree {
 		return nil
@@ -130,7 +130,8 @@ func (x *Index) writeBase(entries map[string]entry) error {
 	return nil
 }
 
-// write writes the index itself: what is new, and which of the base's it hides.
+// write writes the index itself: the new entries, and which of the base's entries they
+// hide.
 func (x *Index) write() error {
 	var names []string
 	gone := make([]uint64, (len(x.base)+63)/64)
@@ -150,18 +151,17 @@ func (x *Index) write() error {
 	return x.replace("index", encode(names, x.now, link.Bytes()))
 }
 
-// writeBitmap writes a bitmap in git's compressed form, of which one run of words
-// as they are makes use.
+// writeBitmap writes a bitmap in git's compressed format, as a single run of literal words.
 func writeBitmap(b *bytes.Buffer, words []uint64, bits int) {
 	put := func(v any) { _ = binary.Write(b, binary.BigEndian, v) } // never fails
 	put(uint32(bits))
 	put(uint32(1 + len(words)))
 	put(uint64(len(words)) << 33)
 	put(words)
-	put(uint32(0)) // where the last run begins
+	put(uint32(0)) // the position of the last run
 }
 
-// replace gives a file of the repository another content at once.
+// replace replaces a file of the repository atomically.
 func (x *Index) replace(name string, content []byte) error {
 	tmp := x.store.Work("tmp-git-index")
 	err := os.WriteFile(tmp, content, 0o644)
@@ -174,7 +174,7 @@ func (x *Index) replace(name string, content []byte) error {
 	return nil
 }
 
-// skipWorktree is git's flag of an entry that is not looked for in the tree.
+// skipWorktree is git's flag of an entry that is not looked up in the tree.
 const skipWorktree, extendedFlags = 0x4000, 0x4000
 
 // encode writes entries as an index of version 3.
