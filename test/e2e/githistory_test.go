@@ -70,7 +70,25 @@ func commitsAll(t *testing.T, clone, message string) string {
 // git: a push is a publish with a checkpoint, beside which the pushed commits stand.
 func TestGitOfTheComputersFiles(t *testing.T) {
 	t.Parallel()
-	in := choirtest.Start(t, choirtest.Options{})
+	gitOfTheComputersFiles(t, choirtest.Options{})
+}
+
+// TestGitOfTheComputersFilesAsAUser has choir run as an ordinary user there. Where the tests
+// do not run as root, the test before this one is that already.
+func TestGitOfTheComputersFilesAsAUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		return
+	}
+	dir := choirtest.Scratch(t)
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	gitOfTheComputersFiles(t, choirtest.Options{User: nobody, Data: filepath.Join(dir, "data")})
+}
+
+func gitOfTheComputersFiles(t *testing.T, opts choirtest.Options) {
+	in := choirtest.Start(t, opts)
 	inComputer(t, in, "mkdir -p workspace/p && cd workspace/p && seq 20 > lines.txt && echo gone > gone.txt && echo run > run.sh && ln -s lines.txt link")
 	in.Must(t, "checkpoint", "-m", "begin")
 	clone := cloneFiles(t, in)
@@ -132,7 +150,7 @@ func filesArePushed(t *testing.T, in *choirtest.Instance, clone string) {
 			t.Errorf("a pushed commit is taken for a checkpoint: %+v", c)
 		}
 	}
-	if out := in.Must(t, "undo"); !strings.Contains(out, "the push to the computer's files") {
+	if out := in.Must(t, "undo"); !strings.Contains(out, "the computer's files") {
 		t.Errorf("undo says %q", out)
 	}
 	if got := inComputer(t, in, "cd workspace/p && ls && tail -n1 lines.txt && test -x run.sh || echo plain"); got != "gone.txt\nlines.txt\nlink\nrun.sh\n20\nplain\n" {

@@ -19,6 +19,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
+// computersFiles is what a push is into that is into no repository in a folder.
+const computersFiles = "the computer's files"
+
 // act is something that was done, and what undoes it: it is one of a restore, a
 // operation, commits and a revision.
 type act struct {
@@ -88,7 +91,7 @@ func (a act) told() string {
 	case view.UndoneBack:
 		return "what brought " + a.Path + " back from the trash"
 	case view.UndonePush:
-		return "the push to " + cmp.Or(a.Path, "the computer's files")
+		return "the push to " + cmp.Or(a.Path, a.Title)
 	case view.UndoneAdd:
 		return "the addition of " + a.Path
 	}
@@ -152,7 +155,9 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 		a.operation = wire.UndoRequest{Op: "import", Path: wire.Path(p.Path)}
 		return a, true, nil
 	case *contract.RepositoryPushed:
-		a.What, a.Path = view.UndonePush, p.Path
+		if a.What, a.Path = view.UndonePush, p.Path; p.Path == "" {
+			a.Title = computersFiles
+		}
 		a.commits = []wire.Reverted{{Commit: p.Commit, Publish: p.Publish}}
 		return a, true, nil
 	case *contract.CommandFinished:

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/nested"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -56,6 +57,19 @@ func (s *Store) MergeEntries(ctx context.Context, base, ours, theirs Entry) (Ent
 	}
 	merged.ID = ids[0]
 	return merged, true, nil
+}
+
+// MergeAt is MergeEntries of what is at a path. Of a nested repository's index that says the
+// same as the base's, it is as if nobody had written it.
+func (s *Store) MergeAt(ctx context.Context, p string, base, ours, theirs Entry) (Entry, bool, error) {
+	if git, ok := nested.In(p); ok && p == git+"/index" {
+		if same, err := s.sameIndex(ctx, base, ours); err != nil {
+			return None, false, err
+		} else if same {
+			ours = base
+		}
+	}
+	return s.MergeEntries(ctx, base, ours, theirs)
 }
 
 // mergeBlobs merges line by line with git merge-file, on plain temporary files
@@ -100,15 +114,19 @@ func (s *Store) MergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, 
 	conflict := func(p, reason string) {
 		conflicts = append(conflicts, wire.Conflict{Path: wire.Path(p), Reason: reason})
 	}
-	own, frozen := ownRepositories(base, ours, theirs)
-	oursDirs := Directories(ours)
 	changes := DiffTrees(base, theirs)
+	mine, err := s.staged(ctx, base, ours, changes)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, frozen := ownRepositories(base, mine, theirs)
+	oursDirs := Directories(ours)
 	// Removals first: they make room for what takes their place.
 	slices.SortStableFunc(changes, func(a, b Change) int {
 		return map[bool]int{true: 1}[a.To.Exists()] - map[bool]int{true: 1}[b.To.Exists()]
 	})
 	for _, c := range changes {
-		mine := ours[c.Path]
+		mine := mine[c.Path]
 		if git, ok := nested.In(c.Path); ok && own[git] && nested.IsObject(c.Path) && !c.To.Exists() {
 			continue // what ours has there of its own may name it
 		}
@@ -183,6 +201,49 @@ func settleDirs(merged, ours Tree, conflicts []wire.Conflict) (Tree, []wire.Conf
 	}
 	slices.SortFunc(conflicts, func(a, b wire.Conflict) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return merged, conflicts, nil
+}
+
+// staged is ours, but that of a nested repository in which the other side changed something
+// it has the base's index, where ours says the same as that: git wrote anew what it
+// remembers of files, as a git status does, and nobody changed anything.
+func (s *Store) staged(ctx context.Context, base, ours Tree, changes []Change) (Tree, error) {
+	out, looked := ours, map[string]bool{}
+	for _, c := range changes {
+		git, ok := nested.In(c.Path)
+		if !ok || looked[git] {
+			continue
+		}
+		looked[git] = true
+		p := git + "/index"
+		same, err := s.sameIndex(ctx, base[p], ours[p])
+		if err != nil {
+			return nil, err
+		}
+		if same {
+			out = maps.Clone(out)
+			out[p] = base[p]
+		}
+	}
+	return out, nil
+}
+
+// sameIndex reports whether two entries are indexes that differ and say the same.
+func (s *Store) sameIndex(ctx context.Context, a, b Entry) (bool, error) {
+	if a == b || a.Mode != b.Mode || !a.IsRegular() || a.Chunked || b.Chunked {
+		return false, nil
+	}
+	var both [2][]byte
+	for i, en := range []Entry{a, b} {
+		content, err := s.Blob(ctx, en.ID, nested.MaxIndex)
+		if fault.Is(err, fault.Exhausted) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		both[i] = content
+	}
+	return nested.SameIndex(both[0], both[1]), nil
 }
 
 // ownRepositories lists the nested repositories whose own state ours has other than

@@ -1,6 +1,7 @@
 package nested
 
 import (
+	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -30,22 +31,32 @@ var errIndex = errors.New("not a git index")
 // repository may track what its own .gitignore names; what it tracks is
 // captured. The index is hostile: only its names are read, within its bounds.
 func parseIndex(b []byte) ([]string, error) {
+	names, _, err := parseEntries(b, sha1.Size)
+	return names, err
+}
+
+// extendedFlag says that an entry has more flags.
+const extendedFlag = 0x4000
+
+// parseEntries lists the paths in an index whose ids are width bytes long, and where each
+// entry ends.
+func parseEntries(b []byte, width int) (names []string, ends []int, err error) {
+	fixed := 42 + width // stat data, id and flags
 	if len(b) < 12 || string(b[:4]) != "DIRC" {
-		return nil, errIndex
+		return nil, nil, errIndex
 	}
 	version, count := binary.BigEndian.Uint32(b[4:]), int(binary.BigEndian.Uint32(b[8:]))
-	if version < 2 || version > 4 || count > len(b)/62 {
-		return nil, errIndex
+	if version < 2 || version > 4 || count > len(b)/fixed {
+		return nil, nil, errIndex
 	}
-	names := make([]string, 0, count)
+	names, ends = make([]string, 0, count), make([]int, 0, count)
 	last, total := "", 0
 	for pos := 12; len(names) < count; {
-		const fixed = 62 // stat data, id and flags
 		if len(b)-pos < fixed+1 {
-			return nil, errIndex
+			return nil, nil, errIndex
 		}
 		start := pos
-		extended := binary.BigEndian.Uint16(b[pos+60:])&0x4000 != 0
+		extended := binary.BigEndian.Uint16(b[pos+fixed-2:])&extendedFlag != 0
 		pos += fixed
 		if extended {
 			pos += 2
@@ -53,32 +64,32 @@ func parseIndex(b []byte) ([]string, error) {
 		if version == 4 {
 			strip, n := offsetVarint(b[min(pos, len(b)):])
 			if n == 0 || strip > uint64(len(last)) {
-				return nil, errIndex
+				return nil, nil, errIndex
 			}
 			pos += n
 			end := strings.IndexByte(string(b[pos:min(len(b), pos+wire.MaxPath+1)]), 0)
 			if end < 0 || len(last)+end > 2*wire.MaxPath {
-				return nil, errIndex
+				return nil, nil, errIndex
 			}
 			last = last[:len(last)-int(strip)] + string(b[pos:pos+end])
 			pos += end + 1
 		} else {
 			if pos > len(b) {
-				return nil, errIndex
+				return nil, nil, errIndex
 			}
 			end := strings.IndexByte(string(b[pos:min(len(b), pos+wire.MaxPath+1)]), 0)
 			if end < 0 {
-				return nil, errIndex
+				return nil, nil, errIndex
 			}
 			last = string(b[pos : pos+end])
 			pos = start + (pos+end-start+8)&^7
 		}
 		if total += len(last); total > maxIndexNames {
-			return nil, errIndex
+			return nil, nil, errIndex
 		}
-		names = append(names, last)
+		names, ends = append(names, last), append(ends, pos)
 	}
-	return names, nil
+	return names, ends, nil
 }
 
 // offsetVarint reads git's offset encoding and returns its length, 0 when damaged.

@@ -367,7 +367,7 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 		if got, err = a.mover.store.StoreFile(ctx, aside); err != nil {
 			return err
 		}
-		merged, ok, err := a.mover.store.MergeEntries(ctx, s.From, got, s.To)
+		merged, ok, err := a.mover.store.MergeAt(ctx, string(s.Path), s.From, got, s.To)
 		if err != nil {
 			return err
 		}
