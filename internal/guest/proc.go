@@ -8,10 +8,11 @@ import (
 	"syscall"
 )
 
-type process struct{ pid, parent, session int }
+// member is a process of the box.
+type member struct{ pid, parent, session int }
 
 // processes lists what runs in the box.
-func processes() []process {
+func processes() []member {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -21,7 +22,7 @@ func processes() []process {
 	if err != nil {
 		return nil
 	}
-	var out []process
+	var out []member
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -42,7 +43,7 @@ func processes() []process {
 		}
 		parent, _ := strconv.Atoi(fields[1])
 		session, _ := strconv.Atoi(fields[3])
-		out = append(out, process{pid: pid, parent: parent, session: session})
+		out = append(out, member{pid: pid, parent: parent, session: session})
 	}
 	return out
 }

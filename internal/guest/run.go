@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/process"
 )
 
 // ExecRequest is a command. Dir is absolute or relative to the box's root.
@@ -288,7 +289,10 @@ const drainGrace = 150 * time.Millisecond
 // wait waits for the command, its time limit or ctx.
 func wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, begin time.Time) (Exit, error) {
 	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	go func() {
+		process.Await(cmd.Process)
+		done <- cmd.Wait()
+	}()
 	var timeout <-chan struct{}
 	if limit > 0 {
 		over := make(chan struct{})

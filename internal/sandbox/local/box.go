@@ -380,6 +380,7 @@ func (b *box) clean() error {
 func (b *box) reap(said *os.File) {
 	var hearing sync.WaitGroup
 	hearing.Go(func() { _, _ = io.Copy(&b.tail, said) })
+	process.Await(b.cmd.Process)
 	werr := b.cmd.Wait()
 	b.sweep()
 	// What is left of it may hold the pipe open, but not for ever.
