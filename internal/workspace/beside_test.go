@@ -24,6 +24,9 @@ func TestNamesTellWhatALookWould(t *testing.T) {
 	} {
 		h.write(p, text)
 	}
+	if err := os.Mkdir(filepath.Join(live, "workspace/empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Symlink("a.txt", filepath.Join(live, "workspace/notes/link.txt")); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +48,9 @@ func TestNamesTellWhatALookWould(t *testing.T) {
 		"workspace/notes/c.sh": false, "workspace/go/in/read.me": false, "workspace/go/new": false, "workspace/notes/a.txt workspace/go/new": false,
 		"workspace/make/Makefile/x.txt": false, "workspace/make/y": false, "workspace/notes/link.txt": false, "workspace/to/a.txt": false, "workspace/notes": false,
 		"workspace/tests/d.txt": false, "workspace/repo/HEAD": false, "workspace/hooks/x": false, "workspace/notes/.git/config": false, "choiros/app.tsx": true,
-		verify.ThemePath: false, "workspace/notes/a.txt/": false,
+		verify.ThemePath: false, "workspace/notes/a.txt/": true,
+		"workspace/ workspace/notes/new": true, "workspace/gone/": true, "workspace/empty/ a": true, "workspace/go/empty/": false, "workspace/to/": false, "workspace/make/Makefile/": false,
+		"workspace/repo/HEAD/": false, "workspace/notes//": false, "/": false, "workspace/../": false,
 	} {
 		list := strings.Fields(paths)
 		names, ok := verify.Plain(list)

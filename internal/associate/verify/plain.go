@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // bareNames are files that git obeys in a folder that looks to it like a repository.
@@ -13,9 +14,11 @@ var bareNames = []string{"config", "config.worktree", "HEAD", "attributes"}
 var codeExts = []string{".py", ".rs", ".sh", ".bash", ".js", ".mjs", ".cjs"}
 
 // Plain says whether paths matter only by their existence, unless they belong to a project:
-// they do if a file with one of names is in their folder or above it.
+// they do if a file with one of names is in their folder or above it. A path that ends in a
+// slash is an empty folder that came or went.
 func Plain(paths []string) (names []string, ok bool) {
 	for _, p := range paths {
+		p = strings.TrimSuffix(p, "/")
 		dir, name := path.Base(path.Dir(p)), path.Base(p)
 		switch {
 		case p != path.Clean(p), hidden(p), p == ThemePath, guardKind(p) != "", isHook(p), dir == "hooks",
@@ -31,7 +34,7 @@ func Loose(paths []string, there []bool) Facts {
 	var f Facts
 	for i, p := range paths {
 		if there[i] {
-			f.Loose = append(f.Loose, p)
+			f.Loose = append(f.Loose, path.Clean(p))
 		}
 	}
 	sort.Strings(f.Loose)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -40,7 +41,7 @@ func (e *Engine) Beside(ctx context.Context, req wire.BesideRequest) (wire.Besid
 	}
 	paths := make([]string, len(req.Paths))
 	for i, p := range req.Paths {
-		if err := badPath(string(p), false); err != nil {
+		if err := badPath(strings.TrimSuffix(string(p), "/"), false); err != nil {
 			return wire.BesideReply{}, fault.Wrap(op, err)
 		}
 		paths[i] = string(p)

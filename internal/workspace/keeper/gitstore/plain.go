@@ -21,7 +21,8 @@ const (
 
 // PlainFiles says which of paths are files in a commit. plain is false when that does
 // not say enough: one of names is in a path's folder or above it, a path is something
-// else than a file, or too much would have to be read.
+// else than a file, or too much would have to be read. A path that ends in a slash may be
+// a folder, which is not a file.
 func (s *Store) PlainFiles(ctx context.Context, commit string, paths, names []string) (there []bool, plain bool, err error) {
 	var raw bytes.Buffer
 	kind, size, err := s.reads.Read(ctx, commit, plainTreeBytes, &raw)
@@ -53,6 +54,7 @@ type folderCache struct {
 
 // file says whether a path is a file below a tree.
 func (b *folderCache) file(ctx context.Context, tree, p string) (bool, error) {
+	p, mayBeFolder := strings.CutSuffix(p, "/")
 	for {
 		items, err := b.folder(ctx, tree)
 		if err != nil || !b.plain {
@@ -62,7 +64,7 @@ func (b *folderCache) file(ctx context.Context, tree, p string) (bool, error) {
 		item, ok := items[name]
 		isTree := item.Mode == "40000"
 		switch {
-		case !ok:
+		case !ok, !deeper && isTree && mayBeFolder:
 			return false, nil
 		case deeper != isTree, !deeper && item.Mode != string(wire.ModeFile) && item.Mode != string(wire.ModeExec):
 			b.plain = false

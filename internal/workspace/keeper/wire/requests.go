@@ -64,7 +64,8 @@ type (
 		Limit  int64  `json:"limit,omitempty"`
 	}
 	// BesideRequest asks which of Paths are files in each of Commits, at most
-	// MaxBeside of them, and whether one of Names lies in their folders or above.
+	// MaxBeside of them, and whether one of Names lies in their folders or above. One
+	// that ends in a slash may be a folder.
 	BesideRequest struct {
 		Commits []string `json:"commits"`
 		Paths   []Path   `json:"paths"`
