@@ -64,6 +64,7 @@ type Computer struct {
 	shell     *shell.Shell
 	upkeep    *upkeep.Upkeep
 	mounts    *mounts.Mounts
+	seeded    bool // it was made by this waking, and has the files of every new computer
 
 	ctx      context.Context // ends with the computer; what it started runs under it
 	services *supervise.Tree
@@ -94,6 +95,9 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*C
 		if err := c.openHistory(ctx, w); err != nil {
 			return err
 		}
+		if c.seeded {
+			c.once("checking the first checkpoint out", c.checkOut)
+		}
 		if c.runs, err = c.newDispatcher(); err != nil {
 			return err
 		}
@@ -115,6 +119,17 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*C
 		c.own("scrub", c.upkeep.Scrub)
 		return nil
 	})
+}
+
+// checkOut has the newest checkpoint checked out, because the first task will need it: a
+// computer that was just made has no layers, so all of its files have to be written. A fork
+// may have very many files, so there the first task waits for them.
+func (c *Computer) checkOut(ctx context.Context) error {
+	_, release, err := c.mounts.Snapshot(ctx, "HEAD")
+	if err == nil {
+		release() // the newest one's layers stay
+	}
+	return err
 }
 
 // OpenHistory opens a computer's files and history, and nothing else of it.
@@ -169,10 +184,11 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	if err := os.MkdirAll(c.path(), 0o700); err != nil {
 		return err
 	}
-	if err := c.openState(ctx); err != nil {
+	if err := c.openBoxes(ctx); err != nil {
 		return err
 	}
-	if err := c.openBoxes(ctx); err != nil {
+	notes := c.findNotes()
+	if err := c.openState(ctx); err != nil {
 		return err
 	}
 	if err := c.boxes.Sweep(ctx); err != nil {
@@ -182,7 +198,7 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	if err := (consistency.Check{CID: c.cid, Volumes: c.boxes.Volumes(), State: c.state, Log: c.log, Keeper: c.keeper}).Run(ctx); err != nil {
 		return err
 	}
-	if err := c.claim(ctx, w.Name); err != nil {
+	if err := c.claim(ctx, w.Name, notes); err != nil {
 		return err
 	}
 	if w.Opened != nil {
@@ -229,6 +245,23 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 // busy reports whether a run is working.
 func (c *Computer) busy() bool { return c.runs != nil && c.runs.Busy() }
 
+// findNotes starts to find out what boxes lack on this machine. The driver tries whether
+// files can be watched, and the kernel takes 10 to 20 ms to end that; meanwhile the log and
+// the state are opened.
+func (c *Computer) findNotes() <-chan []string {
+	found := make(chan []string, 1)
+	c.once("finding out what boxes lack", func(context.Context) error {
+		defer close(found)
+		var notes []string
+		for _, f := range c.boxes.Notes() {
+			notes = append(notes, f.Text)
+		}
+		found <- notes
+		return nil
+	})
+	return found
+}
+
 // openBoxes has the driver open the computer; no box is open afterwards.
 func (c *Computer) openBoxes(ctx context.Context) error {
 	on, err := c.machine.Driver.Open(ctx, sandbox.ComputerSpec{CID: c.cid, Dir: c.path(), Caches: []string{boxes.DependenciesDir, shell.BuildsDir}})
@@ -236,7 +269,12 @@ func (c *Computer) openBoxes(ctx context.Context) error {
 		return err
 	}
 	c.boxes = boxes.New(boxes.Options{
-		CID: c.cid, Machine: c.machine.Boxes, On: on, Append: c.log.Append, Awake: c.ctx, Once: c.once, Remotes: c.Remotes, Logger: c.logger,
+		CID: c.cid, Machine: c.machine.Boxes, On: on, Awake: c.ctx, Once: c.once, Logger: c.logger,
+		// The log and what is read of it are opened after this.
+		Remotes: func(ctx context.Context) ([]string, error) { return c.Remotes(ctx) },
+		Append: func(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+			return c.log.Append(ctx, drafts...)
+		},
 		Read: func(ctx context.Context, commit, path string, most int64) (io.ReadCloser, error) {
 			content, err := c.workspace.Read(ctx, commit, path, 0, most)
 			if err != nil {
@@ -264,7 +302,7 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 
 // claim appends the first event of the new epoch, which takes the log over from whoever had
 // it.
-func (c *Computer) claim(ctx context.Context, name string) error {
+func (c *Computer) claim(ctx context.Context, name string, found <-chan []string) error {
 	if c.log.Last() == 0 {
 		// A computer exists once its first event does, and then with its files. That it
 		// woke is a separate event: a computer that died in between wakes again.
@@ -277,13 +315,16 @@ func (c *Computer) claim(ctx context.Context, name string) error {
 		} else if of != nil {
 			created.Name, created.From, created.Checkpoint = of.Name, string(of.From), of.Checkpoint
 		}
+		c.seeded = created.From == ""
 		if err := c.note(ctx, "computer.created", created); err != nil {
 			return err
 		}
 	}
 	var notes []string
-	for _, f := range c.boxes.Notes() {
-		notes = append(notes, f.Text)
+	select {
+	case notes = <-found:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	return c.note(ctx, "computer.woken", contract.ComputerWoken{
 		Version: c.machine.Version, Driver: c.machine.Driver.Name(), Isolation: Isolation(c.machine.Driver.Name()), Notes: notes,
