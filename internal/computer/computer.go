@@ -39,7 +39,8 @@ import (
 // Computer is one awake computer.
 type Computer struct {
 	// What is asked of a computer its parts answer.
-	*past.Past // from when its log and state are open
+	*past.Past      // from when its log and state are open
+	*upkeep.Counter // the same
 
 	// These are set once its files and documents are open.
 	*history.History
@@ -96,7 +97,7 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*C
 			return err
 		}
 		if c.seeded {
-			c.once("checking the first checkpoint out", c.checkOut)
+			c.once("checking the first checkpoint out", c.mounts.CheckOut)
 		}
 		if c.runs, err = c.newDispatcher(); err != nil {
 			return err
@@ -119,17 +120,6 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*C
 		c.own("scrub", c.upkeep.Scrub)
 		return nil
 	})
-}
-
-// checkOut has the newest checkpoint checked out, because the first task will need it: a
-// computer that was just made has no layers, so all of its files have to be written. A fork
-// may have very many files, so there the first task waits for them.
-func (c *Computer) checkOut(ctx context.Context) error {
-	_, release, err := c.mounts.Snapshot(ctx, "HEAD")
-	if err == nil {
-		release() // the newest one's layers stay
-	}
-	return err
 }
 
 // OpenHistory opens a computer's files and history, and nothing else of it.
@@ -187,7 +177,7 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	if err := c.openBoxes(ctx); err != nil {
 		return err
 	}
-	notes := c.findNotes()
+	notes := c.boxes.FindNotes()
 	if err := c.openState(ctx); err != nil {
 		return err
 	}
@@ -245,23 +235,6 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 // busy reports whether a run is working.
 func (c *Computer) busy() bool { return c.runs != nil && c.runs.Busy() }
 
-// findNotes starts to find out what boxes lack on this machine. The driver tries whether
-// files can be watched, and the kernel takes 10 to 20 ms to end that; meanwhile the log and
-// the state are opened.
-func (c *Computer) findNotes() <-chan []string {
-	found := make(chan []string, 1)
-	c.once("finding out what boxes lack", func(context.Context) error {
-		defer close(found)
-		var notes []string
-		for _, f := range c.boxes.Notes() {
-			notes = append(notes, f.Text)
-		}
-		found <- notes
-		return nil
-	})
-	return found
-}
-
 // openBoxes has the driver open the computer; no box is open afterwards.
 func (c *Computer) openBoxes(ctx context.Context) error {
 	on, err := c.machine.Driver.Open(ctx, sandbox.ComputerSpec{CID: c.cid, Dir: c.path(), Caches: []string{boxes.DependenciesDir, shell.BuildsDir}})
@@ -297,6 +270,7 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 		return err
 	}
 	c.Past = past.New(c.cid, c.log, c.state, c.machine.Blobs, c.Info)
+	c.Counter = &upkeep.Counter{Log: c.log, Once: c.once, Logger: c.logger, Count: func() func(context.Context, *ledger.Log) error { return c.machine.Count }}
 	return c.state.Recover(ctx, c.log)
 }
 
@@ -352,7 +326,7 @@ func (c *Computer) projectRest() {
 	if c.state == nil || c.state.Last() >= c.log.Last() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), countWait)
+	ctx, cancel := context.WithTimeout(context.Background(), restWait)
 	defer cancel()
 	if err := c.state.Recover(ctx, c.log); err != nil {
 		c.logger.Warn("the state is not brought up to the log; it is at the next wake", "error", err)
@@ -388,7 +362,7 @@ func (c *Computer) Close() error {
 		c.machine.Boxes.Proxy.CloseComputer(c.cid)
 	}
 	if c.log != nil {
-		c.countAsleep()
+		c.CountAsleep()
 		c.projectRest()
 		errs = append(errs, c.log.Close())
 	}
@@ -453,19 +427,6 @@ func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
 	return view.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.machine.Config.Budget.CostUSD}, nil
 }
 
-// countWait bounds how long counting may delay a computer that falls asleep; the rest is
-// counted when somebody asks.
-const countWait = 5 * time.Second
-
-// countAsleep counts the rest of a log that is about to be closed, so that what the
-// computer spent is known even if it is damaged later.
-func (c *Computer) countAsleep() {
-	if c.machine.Count == nil || c.log.Last() == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), countWait)
-	defer cancel()
-	if err := c.machine.Count(ctx, c.log); err != nil {
-		c.logger.Warn("what was spent is not counted to the log's end; it is when somebody asks", "error", err)
-	}
-}
+// restWait bounds how long the projection of its last events may delay a computer that
+// falls asleep; the next wake projects the rest.
+const restWait = 5 * time.Second

@@ -125,9 +125,9 @@ func New(opts Options) (*Fleet, error) {
 	return fl, nil
 }
 
-// meter records what a model call consumed in the computer's log, and counts it for the
-// whole machine. What only the log has, after a crash between the two, is counted before
-// anything is spent again.
+// meter records what a model call consumed in the computer's log, and has it counted for the
+// whole machine soon after. What only the log has, also after a crash between the two, is
+// counted before anything is spent again under a budget.
 func (fl *Fleet) meter(ctx context.Context, s gateway.Scope, m contract.UsageMetered) error {
 	if s.CID == "" {
 		call := identity.Call{ID: m.Call, At: time.Now(), Usage: m.Usage}
@@ -142,7 +142,8 @@ func (fl *Fleet) meter(ctx context.Context, s gateway.Scope, m contract.UsageMet
 	}); err != nil {
 		return err
 	}
-	return fl.count(ctx, c.Log())
+	c.CountSoon()
+	return nil
 }
 
 // decide records a decision of the network policy before the first byte passes.

@@ -261,3 +261,35 @@ func TestUnknownSpendingIsNotNothing(t *testing.T) {
 		t.Errorf("nobody knows where its log ends: %v", err)
 	}
 }
+
+// TestWhoSpendsWaitsForNoSum: a call that was metered is in the log, and its caller goes on
+// although nobody can count; the sum follows without being asked for.
+func TestWhoSpendsWaitsForNoSum(t *testing.T) {
+	p := newPurse(t)
+	a := p.computer("A")
+	p.machine.Count = p.count
+	p.counting.Lock()
+	metering := make(chan error, 1)
+	go func() { metering <- p.meter(t.Context(), gateway.Scope{CID: a.CID()}, metered(1)) }()
+	select {
+	case err := <-metering:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("who spent waits for the sum")
+	}
+	p.counting.Unlock()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		u, err := p.Spending.Spent(t.Context(), a.CID(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.TokensOut == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v was counted", u)
+		}
+	}
+}

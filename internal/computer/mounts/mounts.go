@@ -66,6 +66,17 @@ func (m *Mounts) Snapshot(ctx context.Context, commit string) (layers []sandbox.
 	}), nil
 }
 
+// CheckOut checks the newest checkpoint out, because the first task will need it: a computer
+// that was just made has no layers, so all of its files have to be written. A fork may have
+// very many files, so there the first task waits for them.
+func (m *Mounts) CheckOut(ctx context.Context) error {
+	_, release, err := m.Snapshot(ctx, "HEAD")
+	if err == nil {
+		release() // the newest one's layers stay
+	}
+	return err
+}
+
 // Modules shows the shell's dependencies where it expects them. With wait
 // they are installed first when they are missing; where that fails, and without
 // wait, they are left out.
