@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/fault/httpstatus"
@@ -22,12 +25,31 @@ import (
 type verbs struct {
 	*http.ServeMux
 	engine *engine.Engine
+	clock  clock
+}
+
+// clock tells the times of answers, in words that no other one understands.
+type clock struct {
+	name  string
+	began time.Time
+}
+
+func (c clock) now() string { return c.name + "-" + strconv.FormatInt(int64(time.Since(c.began)), 10) }
+
+// then is the time that now told; before everything where it did not tell it.
+func (c clock) then(told string) time.Time {
+	name, at, _ := strings.Cut(told, "-")
+	since, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || name != c.name {
+		return time.Time{}
+	}
+	return c.began.Add(time.Duration(since))
 }
 
 // Handler serves an engine under /keeper/: POST /keeper/{verb} takes and gives
 // JSON; POST /keeper/stream/{verb}?q={JSON} takes or gives raw bytes.
 func Handler(e *engine.Engine) http.Handler {
-	mux := verbs{http.NewServeMux(), e}
+	mux := verbs{http.NewServeMux(), e, clock{rand.Text(), time.Now()}}
 	callStill(mux, "checkpoint", e.Checkpoint)
 	call(mux, "list", e.List)
 	callStill(mux, "diff", e.Diff)
@@ -156,16 +178,19 @@ func decode(raw []byte, v any) error {
 // write to it. Verbs that show the live tree's current state (status) always scan it.
 func callStill[In, Out any](mux verbs, verb string, f func(context.Context, In) (Out, error)) {
 	call(mux, verb, func(ctx context.Context, in In) (Out, error) {
-		still, _ := ctx.Value(stillAsked{}).(string)
+		asked, _ := ctx.Value(stillAsked{}).(stillAsked)
 		if n, told := ctx.Value(watchesAsked{}).(int); told {
 			ctx = scan.WithWatches(ctx, n)
 		}
-		return f(scan.WithStill(ctx, still), in)
+		return f(scan.WithStillSince(ctx, asked.name, asked.at), in)
 	})
 }
 
-// stillAsked is the context key for what a request says about who could write.
-type stillAsked struct{}
+// stillAsked is what a request says about who could write, and the context key for it.
+type stillAsked struct {
+	name string
+	at   time.Time // after which it was known
+}
 
 // watchesAsked is the context key for how many watches a request allows.
 type watchesAsked struct{}
@@ -182,12 +207,13 @@ func call[In, Out any](mux verbs, verb string, f func(context.Context, In) (Out,
 			fail(w, err)
 			return
 		}
-		ctx := context.WithValue(r.Context(), stillAsked{}, r.Header.Get(wire.StillHeader))
+		ctx := context.WithValue(r.Context(), stillAsked{}, stillAsked{r.Header.Get(wire.StillHeader), mux.clock.then(r.Header.Get(wire.AnsweredHeader))})
 		if n, err := strconv.Atoi(r.Header.Get(wire.WatchesHeader)); err == nil && n >= 0 {
 			ctx = context.WithValue(ctx, watchesAsked{}, n)
 		}
 		out, err := f(ctx, in)
 		w.Header().Set(wire.WatchesHeader, strconv.Itoa(mux.engine.Watches()))
+		w.Header().Set(wire.AnsweredHeader, mux.clock.now())
 		answer(w, out, err)
 	})
 }

@@ -26,7 +26,7 @@ type stillKey struct{}
 // stillness is what a request says of who could write.
 type stillness struct {
 	name string
-	at   time.Time // when it came
+	at   time.Time // when it held surely: it was named after that
 }
 
 // beside says that somebody lives who can write, and only in ways that watches tell.
@@ -35,9 +35,15 @@ func (s stillness) beside() bool { return s.name == wire.Beside }
 type lookKey struct{}
 
 // WithStill is a context in which looks are taken under a stillness; "" for none. It is
-// made when the request that names it comes.
+// made when the stillness is named.
 func WithStill(ctx context.Context, still string) context.Context {
-	return context.WithValue(ctx, stillKey{}, stillness{still, time.Now()})
+	return WithStillSince(ctx, still, time.Now())
+}
+
+// WithStillSince is WithStill of a stillness that was named at some time after at. Who names
+// it is elsewhere, and what they sent may have been under way for as long as it likes.
+func WithStillSince(ctx context.Context, still string, at time.Time) context.Context {
+	return context.WithValue(ctx, stillKey{}, stillness{still, at})
 }
 
 type allKey struct{}

@@ -40,18 +40,26 @@ const Beside = "beside"
 // and in the answer how many it has: whoever runs the keepers of several computers counts them together.
 const WatchesHeader = "X-Choir-Watches"
 
+// AnsweredHeader says, in an answer, when that was given, by the keeper's clock. The next request
+// repeats it: what it says of who could write was known after that. To anybody but the keeper it means nothing.
+const AnsweredHeader = "X-Choir-Answered"
+
+// maxAnswered bounds what is repeated.
+const maxAnswered = 64
+
 // NewClient returns a Keeper over a transport that ends at the engine's handler, such
 // as the keeper box's tether. still is asked with each call; nil: never still.
 func NewClient(rt http.RoundTripper, still func() string) Keeper {
 	if still == nil {
 		still = func() string { return "" }
 	}
-	return &client{http.Client{Transport: rt}, still}
+	return &client{http: http.Client{Transport: rt}, still: still}
 }
 
 type client struct {
-	http  http.Client
-	still func() string
+	http     http.Client
+	still    func() string
+	answered atomic.Pointer[string] // by which the keeper knows the time of an answer that has come
 }
 
 // Call implements Keeper.
@@ -104,6 +112,9 @@ func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*ht
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
+	if at := c.answered.Load(); at != nil { // before it is asked who can write
+		req.Header.Set(AnsweredHeader, *at)
+	}
 	if still := c.still(); still != "" {
 		req.Header.Set(StillHeader, still)
 	}
@@ -113,6 +124,9 @@ func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*ht
 			return nil, fault.Wrap(op, ctx.Err())
 		}
 		return nil, fault.New(op, fault.Unavailable, "Try again in a moment; the workspace's keeper is being restarted.", err)
+	}
+	if at := resp.Header.Get(AnsweredHeader); at != "" && len(at) <= maxAnswered {
+		c.answered.Store(&at)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
