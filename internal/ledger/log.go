@@ -196,11 +196,11 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	if err != nil {
 		return nil, fault.Wrap(op, errors.Join(unavailable(err), l.head.close()))
 	}
-	wishes, err := l.conn.Subscribe(contract.SubjectFence(l.cid), l.wished)
+	claims, err := l.conn.Subscribe(contract.SubjectFence(l.cid), l.heardClaim)
 	if err != nil {
 		return nil, fault.Wrap(op, errors.Join(unavailable(err), sub.Unsubscribe(), l.head.close()))
 	}
-	l.subs = []*nats.Subscription{sub, wishes}
+	l.subs = []*nats.Subscription{sub, claims}
 	l.lost = l.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	l.check = time.NewTicker(time.Hour)
 	l.check.Stop()

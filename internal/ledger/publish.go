@@ -321,8 +321,8 @@ func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
 		}
 		l.claimed = l.claimed || s.owner == l.owner
 		l.advance([]stored{s})
-		if !l.claimed && n%wishEvery == 0 {
-			if err := l.wishIn(); err != nil {
+		if !l.claimed && n%noticeEvery == 0 {
+			if err := l.announceClaim(); err != nil {
 				return grown, err
 			}
 		}

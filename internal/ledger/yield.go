@@ -13,14 +13,14 @@ import (
 )
 
 // A claim is stored only behind the newest event. An owner that writes without
-// a pause always has the next one under way, and writes as fast as the claimer
-// reads: it might never get to the end. So a claimer that finds others' events
-// says that it wants in, and owners of earlier epochs hold their breath. Nothing
-// depends on its being heard: who owns the log is decided by what is stored.
+// a pause always has the next event under way, and writes as fast as the claimer
+// reads, so the claimer might never reach the end. So a claimer that finds others'
+// events announces its claim, and owners of earlier epochs pause. Nothing depends on
+// the announcement being heard: what is stored decides who owns the log.
 const (
-	yieldFor  = time.Second // how long an owner waits for the claim
-	yieldLook = 2 * time.Millisecond
-	wishEvery = 16 // events that a claimer reads between saying so
+	yieldFor    = time.Second // how long an owner waits for the claim
+	yieldLook   = 2 * time.Millisecond
+	noticeEvery = 16 // events that a claimer reads between announcements
 )
 
 // claimNotice is what a Log that is about to claim the log sends to those that own it now.
@@ -28,8 +28,8 @@ type claimNotice struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// wishIn tells older owners that this Log wants to claim.
-func (l *Log) wishIn() error {
+// announceClaim tells earlier owners that this Log wants to claim the log.
+func (l *Log) announceClaim() error {
 	b, err := json.Marshal(claimNotice{Epoch: l.epoch})
 	if err != nil {
 		return err
@@ -40,8 +40,8 @@ func (l *Log) wishIn() error {
 	return nil
 }
 
-// wished hears a claimer.
-func (l *Log) wished(m *nats.Msg) {
+// heardClaim handles the announcement of a claim.
+func (l *Log) heardClaim(m *nats.Msg) {
 	var w claimNotice
 	if len(m.Data) > 256 || json.Unmarshal(m.Data, &w) != nil || w.Epoch <= l.epoch {
 		return
@@ -51,15 +51,15 @@ func (l *Log) wished(m *nats.Msg) {
 	l.yield = time.Now().Add(yieldFor)
 }
 
-// yielding says until when a claim of a later epoch is waited for.
+// yielding says whether a claim of a later epoch is still waited for.
 func (l *Log) yielding() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Now().Before(l.yield)
 }
 
-// giveWay waits until the claim that was heard of is stored, and then fails
-// with ErrFenced, or until it has been waited for long enough.
+// giveWay waits until the announced claim is stored, and then fails with ErrFenced,
+// or until it has waited for yieldFor.
 func (l *Log) giveWay(ctx context.Context) error {
 	for l.yielding() {
 		if _, err := l.refresh(ctx); err != nil {

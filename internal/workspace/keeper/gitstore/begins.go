@@ -10,24 +10,24 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 )
 
-// beginsFile is in a repository that was made and of which nothing counts yet. The
-// first commit takes it away: it becomes the branch, by one rename, so that there is
-// never neither of them, nor both.
+// beginsFile exists in a repository that was made and has no commit yet. The first commit
+// renames it to the branch's file, so that there is always exactly one of the two.
 const beginsFile = workDir + "/begins"
 
-// First runs f, which makes the first commit of a history. Where this process made the
+// First runs f, which makes the first commit of a history. If this process made the
 // repository, and nothing was kept in it before, what f writes is synced all at once,
-// before the branch has its name.
+// before the branch's file gets its name.
 func (s *Store) First(f func() error) error {
 	s.first = s.begins.Load()
 	defer func() { s.first = false }()
 	return f()
 }
 
-// Unsynced says that a sync at the end is for everything that is written now.
+// Unsynced says that everything written now is synced once at the end.
 func (s *Store) Unsynced() bool { return s.first }
 
-// counts has a repository without a commit count: somebody keeps something in it.
+// counts makes a repository without a commit count as begun: somebody keeps something in
+// it.
 func (s *Store) counts() error {
 	if s.first || !s.begins.Load() {
 		return nil
@@ -42,8 +42,7 @@ func (s *Store) counts() error {
 	return nil
 }
 
-// beginMain points the branch at the first commit, once all that was written is on
-// disk.
+// beginMain points the branch at the first commit, once everything written is on disk.
 func (s *Store) beginMain(id string) error {
 	s.refs.Lock()
 	defer s.refs.Unlock()
@@ -65,8 +64,8 @@ func (s *Store) beginMain(id string) error {
 	return durable.SyncDir(s.File("refs", "heads"))
 }
 
-// unmake moves away a repository that was made and came to nothing: its maker ended
-// before the first commit, and nobody kept anything in it.
+// unmake moves away a repository whose making was interrupted: its maker ended before the
+// first commit, and nobody kept anything in it.
 func (s *Store) unmake() (gone bool, err error) {
 	there, err := disk.Exists(s.File(beginsFile))
 	if err != nil || !there {
@@ -76,7 +75,7 @@ func (s *Store) unmake() (gone bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer lock.Close() // which gives it back; nothing is written
+	defer lock.Close() // releases the lock; nothing is written
 	for _, name := range []string{Main, "packed-refs"} {
 		counts, err := disk.Exists(s.File(name))
 		if err != nil {

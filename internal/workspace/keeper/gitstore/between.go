@@ -10,17 +10,17 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Step is one path of what makes a tree of another: the file or link that is
-// there then, a directory (wire.ModeEmptyDir) where none was, or nothing any
-// more (None), which stands for all that was beneath as well.
+// Step is one path in what turns one tree into another: the file or link that is there
+// afterwards, a directory (wire.ModeEmptyDir) where there was none, or nothing (None),
+// which also stands for everything that was beneath.
 type Step struct {
 	Path  string
 	Entry Entry
 }
 
-// Between lists what makes the tree to of the tree from (of none when that is
-// empty), each directory's files together and a directory before what is in it.
-// It reads the directories that differ and no others.
+// Between lists what turns the tree from (empty if "") into the tree to: each directory's
+// files together, and a directory before its content. It reads only directories that
+// differ.
 func (s *Store) Between(ctx context.Context, from, to string) ([]Step, error) {
 	c := comparer{store: s, ctx: ctx}
 	if from == to {
@@ -38,7 +38,7 @@ type comparer struct {
 	steps []Step
 }
 
-// child is one name of a directory: a file or link, or a directory by its tree.
+// child is one name in a directory: a file or link, or a directory with its tree.
 type child struct {
 	entry Entry
 	dir   string
@@ -80,8 +80,8 @@ func (c *comparer) compare(at, from, to string) error {
 	return nil
 }
 
-// read reads one directory, by the names that the live tree has. The marker of an
-// empty one is no name.
+// read reads one directory, with the names of the live tree. The marker of an empty
+// directory is left out.
 func (c *comparer) read(tree string) (map[string]child, error) {
 	if tree == "" {
 		return nil, nil

@@ -21,8 +21,8 @@ import (
 // KindManifest is a blob that is a manifest, beside git's own kinds of objects.
 const KindManifest = "manifest"
 
-// Check reads an object and compares it with its name. Only what names
-// others is returned.
+// Check reads an object and compares it with its name. Content is returned only for objects
+// that name others.
 func (s *Store) Check(ctx context.Context, id, kind string) (content []byte, size int64, reason string, err error) {
 	var buf bytes.Buffer
 	h := &objectSum{}
@@ -87,8 +87,8 @@ func TreeNames(content []byte) []TreeItem {
 	return items
 }
 
-// Replace writes an object that is damaged or missing. What is there under
-// its name is kept aside.
+// Replace writes an object that is damaged or missing. A damaged file under its name is
+// kept aside.
 func (s *Store) Replace(o Object, id string) error {
 	got, tmp, err := s.deflate(o)
 	if err != nil {
@@ -111,6 +111,6 @@ func (s *Store) Replace(o Object, id string) error {
 	if err := s.settleLarge([]pendingObject{{tmp, final}}); err != nil {
 		return err
 	}
-	// The long-lived processes may remember what they could not read.
+	// The long-lived processes may have cached that they could not read it.
 	return s.endReaders()
 }

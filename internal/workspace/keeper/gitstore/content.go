@@ -17,16 +17,16 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What stands for a file's content in a tree: its blob, or, where it is large,
-// the blob of the manifest of its chunks. Which of the two follows from the
-// file's size alone, so that the same bytes always give the same entry.
+// A file is represented in a tree by its blob or, if it is large, by the blob of the
+// manifest of its chunks. The file's size alone decides which, so that the same bytes
+// always give the same entry.
 
 // Chunked reports whether a file is kept as chunks.
 func (s *Store) Chunked(st disk.Stat) bool {
 	return st.IsRegular() && st.Size > s.fileBytes
 }
 
-// Holds is an entry without its mode: two files hold the same when it is equal.
+// Holds is an entry without its mode: it is equal for two files with the same content.
 func (en Entry) Holds() Entry { return Entry{ID: en.ID, Chunked: en.Chunked} }
 
 // HashEntry returns the entry of what r reads, and stores nothing.
@@ -49,9 +49,9 @@ func (s *Store) HashEntry(r io.Reader, st disk.Stat) (Entry, error) {
 	return Entry{Mode: st.GitMode(), ID: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// IsOneOf reports whether a large file that r reads is one of likely, and which.
-// That takes a fraction of what cutting it takes: its manifest has the SHA-256 of
-// the whole. It is asked only where one of them has the file's size.
+// IsOneOf reports whether a large file that r reads is one of likely, and which. That takes
+// a fraction of the time of cutting it, for a manifest has the SHA-256 of the whole. It is
+// only called when one of them has the file's size.
 func (s *Store) IsOneOf(r io.Reader, st disk.Stat, likely []Entry) (Entry, bool, error) {
 	if !s.Chunked(st) {
 		return None, false, nil
@@ -63,7 +63,7 @@ func (s *Store) IsOneOf(r io.Reader, st disk.Stat, likely []Entry) (Entry, bool,
 		}
 		m, err := s.Manifest(context.Background(), en.ID)
 		if err != nil {
-			continue // a scrub tells of it
+			continue // a scrub reports it
 		}
 		if m.Size == st.Size {
 			sums[m.Sum] = en.ID
@@ -80,11 +80,10 @@ func (s *Store) IsOneOf(r io.Reader, st disk.Stat, likely []Entry) (Entry, bool,
 	return Entry{Mode: st.GitMode(), ID: id, Chunked: is}, is, nil
 }
 
-// ContentObject is the object that stands for a file. Its chunks, if it is
-// large, are stored when its turn comes, and so are on disk before it is. en
-// gets what is known of the file by then, and with the object's id is its entry.
-// Why a file could not be read or kept goes to refused, and the object is left
-// out; without refused it is an error.
+// ContentObject is the object that represents a file. The chunks of a large file are stored
+// when the object is read, and so are on disk before it is. en is filled in by then, and is
+// the entry together with the object's id. If a file can't be read or kept, the reason is
+// stored in refused and the object left out; without refused it is an error.
 func (s *Store) ContentObject(ctx context.Context, en *Entry, refused *error, open func() (io.ReadCloser, disk.Stat, error)) Object {
 	fail := func(err error) (io.ReadCloser, int64, error) {
 		if refused != nil && ctx.Err() == nil && !fault.NoSpace(err) {
@@ -156,7 +155,7 @@ func (s *Store) SmallContent(ctx context.Context, en Entry) ([]byte, bool, error
 	return b, err == nil, err
 }
 
-// AddChunks adds what a manifest names.
+// AddChunks adds the chunks that a manifest names to a set.
 func (s *Store) AddChunks(ctx context.Context, to chunks.Set, id string) error {
 	m, err := s.Manifest(ctx, id)
 	if err != nil {

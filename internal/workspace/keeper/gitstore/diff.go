@@ -20,7 +20,7 @@ import (
 // MaxChanges is how many changes are listed, maxObeyed how many of what git obeys.
 const MaxChanges, maxObeyed = 10_000, 200
 
-// pathspecs selects paths as they stand in commits.
+// pathspecs selects paths by their names in commits.
 func pathspecs(paths []wire.Path, metadata bool) []string {
 	args := []string{"--"}
 	for _, p := range paths {
@@ -37,7 +37,7 @@ func pathspecs(paths []wire.Path, metadata bool) []string {
 	return args
 }
 
-// plainDiff compares trees by git's own means, whatever programs attributes name.
+// plainDiff makes git compare trees by its own means, whatever programs attributes name.
 func plainDiff() []string {
 	args := []string{"diff-tree", "-r", "--no-renames", "--no-color"}
 	if defence.Off(defence.GitPlainDiff) {
@@ -60,13 +60,13 @@ func (s *Store) Diff(ctx context.Context, a, b string, req wire.DiffRequest) (wi
 	return d.reply, err
 }
 
-// Changes says which paths differ between two trees, and looks into no file.
+// Changes says which paths differ between two trees, without reading any file.
 func (s *Store) Changes(ctx context.Context, a, b string) (wire.DiffReply, error) {
 	d, err := s.list(ctx, a, b, wire.DiffRequest{})
 	return d.reply, err
 }
 
-// changeList makes changes of paths as they stand in commits.
+// changeList collects changes by their names in commits.
 type changeList struct {
 	reply    wire.DiffReply
 	metadata bool
@@ -138,8 +138,8 @@ func (d *changeList) add(name string, from, to TreeItem) error {
 	return nil
 }
 
-// lines notes how many lines of a file were added and removed, -1 of what is
-// no text.
+// lines records how many lines of a file were added and removed, -1 for content that is not
+// text.
 func (d *changeList) lines(name string, added, removed int) {
 	if at, ok := d.byName[name]; ok && d.reply.Changes[at].Added >= 0 {
 		d.reply.Changes[at].Added, d.reply.Changes[at].Removed = added, removed
@@ -156,7 +156,7 @@ func (s *Store) diffText(ctx context.Context, a, b string, req wire.DiffRequest,
 		args = append(args, "-p")
 	}
 	cmd := s.git.Command(ctx, append(append(args, a, b), pathspecs(req.Paths, req.Metadata)...)...)
-	// It would read all of the index, which names every file, and needs nothing of it.
+	// Git would read all of the index, which names every file, and does not need it.
 	cmd.Env = append(cmd.Env, "GIT_INDEX_FILE=/nonexistent/index")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Store) diffText(ctx context.Context, a, b string, req wire.DiffRequest,
 	}
 	if len(text) > max {
 		cancel()
-		_ = cmd.Wait() // we ended it
+		_ = cmd.Wait() // it was killed by us
 		cut := bytes.LastIndexByte(text[:max], '\n') + 1
 		return text[:cut], true, nil
 	}

@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Materialize writes what an entry holds as a file or link that does not exist yet.
+// Materialize writes an entry's content as a file or link that does not exist yet.
 func (s *Store) Materialize(ctx context.Context, name string, en Entry, sync bool) error {
 	if en.Mode == wire.ModeSymlink {
 		target, err := s.Blob(ctx, en.ID, wire.MaxPath)
@@ -40,9 +40,9 @@ func (s *Store) Materialize(ctx context.Context, name string, en Entry, sync boo
 	return errors.Join(err, f.Close())
 }
 
-// EntryAt says what a name in an open directory is now: an entry, none, or (for
-// a directory or something that isn't a file) other. Of a large file it is found
-// sooner when it is one of those that are likely.
+// EntryAt says what a name in an open directory is now: an entry, none, or other for a
+// directory or something else that can't be captured. A large file is identified sooner if
+// it is one of likely.
 func (s *Store) EntryAt(dirfd int, name string, likely ...Entry) (en Entry, other bool, err error) {
 	for range 100 {
 		r, st, err := disk.OpenContent(dirfd, name, -1)
@@ -50,7 +50,7 @@ func (s *Store) EntryAt(dirfd int, name string, likely ...Entry) (en Entry, othe
 			if disk.IsGone(err) {
 				return None, false, nil
 			}
-			if errors.Is(err, disk.ErrGone) { // a directory, a device, or changed meanwhile
+			if errors.Is(err, disk.ErrGone) { // a directory, a device, or changed while it was read
 				if st, lerr := disk.Lstat(dirfd, name); lerr == nil && !st.IsRegular() && !st.IsSymlink() {
 					return None, true, nil
 				}
@@ -63,7 +63,7 @@ func (s *Store) EntryAt(dirfd int, name string, likely ...Entry) (en Entry, othe
 			if likely, err = nil, r.Close(); err != nil {
 				return None, false, err
 			}
-			continue // it is read from its beginning again
+			continue // the file is read again from its beginning
 		}
 		if herr == nil && !is {
 			en, herr = s.HashEntry(r, st)
@@ -79,7 +79,7 @@ func (s *Store) EntryAt(dirfd int, name string, likely ...Entry) (en Entry, othe
 	return None, false, fault.New("", fault.Unavailable, "Try again when nothing writes to it.", fmt.Errorf("%q never stands still", name))
 }
 
-// window passes a range of what is written to it on.
+// window passes on a range of what is written to it.
 type window struct {
 	w          io.Writer
 	skip, left int64

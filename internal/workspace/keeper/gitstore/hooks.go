@@ -8,10 +8,10 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/names"
 )
 
-// prePush keeps history with large files from being pushed by stock git: a
-// manifest means something on this computer only, and whoever got it would have
-// no bytes. It looks at every commit that would be new there, by name, as a
-// collection does; where that can't be found out it refuses as well.
+// prePush keeps stock git from pushing history with large files: a manifest means something
+// on this computer only, and whoever got it would not have the bytes. It checks every
+// commit that would be new at the remote, as a collection of chunks does; if that can't be
+// determined it refuses as well.
 const prePush = `#!/bin/sh
 # Written by the computer's keeper, and kept as it is.
 refuse() {
@@ -37,8 +37,8 @@ exit 0
 // pushHook is the name of the one hook there is.
 const pushHook = "pre-push"
 
-// keepHooks makes the hooks of stock git those that the keeper wants, whatever
-// was there. (The engine's own git runs none.)
+// keepHooks installs the hooks for stock git and removes all others. (The engine's own git
+// runs none.)
 func (s *Store) keepHooks() error {
 	dir := filepath.Join(s.gitDir, "hooks")
 	entries, err := os.ReadDir(dir)

@@ -14,7 +14,7 @@ import (
 // MakeCommit makes a commit of what was so at a time, in Unix milliseconds. The history
 // goes along the parent; what was pushed, beside it, is not of it.
 func (s *Store) MakeCommit(ctx context.Context, tree, parent string, note wire.Note, at int64, pushed ...string) (wire.Commit, error) {
-	note.At = at // git dates a commit in whole seconds, which would lie before what caused it
+	note.At = at // git dates a commit in whole seconds, which could be before its cause
 	c := wire.Commit{Parent: parent, Tree: tree, Time: at / 1000, Note: note}
 	info := commitInfo{tree: tree, when: c.Time, message: encodeNote(&c.Note)}
 	if parent != "" {
@@ -62,8 +62,8 @@ func (s *Store) Line(ctx context.Context, from string, limit int) ([]wire.Commit
 	return out, nil
 }
 
-// Log lists commits along the first parents, the newest first, as many as there
-// are: git reads them faster than they can be asked for one by one.
+// Log lists at most limit commits along the first parents, the newest first, in one git
+// process: git lists many of them faster than they can be requested one by one.
 func (s *Store) Log(ctx context.Context, limit int, revs ...string) ([]wire.Commit, error) {
 	return s.LogMatching(ctx, limit, "", revs...)
 }

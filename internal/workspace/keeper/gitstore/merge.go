@@ -121,14 +121,14 @@ func (s *Store) MergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, 
 	}
 	own, frozen := ownRepositories(base, mine, theirs)
 	oursDirs := Directories(ours)
-	// Removals first: they make room for what takes their place.
+	// Removals come first: they make room for what takes their place.
 	slices.SortStableFunc(changes, func(a, b Change) int {
 		return map[bool]int{true: 1}[a.To.Exists()] - map[bool]int{true: 1}[b.To.Exists()]
 	})
 	for _, c := range changes {
 		mine := mine[c.Path]
 		if git, ok := nested.In(c.Path); ok && own[git] && nested.IsObject(c.Path) && !c.To.Exists() {
-			continue // what ours has there of its own may name it
+			continue // our own data of the repository may refer to it
 		}
 		if git, ok := nested.In(c.Path); ok && frozen[git] && mine != c.To {
 			if nested.IsObject(c.Path) && c.To.Exists() && !mine.Exists() {
@@ -139,7 +139,7 @@ func (s *Store) MergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, 
 			continue
 		}
 		if c.To.Mode == wire.ModeEmptyDir && (oursDirs[c.Path] || mine.Exists() && mine != c.From) {
-			continue // there is something there, or a file of the user's
+			continue // something else, or a file of the user's, is there
 		}
 		if c.From.Mode == wire.ModeEmptyDir && !c.To.Exists() && mine.Mode != wire.ModeEmptyDir {
 			continue
@@ -178,8 +178,8 @@ func conflictReason(base, ours, theirs Entry) string {
 	return "both sides changed the same lines, or it is not text"
 }
 
-// settleDirs makes sure that no path is a file and a directory: what ours has
-// wins over what was merged in.
+// settleDirs makes sure that no path is both a file and a directory: ours wins over what
+// was merged in.
 func settleDirs(merged, ours Tree, conflicts []wire.Conflict) (Tree, []wire.Conflict, error) {
 	for p, en := range merged {
 		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
@@ -246,9 +246,9 @@ func (s *Store) sameIndex(ctx context.Context, a, b Entry) (bool, error) {
 	return nested.SameIndex(both[0], both[1]), nil
 }
 
-// ownRepositories lists the nested repositories whose own state ours has other than
-// the base, and those of them, the frozen ones, of which theirs has, too: mixing an
-// index of one with refs of the other would break them, so it is ours that stays.
+// ownRepositories lists the nested repositories whose own data differ between ours and the
+// base, and the frozen ones of them, whose data theirs changed too: mixing the index of one
+// with the refs of the other would break them, so ours stays.
 func ownRepositories(base, ours, theirs Tree) (own, frozen map[string]bool) {
 	changed := func(t Tree) map[string]bool {
 		out := map[string]bool{}
@@ -268,11 +268,11 @@ func ownRepositories(base, ours, theirs Tree) (own, frozen map[string]bool) {
 	return own, frozen
 }
 
-// Staying collects what several merges leave as it is, one after the other: paths, and
-// all of a nested repository's own data where one of them is in it.
+// Staying collects what several merges, one after the other, leave unchanged: paths, and a
+// nested repository's whole data if one of them is in it.
 type Staying struct{ paths, repositories map[string]bool }
 
-// Add has a path stay, and reports whether it did not before.
+// Add adds a path, and reports whether it was new.
 func (k *Staying) Add(p string) bool {
 	if k.paths[p] {
 		return false

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// encodeNote makes a commit message: the text, then the trailers. It changes
-// the note to what DecodeNote will give back.
+// encodeNote makes a commit message: the text, then the trailers. It changes the note to
+// what DecodeNote will return.
 func encodeNote(n *wire.Note) string {
 	msg := strings.ToValidUTF8(strings.ReplaceAll(n.Message, "\x00", ""), "\uFFFD")
 	if msg = strings.TrimSpace(msg); msg == "" {
@@ -62,7 +62,7 @@ func OneLine(s string) string {
 	}, s)
 }
 
-// DecodeNote reads a commit message back; what it does not know it leaves out.
+// DecodeNote decodes a commit message; unknown trailers are left out.
 func DecodeNote(message string) wire.Note {
 	message = strings.TrimRight(message, "\n")
 	text, trailers := message, ""

@@ -49,7 +49,7 @@ type Object struct {
 	source  func() (io.ReadCloser, int64, error)
 }
 
-// From is an object that is read when its turn comes.
+// From is an object whose content is read when it is written.
 func From(kind string, source func() (io.ReadCloser, int64, error)) Object {
 	return Object{Kind: kind, source: source}
 }
@@ -77,7 +77,7 @@ func (s *Store) Write(ctx context.Context, objects []Object) ([]string, error) {
 	return s.writeLoose(ctx, objects)
 }
 
-// pendingObject is an object whose content is written and has no name yet.
+// pendingObject is an object whose content is written under a temporary name.
 type pendingObject struct{ tmp, final string }
 
 // act is what is made durable together.
@@ -86,14 +86,14 @@ type act struct {
 	files   []journal.File
 }
 
-// makes reports whether an object is one of the act's own.
+// makes reports whether an object is among those of the act.
 func (a *act) makes(id string) bool {
 	return a != nil && len(id) > 2 && slices.ContainsFunc(a.objects, func(p pendingObject) bool { return strings.HasSuffix(p.final, "/"+id[:2]+"/"+id[2:]) })
 }
 
-// Together runs f, and makes everything that it writes durable at once, at flush:
-// objects, refs and records. Until then none of it can be read. When there is a
-// next act, or flush was called, what was written before is there.
+// Together runs f, and makes everything that f writes durable at once at flush: objects,
+// refs and records. Before that none of it can be read. When the next act begins, or flush
+// has returned, it is durable.
 func (s *Store) Together(f func(flush func() error) error) error {
 	if s.act != nil {
 		return fault.New("keeper.write", fault.Internal, "", errors.New("an act within another"))
@@ -107,7 +107,7 @@ func (s *Store) Together(f func(flush func() error) error) error {
 	})
 	if err != nil {
 		err = errors.Join(err, removeAll(s.act.objects))
-		s.known = map[string]bool{} // some of them may never have been written
+		s.known = map[string]bool{} // some of these may never have been written
 	}
 	return err
 }
@@ -120,8 +120,7 @@ func removeAll(all []pendingObject) error {
 	return err
 }
 
-// keep makes a file of the keeper's own durable, with what is written together
-// with it.
+// keep makes files of the keeper's own durable, together with what else the act writes.
 func (s *Store) keep(files ...journal.File) error {
 	if s.act != nil {
 		s.act.files = append(s.act.files, files...)
@@ -159,8 +158,8 @@ func (s *Store) writeLoose(ctx context.Context, objects []Object) (ids []string,
 	return ids, s.finish(act{objects: all})
 }
 
-// finish makes an act durable and gives what it made its names. When it fails,
-// nothing of it stays beside.
+// finish makes an act durable and gives what it wrote its names. If it fails, no temporary
+// files are left.
 func (s *Store) finish(a act) (err error) {
 	defer func() {
 		if err != nil {
@@ -221,11 +220,11 @@ func (s *Store) name(a act) error {
 	return s.journal.Place(a.files)
 }
 
-// settleLarge syncs objects that are too large for the journal, before they have
-// their names: git packs nothing beside an object that is torn, and one that is
-// there is taken for kept.
+// settleLarge syncs objects that are too large for the journal, before they get their
+// names: git packs nothing beside a damaged object, and an existing one is taken for
+// stored.
 func (s *Store) settleLarge(all []pendingObject) error {
-	// The syncs together: they share commits of the file system's journal.
+	// They are synced concurrently, to share commits of the file system's journal.
 	var g errgroup.Group
 	g.SetLimit(8)
 	for _, p := range all {
@@ -259,9 +258,9 @@ func (s *Store) settleLarge(all []pendingObject) error {
 	return nil
 }
 
-// settle gives an object its final name, unless it is there already; then what
-// is there must be the same, or SHA-1 was tricked into a collision. made says that
-// it has a new directory.
+// settle gives an object its final name, unless it exists already; then the existing one
+// must be identical, or SHA-1 was tricked into a collision. made says that it is in a new
+// directory.
 func (s *Store) settle(tmp, final string) (made bool, err error) {
 	err = os.Mkdir(filepath.Dir(final), 0o755)
 	if made = err == nil; err != nil && !errors.Is(err, os.ErrExist) {
@@ -274,7 +273,8 @@ func (s *Store) settle(tmp, final string) (made bool, err error) {
 			cmpErr = errCut
 		}
 		if cmpErr != nil {
-			// Torn by an earlier crash of the machine, or damaged: ours is whole.
+			// The existing one was damaged, for example by a crash of the machine; this one
+			// is whole.
 			return made, os.Rename(tmp, final)
 		}
 		if !same {
@@ -287,7 +287,7 @@ func (s *Store) settle(tmp, final string) (made bool, err error) {
 
 var errCut = errors.New("the object is not what its name says")
 
-// isItself says whether a file of the object store holds what its name says.
+// isItself says whether a file of the object store has the content that its name says.
 func isItself(name string) bool {
 	r, err := openInflated(name)
 	if err != nil {
@@ -353,8 +353,7 @@ func openInflated(name string) (io.ReadCloser, error) {
 	return inflated{z, f}, nil
 }
 
-// deflaters are kept from object to object: making one costs more than writing
-// a small object with it.
+// deflaters are reused: making one costs more than compressing a small object with it.
 var deflaters = sync.Pool{New: func() any {
 	z, err := zlib.NewWriterLevel(nil, zlib.BestSpeed)
 	if err != nil {
@@ -396,8 +395,7 @@ func (s *Store) deflate(o Object) (id, tmp string, err error) {
 	return hex.EncodeToString(h.Sum(nil)), f.Name(), nil
 }
 
-// copyExactly copies size bytes; a source that ends early or goes on is one
-// that is being written to.
+// copyExactly copies size bytes; a source that ends early or goes on is being written to.
 func copyExactly(w io.Writer, r io.Reader, size int64) error {
 	n, err := io.Copy(w, io.LimitReader(r, size))
 	if err != nil {
@@ -460,9 +458,9 @@ func streamPack(ctx context.Context, dst io.Writer, objects []Object) ([]string,
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		// The count is promised in the header and the size in front of the
-		// bytes, so a file that vanished or is being written to leaves
-		// something that nobody will name.
+		// The pack's header gives the number of objects, and each object its size, so for a
+		// file that vanished or is being written to, an object that nobody names is written
+		// in its place.
 		r, size, err := o.open()
 		if errors.Is(err, disk.ErrGone) {
 			r, size = io.NopCloser(strings.NewReader("")), 0

@@ -14,17 +14,17 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What a task changes is little, and its tree may be large: so two trees are
-// compared, and one made of another, by the folders that differ alone.
+// A task changes little, while its tree may be large. So two trees are compared, and one is
+// made from another, by reading only the folders that differ.
 
-// Differences lists what DiffTrees lists of two trees, "" for none, sorted by path,
-// without reading what they have in common. Only what lies at one of paths or beneath
-// is looked at; no paths means all. It takes turns with whatever writes objects.
+// Differences lists what DiffTrees lists for two trees ("" for none), sorted by path,
+// without reading what they have in common. Only what is at one of paths or beneath is
+// compared; no paths means all. Calls must not overlap with writes of objects.
 func (s *Store) Differences(ctx context.Context, from, to string, paths ...string) ([]Change, error) {
 	found := map[string]Change{}
 	w := treeDiff{store: s, ctx: ctx, met: func(tree string) { s.known[tree] = true }}
 	w.visit = func(name string, x, y TreeItem) error {
-		// A path may stand in the two under different names.
+		// A path may have different names in the two trees.
 		if x.Mode != "" {
 			p, en, err := entryOf(from, name, x)
 			if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) Differences(ctx context.Context, from, to string, paths ...strin
 	if err := w.folder("", from, to, 0, whole); err != nil {
 		return nil, err
 	}
-	delete(found, "") // the mark of a tree that is empty
+	delete(found, "") // the marker of an empty tree
 	out := make([]Change, 0, len(found))
 	for _, c := range found {
 		if c.From != c.To {
@@ -63,9 +63,9 @@ func (s *Store) Differences(ctx context.Context, from, to string, paths ...strin
 	return out, nil
 }
 
-// Around lists what ours has other than base that has a say in what changes of the
-// base, another side's, make of ours: at their paths and beneath, and in the nested
-// repositories that they are in, which are merged whole or not at all.
+// Around lists the differences between base and ours that matter for applying changes,
+// another side's, to ours: those at their paths and beneath, and those in the nested
+// repositories that contain them, which are merged whole or not at all.
 func (s *Store) Around(ctx context.Context, base, ours string, changes []Change) ([]Change, error) {
 	if len(changes) == 0 {
 		return nil, nil
@@ -82,8 +82,8 @@ func (s *Store) Around(ctx context.Context, base, ours string, changes []Change)
 	return s.Differences(ctx, base, ours, paths...)
 }
 
-// Patch writes the tree that changes make of another, of which they tell truly what
-// it has at their paths, and returns its id.
+// Patch writes the tree that results from applying changes to a tree, and returns its id.
+// The changes must say correctly what the tree has at their paths.
 func (s *Store) Patch(ctx context.Context, tree string, changes []Change) (string, error) {
 	if len(changes) == 0 {
 		return tree, nil
@@ -106,13 +106,13 @@ type patcher struct {
 	builder *Builder
 }
 
-// named is an entry of a folder by the name that the live tree has.
+// named is an entry of a folder with its name in the live tree.
 type named struct {
 	file, dir *TreeItem
 }
 
-// folder makes the changes beneath prefix in a folder, "" where none was, and
-// returns its tree, "" when nothing is left of it.
+// folder applies the changes beneath prefix to a folder ("" for none), and returns its
+// tree, "" when nothing is left in it.
 func (p *patcher) folder(tree, prefix string, changes []Change) (string, error) {
 	have, err := p.read(tree)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *patcher) folder(tree, prefix string, changes []Change) (string, error) 
 			e = &named{}
 			have[name] = e
 		}
-		mark := false // it is to be an empty folder
+		mark := false // whether it has to become an empty folder
 		if !deeper {
 			c := here[0]
 			here = here[1:]
@@ -172,7 +172,7 @@ func (p *patcher) folder(tree, prefix string, changes []Change) (string, error) 
 	return p.builder.Add(items), nil
 }
 
-// below makes the changes that lie in the folder of an entry.
+// below applies the changes in the folder of an entry.
 func (p *patcher) below(e *named, prefix string, changes []Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (p *patcher) below(e *named, prefix string, changes []Change) error {
 	return nil
 }
 
-// read reads a folder. The mark of an empty one is nothing in it.
+// read reads a folder. The marker of an empty one is left out.
 func (p *patcher) read(tree string) (map[string]*named, error) {
 	if tree == "" {
 		return map[string]*named{}, nil
@@ -219,8 +219,8 @@ func (p *patcher) read(tree string) (map[string]*named, error) {
 	return out, nil
 }
 
-// Lazy is a tree of which only the folders that are asked for are read. What can't
-// be read is not there, and Err says so.
+// Lazy is a tree of which only the folders that are asked for are read. What can't be read
+// counts as missing, and Err says so.
 type Lazy struct {
 	comparer comparer
 	folders  map[string]map[string]child
@@ -228,7 +228,7 @@ type Lazy struct {
 	err      error
 }
 
-// Lazy returns a tree that is read as it is asked for; "" for none.
+// Lazy returns a tree that is read on demand; "" for an empty one.
 func (s *Store) Lazy(ctx context.Context, tree string) *Lazy {
 	return &Lazy{comparer: comparer{store: s, ctx: ctx}, folders: map[string]map[string]child{}, root: tree}
 }
@@ -236,7 +236,7 @@ func (s *Store) Lazy(ctx context.Context, tree string) *Lazy {
 // Err is why something could not be read.
 func (l *Lazy) Err() error { return l.err }
 
-// folder is what a folder holds, nil when there is none.
+// folder is the content of a folder, nil when there is none.
 func (l *Lazy) folder(p string) map[string]child {
 	if f, ok := l.folders[p]; ok {
 		return f
@@ -253,7 +253,7 @@ func (l *Lazy) folder(p string) map[string]child {
 	return f
 }
 
-// At is what the tree has at a path; for a folder that is not empty, none.
+// At is the tree's entry at a path; None for a folder that is not empty.
 func (l *Lazy) At(p string) Entry {
 	n, ok := l.folder(wire.ParentDir(p))[path.Base(p)]
 	switch {

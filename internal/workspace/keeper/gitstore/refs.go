@@ -21,8 +21,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Main is the history of the live tree, and Logged the newest checkpoint that the
-// host has in its log.
+// Main is the branch with the history of the live tree, and Logged the newest checkpoint
+// that the host has in its log.
 const (
 	Main   = "refs/heads/main"
 	Logged = "refs/choir/logged"
@@ -31,8 +31,8 @@ const (
 // DamagedRefs is where the newest commit of a damaged history is kept.
 const DamagedRefs = "refs/choir/damaged/"
 
-// MoveMain points the branch at a commit, durably. The engine is its only
-// writer and knows where it stood.
+// MoveMain points the branch at a commit, durably. The engine is its only writer and knows
+// its value.
 func (s *Store) MoveMain(id string) error {
 	if s.first {
 		return s.beginMain(id)
@@ -40,11 +40,11 @@ func (s *Store) MoveMain(id string) error {
 	return s.writeRef(Main, id)
 }
 
-// writeRef points a ref at an object that is there, or is written together with
-// it, durably. Git's own command does not say what a write failed for. Main and
-// Logged are read while nobody is at work here and nobody has looked into the
-// journal, so they are files: Main whole and on disk before anything else is done,
-// Logged whole or as it was, for what the log has is told again and recognised.
+// writeRef points a ref at an object that exists, or is written in the same act, durably.
+// (Git's own command does not say why a write failed.) Main and Logged are read when no
+// engine runs and nobody has read the journal, so they are files: Main is durable before
+// anything else is done; Logged may be as it was after a crash, for what the log has is
+// appended again and recognised.
 func (s *Store) writeRef(ref, id string) error {
 	if err := s.counts(); err != nil {
 		return err
@@ -66,8 +66,8 @@ func (s *Store) writeRef(ref, id string) error {
 	return disk.WriteDurablyBy(tmp, name, file.Content)
 }
 
-// Unlock removes the locks that a git left on files of .git when it was killed, as
-// at a context's end. Nobody else works there, and the caller waits for its own.
+// Unlock removes the lock files that a killed git left in .git. Nobody else works there,
+// and the caller waits for its own git processes.
 func (s *Store) Unlock(files ...string) error {
 	for _, f := range files {
 		if err := disk.RemoveIfThere(filepath.Join(s.gitDir, filepath.FromSlash(f)+".lock")); err != nil {
@@ -90,7 +90,7 @@ func (s *Store) ForceRef(ctx context.Context, ref, id string) error {
 	return s.writeRef(ref, id)
 }
 
-// DeleteRef removes a ref if it is there. The folder stays, for the next one in it.
+// DeleteRef removes a ref if it exists. Its folder stays, for the next ref in it.
 func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 	s.refs.Lock()
 	defer s.refs.Unlock()
@@ -105,7 +105,7 @@ func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 	if there, err := disk.Exists(name); err != nil || !there && !packed {
 		return err
 	}
-	// Whoever removes it: the journal, which named it, would bring it back.
+	// The journal must be open first: it may name the ref, and would bring it back.
 	if err := s.OpenJournal(); err != nil {
 		return err
 	}
@@ -119,12 +119,12 @@ func (s *Store) DeleteRef(ctx context.Context, ref string) error {
 	return disk.RemoveIfThere(name)
 }
 
-// anyPacked reports whether there are refs that are no files of their own. The
-// keeper packs none, but a history that was brought along may have some.
+// anyPacked reports whether there may be packed refs. The keeper packs none, but an
+// imported history may have some.
 func (s *Store) anyPacked() (bool, error) { return disk.Exists(filepath.Join(s.gitDir, "packed-refs")) }
 
-// Ref is what a ref names, "" when there is no such ref. One that can't be read,
-// as after a bad disk, is an error and not a missing one.
+// Ref is the object that a ref names, "" when there is no such ref. One that can't be read
+// is an error and not a missing one.
 func (s *Store) Ref(ctx context.Context, ref string) (string, error) {
 	f, err := os.OpenFile(filepath.Join(s.gitDir, filepath.FromSlash(ref)), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -139,7 +139,7 @@ func (s *Store) Ref(ctx context.Context, ref string) (string, error) {
 			return "", err
 		}
 	}
-	return s.refByGit(ctx, ref) // packed, a ref to another, or damaged
+	return s.refByGit(ctx, ref) // packed, symbolic, or damaged
 }
 
 func (s *Store) refByGit(ctx context.Context, ref string) (string, error) {
@@ -155,7 +155,7 @@ func (s *Store) refByGit(ctx context.Context, ref string) (string, error) {
 			return id, nil
 		}
 	}
-	if stderr.Len() > 0 { // git only warns of a ref that it can't read
+	if stderr.Len() > 0 { // git only warns about a ref that it can't read
 		return "", git.Error(ctx, args, stderr.String(), errors.New("the ref can't be read"))
 	}
 	return "", nil
@@ -204,8 +204,8 @@ func (s *Store) Resolve(ctx context.Context, name string) (string, error) {
 	return id, fault.Wrap(op, err)
 }
 
-// NameOf is the object that a revision names, "" when there is none. That git
-// could not look is an error, and not a missing one.
+// NameOf is the object that a revision names, "" when there is none. If git could not look
+// it up, that is an error.
 func (s *Store) NameOf(ctx context.Context, rev string) (string, error) {
 	for _, kind := range []string{kindCommit, kindTree} {
 		if full, ok := strings.CutSuffix(rev, "^{"+kind+"}"); ok && wire.IsHex(full) && len(full) == 40 {
@@ -222,8 +222,8 @@ func (s *Store) NameOf(ctx context.Context, rev string) (string, error) {
 	return id, err
 }
 
-// TreeOf is the tree that a ref points to, "" when there is no such ref. One
-// that can't be read, as after a bad disk, is an error and not a missing one.
+// TreeOf is the tree that a ref points to, "" when there is no such ref. One that can't be
+// read is an error and not a missing one.
 func (s *Store) TreeOf(ctx context.Context, ref string) (string, error) {
 	id, err := s.Ref(ctx, ref)
 	if err != nil || id == "" {

@@ -37,8 +37,8 @@ const repoConfig = `[core]
 	denyCurrentBranch = refuse
 `
 
-// infoAttributes outrank every .gitattributes of the tree: bytes stay bytes
-// for stock tools too. (The engine reads no attributes.)
+// infoAttributes outrank every .gitattributes of the tree, so that stock tools too keep
+// bytes as they are. (The engine reads no attributes.)
 const infoAttributes = "* -text -eol -ident -filter -working-tree-encoding -export-subst\n"
 
 // File is the path of a file of .git.
@@ -51,8 +51,8 @@ func (s *Store) Work(elem ...string) string {
 	return s.File(append([]string{workDir}, elem...)...)
 }
 
-// Prepare makes the repository if there is none, and the folders of it that are
-// relied on. It says whether the repository is new.
+// Prepare makes the repository if there is none, and the folders in it that the engine
+// relies on. It says whether the repository is new.
 func (s *Store) Prepare(ctx context.Context) (fresh bool, err error) {
 	st, err := os.Lstat(s.gitDir)
 	fresh = errors.Is(err, fs.ErrNotExist)
@@ -81,8 +81,8 @@ func (s *Store) Prepare(ctx context.Context) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// Own takes out of .git what would have git look elsewhere, and makes its
-// configuration, attributes, branch and hooks the engine's.
+// Own removes from .git what would make git look elsewhere, and writes the engine's
+// configuration, attributes, branch and hooks.
 func (s *Store) Own() error {
 	for _, f := range []string{
 		"objects/info/alternates", "objects/info/http-alternates", "objects/info/commit-graph", "info/grafts", "info/sparse-checkout",
@@ -106,13 +106,13 @@ var gitDirs = []string{workDir, workDir + "/chunks", "info", "objects", "objects
 // ownFiles are files of .git that are the engine's.
 var ownFiles = map[string]string{"config": repoConfig, "info/attributes": infoAttributes, "HEAD": "ref: " + Main + "\n"}
 
-// fresh is where a repository is made. Not a dot-name git knows, and never captured: it
-// is gone before the first walk.
+// fresh is where a repository is made. Its name is not special to git, and it is never
+// captured: it is gone before the first walk.
 func (s *Store) fresh() string { return filepath.Join(s.root, ".git-new") }
 
-// initRepository makes .git in one step, so that a crash leaves none or a whole
-// one: all that the engine wants in it is there, and on disk, before it has its name.
-// The name is on disk with the first commit, as everything until then.
+// initRepository makes .git in one step, so that a crash leaves none or a whole one:
+// everything that the engine wants in it is on disk before it gets its name. The name
+// becomes durable with the first commit, like everything until then.
 func (s *Store) initRepository(ctx context.Context) error {
 	tmp := s.fresh()
 	if err := disk.RemoveTree(tmp); err != nil {
@@ -144,7 +144,7 @@ func (s *Store) initRepository(ctx context.Context) error {
 	return nil
 }
 
-// RemoveStale removes what a killed process left half done in .git.
+// RemoveStale removes what a killed process left unfinished in .git.
 func (s *Store) RemoveStale() error {
 	err := filepath.WalkDir(filepath.Join(s.gitDir, "refs"), func(p string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.HasSuffix(p, ".lock") {
@@ -177,6 +177,5 @@ func (s *Store) RemoveAll(glob string) error {
 	return nil
 }
 
-// TornPacks are what git leaves of a pack that it could not write: as much as the
-// disk held.
+// TornPacks are the temporary files of packs that git could not write to the end.
 const TornPacks = "objects/pack/tmp_*"

@@ -32,14 +32,14 @@ type Store struct {
 	root      string
 	gitDir    string
 	git       *git.Program
-	fileBytes int64 // above it a file is kept as chunks
+	fileBytes int64 // a file larger than this is kept as chunks
 
 	known map[string]bool // trees that exist
-	act   *act            // what is written together
+	act   *act            // what is being written together
 
 	refs   sync.Mutex  // one change of the refs at a time
-	begins atomic.Bool // the history was made by this process and nothing in it counts yet
-	first  bool        // its first commit is being made
+	begins atomic.Bool // the history was made by this process and has no commit yet
+	first  bool        // whether its first commit is being made
 
 	reads  *git.Reader // of content
 	names  *git.Reader // of commits and trees
@@ -60,27 +60,26 @@ func NewStore(o StoreOptions) *Store {
 	return s
 }
 
-// Close makes what the journal names durable under its name, and ends the helper
-// processes.
+// Close makes what the journal names durable under its name, and ends the helper processes.
 func (s *Store) Close() error { return errors.Join(s.journal.Close(), s.endReaders()) }
 
 func (s *Store) endReaders() error { return errors.Join(s.reads.Close(), s.names.Close()) }
 
-// OpenJournal does again what the journal holds, unless it is open. It is to be
-// called before anything is read.
+// OpenJournal applies what the journal contains, unless it is open. It must be called
+// before anything is read.
 func (s *Store) OpenJournal() error { return s.journal.Open() }
 
 // Settle makes what the journal names durable under its name, and empties it.
 func (s *Store) Settle() error { return s.journal.Settle() }
 
-// Keep makes a record of a plan durable, with what is written together with it, or
-// before that where it is large.
+// Keep makes a record of a plan durable, together with what else the act writes, or before
+// that if it is large.
 func (s *Store) Keep(name string, content []byte) error {
 	if err := s.counts(); err != nil {
 		return err
 	}
 	if len(content) > journal.MaxRecord {
-		// What the journal says of that name is older, and would be done again over it.
+		// The journal's content for that name is older, and would be applied over it.
 		if err := s.OpenJournal(); err != nil {
 			return err
 		}
@@ -93,7 +92,7 @@ func (s *Store) Keep(name string, content []byte) error {
 	return s.keep(journal.File{Name: workDir + "/" + name, Content: content})
 }
 
-// Note is Keep of what need not be durable by itself: a later act makes it so.
+// Note is Keep for what need not be durable by itself: a later act makes it durable.
 func (s *Store) Note(name string, content []byte) error {
 	if len(content) > journal.MaxRecord || s.act != nil {
 		return s.Keep(name, content)
@@ -104,11 +103,11 @@ func (s *Store) Note(name string, content []byte) error {
 	return s.journal.NoteAndPlace(journal.File{Name: workDir + "/" + name, Content: content})
 }
 
-// Forget removes records: they do not come back, except as if nothing had been
+// Forget removes records. After a crash they may come back, but only as if nothing had been
 // removed.
 func (s *Store) Forget(names ...string) error { return s.forget(names, false) }
 
-// ForgetForGood is Forget of what must not come back without what is removed with it.
+// ForgetForGood is Forget for what must not come back without what is removed with it.
 func (s *Store) ForgetForGood(names ...string) error {
 	err := s.forget(names, true)
 	if err == nil {
@@ -134,10 +133,10 @@ func (s *Store) Read(ctx context.Context, id string, max int64, w io.Writer) (ki
 	return s.reads.Read(ctx, id, max, w)
 }
 
-// ForgetTrees has every tree written anew that is not read meanwhile.
+// ForgetTrees makes every tree be written again that is not read meanwhile.
 func (s *Store) ForgetTrees() { s.known = map[string]bool{} }
 
-// HasRefFile reports whether the file of a ref is there, whatever it holds.
+// HasRefFile reports whether the file of a ref exists, whatever it contains.
 func (s *Store) HasRefFile(ref string) (bool, error) {
 	return disk.Exists(filepath.Join(s.gitDir, filepath.FromSlash(ref)))
 }

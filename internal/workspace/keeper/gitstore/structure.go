@@ -15,10 +15,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Commits and trees are read by their full names through a helper process of
-// their own, so that nobody who asks what a commit holds waits for the content
-// of a file on its way to a slow reader. Each is compared with its name, and small
-// ones are remembered: what an id names never changes.
+// Commits and trees are read by a helper process of their own, so that nobody who asks
+// about them waits for the content of a file on its way to a slow reader. Each is compared
+// with its name, and small ones are kept in memory: the content of an id never changes.
 
 const (
 	maxStructure    = 1 << 30   // bytes of one commit or tree
@@ -33,7 +32,7 @@ const (
 	modeOfAnyCommit = "160000" // git's entry of a submodule
 )
 
-// memory remembers commits and trees: those asked for lately, and those before.
+// memory keeps commits and trees: those used lately, and the generation before.
 type memory struct {
 	mu       sync.Mutex
 	new, old map[string]structure
@@ -68,7 +67,7 @@ func (m *memory) put(id string, o structure) {
 }
 
 func (m *memory) keep(id string, o structure) {
-	size := len(o.content) + 200 // what it takes beside
+	size := len(o.content) + 200 // what it takes in memory
 	if m.new == nil || m.bytes+size > maxGeneration {
 		m.new, m.old, m.bytes = map[string]structure{}, m.new, 0
 	}
@@ -131,7 +130,7 @@ func (s *Store) tree(ctx context.Context, id string) ([]TreeItem, error) {
 	return treeItems(id, o)
 }
 
-// treeItems parses a tree; of one that is damaged, what comes before that.
+// treeItems parses a tree; from a damaged one it returns the entries before the damage.
 func treeItems(id string, o structure) ([]TreeItem, error) {
 	if o.kind != kindTree {
 		return nil, fault.New("keeper.readTree", fault.Invalid, "", fmt.Errorf("object %s is a %s, and no tree", id, o.kind))
@@ -147,13 +146,13 @@ func treeItems(id string, o structure) ([]TreeItem, error) {
 		items = append(items, TreeItem{Name: name, Mode: kind, ID: hex.EncodeToString(rest[:20])})
 		content = rest[20:]
 	}
-	if !slices.IsSortedFunc(items, compareItems) { // as only a foreign tool leaves it
+	if !slices.IsSortedFunc(items, compareItems) { // only a foreign tool writes such a tree
 		slices.SortStableFunc(items, compareItems)
 	}
 	return items, nil
 }
 
-// canonicalMode is the mode that git takes an entry's for.
+// canonicalMode is the mode as which git treats an entry's.
 func canonicalMode(octal string) (string, error) {
 	mode, err := strconv.ParseUint(octal, 8, 32)
 	switch {
@@ -171,8 +170,8 @@ func canonicalMode(octal string) (string, error) {
 	return modeOfAnyCommit, nil
 }
 
-// compareItems is the order in which entries stand in a tree: a folder's name is
-// compared as if it ended in a slash.
+// compareItems is git's order of entries in a tree: a folder's name is compared as if it
+// ended in a slash.
 func compareItems(x, y TreeItem) int {
 	n := min(len(x.Name), len(y.Name))
 	if c := strings.Compare(x.Name[:n], y.Name[:n]); c != 0 {
@@ -193,8 +192,8 @@ func compareItems(x, y TreeItem) int {
 	return len(x.Name) - len(y.Name)
 }
 
-// walkTree visits everything in a tree, folder by folder, the folders themselves
-// included. Paths are as they stand in the commit.
+// walkTree visits everything in a tree, folder by folder, including the folders. Paths are
+// those of the commit.
 func (s *Store) walkTree(ctx context.Context, tree string, visit func(path string, it TreeItem) error) error {
 	type folder struct{ prefix, id string }
 	seen := 0
@@ -241,8 +240,7 @@ func errTooMuch(tree string) error {
 	return fault.New("keeper.readTree", fault.Exhausted, "", fmt.Errorf("tree %s holds more than is read of one", tree))
 }
 
-// itemAt is what stands at a path, as a commit writes it, in a tree; false when
-// nothing does.
+// itemAt is a tree's entry at a path of the commit; false when there is none.
 func (s *Store) itemAt(ctx context.Context, tree, p string) (TreeItem, bool, error) {
 	for {
 		name, rest, deeper := strings.Cut(p, "/")
@@ -265,10 +263,9 @@ func at(items []TreeItem, i int) TreeItem {
 	return items[i]
 }
 
-// Differ visits the files in which two trees differ, as they stand in commits,
-// reading only folders that differ. The mode of what is not there is "". Only what
-// lies at one of paths, as commits write them, or below is looked at; no paths
-// means all.
+// Differ visits the files in which two trees differ, by their paths in commits, reading
+// only folders that differ. The mode of a missing file is "". Only what is at one of paths,
+// as commits write them, or below is compared; no paths means all.
 func (s *Store) Differ(ctx context.Context, a, b string, paths []string, visit func(p string, from, to TreeItem) error) error {
 	return (&treeDiff{store: s, ctx: ctx, at: choose(paths), visit: visit}).folder("", a, b, 0, len(paths) == 0)
 }
@@ -300,7 +297,7 @@ func (w *treeDiff) items(id string) ([]TreeItem, error) {
 	return w.store.tree(w.ctx, id)
 }
 
-// folder compares a folder of the two; whole says that all of it is chosen.
+// folder compares one folder of both; whole says that all of it is selected.
 func (w *treeDiff) folder(prefix, a, b string, depth int, whole bool) error {
 	if a == b {
 		return nil
@@ -356,8 +353,8 @@ func order(from, to []TreeItem) int {
 	return compareItems(from[0], to[0])
 }
 
-// item looks at one name of a folder, or at what has taken its place. Names that
-// compare as equal are both folders or both none.
+// item compares one name of a folder, or what has taken its place. Names that compare as
+// equal are both folders or both not.
 func (w *treeDiff) item(prefix string, x, y TreeItem, depth int, whole bool) error {
 	p := prefix + x.Name
 	folder := x.Mode == modeFolder
@@ -433,8 +430,8 @@ func CommitTime(content []byte) int64 {
 	return 0
 }
 
-// nameOfFull is NameOf a full id that is to be a commit or a tree, "" when there
-// is no such. Other kinds of objects are git's to follow: ok is false.
+// nameOfFull is NameOf for a full id of a commit or tree, "" when there is none. For other
+// kinds of objects ok is false, and git has to resolve them.
 func (s *Store) nameOfFull(ctx context.Context, id, kind string) (name string, ok bool, err error) {
 	o, err := s.structure(ctx, id)
 	switch {
@@ -456,5 +453,5 @@ func (s *Store) nameOfFull(ctx context.Context, id, kind string) (name string, o
 		}
 		return c.tree, true, err
 	}
-	return "", true, nil // a tree is no commit
+	return "", true, nil // a tree is not a commit
 }

@@ -23,7 +23,7 @@ type Entry struct {
 	Chunked bool      `json:"chunked,omitempty"`
 }
 
-// None is the entry of a path that isn't there.
+// None is the entry of a path that does not exist.
 var None Entry
 
 // Exists reports whether there is something at the path.
@@ -32,14 +32,13 @@ func (en Entry) Exists() bool { return en.Mode != "" }
 // IsRegular reports whether it is a file.
 func (en Entry) IsRegular() bool { return en.Mode == wire.ModeFile || en.Mode == wire.ModeExec }
 
-// Tree is everything a commit holds, by the paths the live tree has.
+// Tree is everything in a commit, by the paths of the live tree.
 type Tree map[string]Entry
 
 // EmptyBlob is the id of the blob without content.
 const EmptyBlob = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 
-// ReadTree loads a tree, and remembers its directories as written when known
-// is set.
+// ReadTree reads a tree and, if known is set, records that its directories exist.
 func (s *Store) ReadTree(ctx context.Context, tree string, known bool) (Tree, error) {
 	t := Tree{}
 	if known {
@@ -65,9 +64,9 @@ func (s *Store) ReadTree(ctx context.Context, tree string, known bool) (Tree, er
 	return t, err
 }
 
-// entryOf is what an entry of a commit stands for, and its path; "" where that is
-// the tree itself, being empty. Entries that only a foreign tool can have put
-// there (submodules) are refused rather than lost.
+// entryOf is the entry that an item of a commit stands for, and its path; "" if that is the
+// marker of an empty tree. Items that only a foreign tool can have written (submodules) are
+// refused rather than lost.
 func entryOf(tree, name string, it TreeItem) (string, Entry, error) {
 	switch it.Mode {
 	case string(wire.ModeFile), string(wire.ModeExec), string(wire.ModeSymlink):
@@ -96,7 +95,7 @@ type TreeItem struct {
 	ID   string
 }
 
-// WriteTree writes a tree and every directory of it that isn't known, and
+// WriteTree writes a tree and those of its directories that are not known to exist, and
 // returns its id.
 func (s *Store) WriteTree(ctx context.Context, t Tree) (string, error) {
 	paths := make([]string, 0, len(t))
@@ -113,7 +112,7 @@ func (s *Store) WriteTree(ctx context.Context, t Tree) (string, error) {
 	return root, s.WriteBuilt(ctx, b)
 }
 
-// Builder returns what trees that aren't there yet are made with.
+// Builder returns a builder for trees that do not exist yet.
 func (s *Store) Builder() *Builder { return &Builder{known: s.known} }
 
 // WriteBuilt writes what a builder made.
@@ -131,7 +130,7 @@ func (s *Store) WriteBuilt(ctx context.Context, b *Builder) error {
 	return nil
 }
 
-// Builder makes the objects of trees that are not known yet.
+// Builder makes the objects of trees that are not known to exist.
 type Builder struct {
 	tree  Tree
 	known map[string]bool
@@ -140,7 +139,7 @@ type Builder struct {
 	err   error
 }
 
-// ComparePaths sorts so that what is in a directory stands together.
+// ComparePaths sorts so that a directory's content is contiguous.
 func ComparePaths(a, b string) int {
 	for i := 0; i < len(a) && i < len(b); i++ {
 		ca, cb := a[i], b[i]
@@ -203,7 +202,7 @@ func DirItem(name, tree string) TreeItem {
 // IsKnown reports whether a tree is there already.
 func (b *Builder) IsKnown(tree string) bool { return b.known[tree] }
 
-// Clash notes that a name is a file's and a folder's.
+// Clash notes that a name is both a file's and a folder's.
 func (b *Builder) Clash(p string) {
 	if b.err == nil {
 		b.err = fmt.Errorf("%q is a file and a directory", wire.Short(p))
@@ -305,7 +304,7 @@ func (s *Store) writeCommit(ctx context.Context, c commitInfo) (string, error) {
 	return ids[0], nil
 }
 
-// ReplaceTree writes the directory whose tree is id anew, if t has it.
+// ReplaceTree writes again the directory whose tree is id, if t has it.
 func (s *Store) ReplaceTree(t Tree, id string) (bool, error) {
 	b := Builder{tree: t, known: map[string]bool{}}
 	paths := slices.SortedFunc(maps.Keys(t), ComparePaths)

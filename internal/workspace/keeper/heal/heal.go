@@ -21,7 +21,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Healer makes again what is damaged.
+// Healer restores objects that are damaged.
 type Healer struct {
 	store     *gitstore.Store
 	root      string // the live tree
@@ -32,7 +32,7 @@ type Healer struct {
 	logger   *slog.Logger
 }
 
-// Options say from what is healed.
+// Options say where copies are looked for.
 type Options struct {
 	Store     *gitstore.Store
 	Root      string // the live tree
@@ -43,13 +43,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// New heals what a store holds.
+// New makes a Healer for a store.
 func New(o Options) *Healer {
 	return &Healer{store: o.Store, root: o.Root, snapshots: o.Snapshots, trash: o.Trash, ofNewest: o.Newest, logger: o.Logger}
 }
 
-// Object makes a damaged object again from what still holds it, and says
-// from what; "" means that nothing does.
+// Object restores a damaged object from a copy, and says which; "" means that there is
+// none.
 func (h *Healer) Object(ctx context.Context, kind, id, p string) (string, error) {
 	switch kind {
 	case "blob":
@@ -104,7 +104,7 @@ func (h *Healer) eachCopy(ctx context.Context, p string, try func(root, p string
 	return "", nil
 }
 
-// from makes a blob again from a file beneath root if it fits.
+// from restores a blob from a file beneath root if it has the content.
 func (h *Healer) from(ctx context.Context, want gitstore.Entry, root, p string) (bool, error) {
 	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -125,7 +125,7 @@ func (h *Healer) from(ctx context.Context, want gitstore.Entry, root, p string) 
 	}), want.ID)
 }
 
-// tree makes a tree of the newest checkpoint again from what is known of it.
+// tree restores a tree of the newest checkpoint from what is known of its content.
 func (h *Healer) tree(ctx context.Context, id string) (string, error) {
 	done, err := h.ofNewest(id)
 	if err != nil || !done {
@@ -134,9 +134,9 @@ func (h *Healer) tree(ctx context.Context, id string) (string, error) {
 	return "what the newest checkpoint holds", nil
 }
 
-// Newest makes again what is missing of the chunks of the newest checkpoint,
-// from the live files: who changes one of those next would take the last copy
-// away, and a scrub comes by later. Chunks are looked for, not read.
+// Newest restores missing chunks of the newest checkpoint from the live files: whoever
+// changes one of these next would destroy the last copy, before a scrub comes by. It only
+// checks whether chunks exist, without reading them.
 func (h *Healer) Newest(ctx context.Context, all iter.Seq2[string, gitstore.Entry]) error {
 	healed, missing := 0, 0
 	for p, en := range all {
@@ -148,7 +148,7 @@ func (h *Healer) Newest(ctx context.Context, all iter.Seq2[string, gitstore.Entr
 			return err
 		}
 		if err != nil {
-			continue // a scrub tells of it
+			continue // a scrub reports it
 		}
 		var at int64
 		for _, c := range m.Chunks {
@@ -175,8 +175,8 @@ func (h *Healer) Newest(ctx context.Context, all iter.Seq2[string, gitstore.Entr
 	return nil
 }
 
-// Entry makes again what is damaged of an entry: its blob, or those of its
-// chunks that are. It says from what, "" when something could not be had.
+// Entry restores what is damaged of an entry: its blob, or its chunks. It says from what,
+// "" when something could not be restored.
 func (h *Healer) Entry(ctx context.Context, en gitstore.Entry, p string) (string, error) {
 	if !en.Chunked {
 		return h.blob(ctx, en, p)
@@ -201,8 +201,8 @@ func (h *Healer) Entry(ctx context.Context, en gitstore.Entry, p string) (string
 	return from, nil
 }
 
-// Chunk looks for a chunk's bytes where its file, or an earlier or later
-// version of it, still is: at the same place first, then anywhere in it.
+// Chunk looks for a chunk's bytes where its file, or another version of it, still exists:
+// at the same offset first, then anywhere in it.
 func (h *Healer) Chunk(ctx context.Context, c chunks.Ref, p string, at int64) (string, error) {
 	if from, err := h.eachCopy(ctx, p, func(root, p string) (bool, error) { return h.chunkFrom(c, root, p, at) }); err != nil || from != "" {
 		return from, err
@@ -264,9 +264,9 @@ func openLarge(root, p string) (*os.File, disk.Stat, error) {
 	return f, st, nil
 }
 
-// There makes sure that everything that an entry holds can be put in place,
-// before anything is: it returns Damaged, with what is missing, when not even
-// another copy has it. What it found is not collected for a while.
+// There makes sure that everything an entry needs can be read before anything is changed:
+// it returns Damaged, with what is missing, when no copy has it either. The chunks that it
+// finds are protected from collection for a while.
 func (h *Healer) There(ctx context.Context, en gitstore.Entry, p wire.Path) error {
 	if !en.Chunked {
 		return nil

@@ -49,7 +49,7 @@ type Journal struct {
 	size   int64           // bytes up to the end of the last entry, -1 without a beginning
 	count  uint64          // entries since the beginning
 	named  map[string]bool // files that may not be on disk under their names yet
-	broken error           // why nothing more is taken, nil while all is well
+	broken error           // why no more entries are accepted, nil while all is well
 }
 
 func (j *Journal) file() string { return filepath.Join(j.gitDir, "choir", "journal") }
@@ -57,16 +57,15 @@ func (j *Journal) file() string { return filepath.Join(j.gitDir, "choir", "journ
 // New is the journal of a repository. It opens nothing yet.
 func New(gitDir string) *Journal { return &Journal{gitDir: gitDir} }
 
-// NewHead is the journal of a repository in which nothing was done.
+// NewHead is an empty journal's content.
 func NewHead() []byte {
 	var salt [16]byte
 	rand.Read(salt[:])
 	return append([]byte(magic), salt[:]...)
 }
 
-// Open opens the journal and does again what it holds, unless it is open. Nobody else
-// may be at work in the repository. When it fails the journal is not open, and stays as it was for
-// who opens it next.
+// Open opens the journal and applies its content, unless it is open. Nobody else may work
+// in the repository. If it fails, the journal stays as it was for the next one to open it.
 func (j *Journal) Open() (err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -92,7 +91,7 @@ func (j *Journal) Open() (err error) {
 	if err != nil {
 		return err
 	}
-	if j.size < 0 && st.Size() > 0 { // damaged, or cut off before anything was told
+	if j.size < 0 && st.Size() > 0 { // damaged, or cut off before anything was acknowledged
 		if err := errors.Join(os.MkdirAll(filepath.Join(j.gitDir, "choir", "damaged"), 0o755), j.setAside()); err != nil {
 			return err
 		}
@@ -109,7 +108,7 @@ func (j *Journal) Open() (err error) {
 	return j.begin()
 }
 
-// setAside keeps a journal that can't be read for who wants to look at it.
+// setAside keeps a journal that can't be read, for people to examine.
 func (j *Journal) setAside() error {
 	all := io.NewSectionReader(j.f, 0, full)
 	to, err := os.OpenFile(filepath.Join(j.gitDir, "choir", "damaged", "journal"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -120,8 +119,8 @@ func (j *Journal) setAside() error {
 	return errors.Join(err, to.Close())
 }
 
-// read returns what the journal holds: of each name the last, in the order of
-// their last entries.
+// read returns the journal's content: the last version of each name, in the order of their
+// last entries.
 func (j *Journal) read() ([]File, error) {
 	head := make([]byte, len(magic)+len(j.salt))
 	if _, err := io.ReadFull(j.f, head); err != nil || !bytes.HasPrefix(head, []byte(magic)) {
@@ -170,7 +169,7 @@ func (j *Journal) sum(n uint64, content []byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// next reads an entry; one of no length is the end: what is there was never whole.
+// next reads an entry; length 0 means the end: whatever follows was never complete.
 func (j *Journal) next() (int64, []File, error) {
 	var front [4 + sha256.Size]byte
 	if n, err := j.f.ReadAt(front[:], j.size); n < len(front) {
@@ -234,8 +233,8 @@ func decode(b []byte) ([]File, bool) {
 	return out, true
 }
 
-// journalled are the names of what the journal may write: objects, refs and the
-// records of plans and of the trash.
+// journalled matches the names that the journal may write: objects, refs and the records of
+// plans and of the trash.
 var journalled = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(objects/[0-9a-f]{2}/[0-9a-f]{38}|refs/choir(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}){2}|choir/publish/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(plan\.json|started|staged|result\.json)|choir/trash/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(meta\.json|uncaptured|redo))$`)
 })
@@ -244,7 +243,7 @@ func mayBeKept(name string) bool {
 	return journalled().MatchString(name) && !strings.Contains(name, "..") && !strings.HasSuffix(name, ".lock")
 }
 
-// again puts one file where an entry says, unless it is there.
+// again writes one file as an entry says, unless it is so already.
 func (j *Journal) again(k File) error {
 	name := filepath.Join(j.gitDir, filepath.FromSlash(k.Name))
 	if k.Gone {
@@ -257,7 +256,7 @@ func (j *Journal) again(k File) error {
 	if err != nil {
 		return err
 	}
-	if st, err := os.Lstat(name); err == nil && !st.Mode().IsRegular() { // it is nothing of the keeper's, and kept
+	if st, err := os.Lstat(name); err == nil && !st.Mode().IsRegular() { // it is not the keeper's, and stays
 		to := filepath.Join(j.gitDir, "choir", "damaged", strings.ReplaceAll(k.Name, "/", "-"))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), disk.RemoveTree(to), os.Rename(name, to)); err != nil {
 			return err
@@ -266,7 +265,7 @@ func (j *Journal) again(k File) error {
 	return os.Rename(tmp, name)
 }
 
-// Stage writes what is to be under a file's name beside it, and syncs nothing.
+// Stage writes a file's content beside its name, without syncing.
 func (j *Journal) Stage(k File) (string, error) {
 	dir := j.gitDir
 	for part := range strings.SplitSeq(path.Dir(k.Name), "/") {
@@ -281,7 +280,8 @@ func (j *Journal) Stage(k File) (string, error) {
 	case strings.HasPrefix(k.Name, "objects/"):
 		tmp, perm = filepath.Join(j.gitDir, "objects", "tmp_obj_choir_again"), 0o444
 	case strings.HasPrefix(k.Name, "refs/"):
-		// The name of git's lock: nobody takes that for a ref, and one that stays is removed.
+		// Git's own name for a lock file: nobody takes it for a ref, and a stale one is
+		// removed.
 		tmp = name + ".lock"
 		if err := disk.RemoveEmpty(name); err != nil {
 			return "", err
@@ -317,7 +317,7 @@ func (j *Journal) stageName(twin string, k File) (string, error) {
 	return tmp, nil
 }
 
-// Place puts files under their names: all or, as far as the disk goes, none.
+// Place gives files their names: all of them or, as far as the disk allows, none.
 func (j *Journal) Place(files []File) (err error) {
 	tmps := make([]string, 0, len(files))
 	defer func() {
@@ -348,8 +348,8 @@ func (j *Journal) Place(files []File) (err error) {
 	return nil
 }
 
-// Add makes an act durable, and then does it: what do does is to put the files
-// under their names. When that fails nothing of the act counts.
+// Add makes an act durable, and then calls do, which gives the files their names. If that
+// fails, nothing of the act counts.
 func (j *Journal) Add(files []File, do func() error) (err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -404,8 +404,8 @@ func (j *Journal) NoteAndPlace(k File) error {
 	return nil
 }
 
-// bound has a long journal begin anew. What was asked for is done by then: that it
-// can't is met by the next.
+// bound restarts a long journal. The caller's request is done by then, so a failure here is
+// left to the next one.
 func (j *Journal) bound() {
 	if j.size >= full {
 		_ = j.begin()
@@ -443,8 +443,8 @@ func (j *Journal) write(files []File, sync bool) error {
 	return nil
 }
 
-// cut takes back what follows size. Where even that can't be done nothing more is
-// acknowledged: what would be read after a crash is not known.
+// cut removes what follows size. If even that fails, nothing more is acknowledged: it is
+// unknown what would be read after a crash.
 func (j *Journal) cut(size int64, count uint64) error {
 	err := errors.Join(j.f.Truncate(size), j.f.Sync())
 	if err != nil {
@@ -455,8 +455,8 @@ func (j *Journal) cut(size int64, count uint64) error {
 	return nil
 }
 
-// Settle makes everything that the journal names durable under its name, and
-// begins it anew.
+// Settle makes everything that the journal names durable under its name, and restarts the
+// journal.
 func (j *Journal) Settle() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -466,7 +466,8 @@ func (j *Journal) Settle() error {
 	return j.begin()
 }
 
-// Outdate is Settle for who is about to write beside the journal what it may name.
+// Outdate is Settle for a caller that is about to write, past the journal, what it may
+// name.
 func (j *Journal) Outdate() error {
 	if err := j.Settle(); err != nil {
 		return err
@@ -482,7 +483,7 @@ func (j *Journal) begin() error {
 	}
 	head := NewHead()
 	fresh := j.size < 0
-	// The new beginning makes what follows it void at once, whatever of that stays.
+	// The new beginning invalidates whatever follows it.
 	_, err := j.f.WriteAt(head, 0)
 	if err = errors.Join(err, j.f.Truncate(int64(len(head))), j.f.Sync()); err == nil && fresh {
 		err = durable.SyncDir(filepath.Dir(j.file()))

@@ -31,11 +31,11 @@ type Layers struct {
 
 	mu     sync.Mutex       // one snapshot at a time; guards what follows
 	known  map[string]layer // by name; nil before anybody looked
-	newest string           // the top layer of the snapshot that was asked for last
+	newest string           // the top layer of the snapshot that was requested last
 }
 
-// Put writes what an entry holds to a new file, and heals it if it is damaged: p is where
-// it was.
+// Put writes an entry's content to a new file, and heals the content if it is damaged: p is
+// where it was.
 type Put func(ctx context.Context, name string, en gitstore.Entry, p wire.Path, sync bool) error
 
 // Options say what layers are made of.
@@ -46,12 +46,12 @@ type Options struct {
 	Crash func(point string) // is told the points at which a test ends the process
 }
 
-// New are the snapshots in a folder. It looks at nothing yet.
+// New makes the Layers of a folder. It reads nothing yet.
 func New(o Options) *Layers {
 	return &Layers{dir: o.Dir, store: o.Store, put: o.Put, crash: o.Crash}
 }
 
-// Show names the layers that show a tree, the topmost first; what is missing is made.
+// Show returns the layers that show a tree, the topmost first, making what is missing.
 func (ls *Layers) Show(ctx context.Context, tree string) ([]string, error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -77,14 +77,14 @@ type layer struct {
 	Made  int64    `json:"made"`            // Unix nanoseconds, to tell the newest
 }
 
-// A new layer takes in those under it that are not much larger than it has become
-// by then: so a chain stays short, and over time each change is written a few times.
+// A new layer absorbs those under it that are not much larger than it has become by then:
+// so a chain stays short, and over time each change is written only a few times.
 const (
 	growth      = 4 // a layer up to so many times as large is taken in
 	wholeGrowth = 2 // and so the whole one
 )
 
-// nameOf is the name of what makes one tree of another, or of none.
+// nameOf is the name of the layer that turns one tree (or none) into another.
 func nameOf(from, to string) string {
 	if from == "" {
 		return to
@@ -113,7 +113,7 @@ func (ls *Layers) all() (map[string]layer, error) {
 	}
 	out := map[string]layer{}
 	for _, en := range entries {
-		if strings.HasPrefix(en.Name(), part) { // of an engine that died
+		if strings.HasPrefix(en.Name(), part) { // left by an engine that died
 			if err := disk.RemoveTree(ls.path(en.Name())); err != nil {
 				return nil, err
 			}
@@ -129,7 +129,7 @@ func (ls *Layers) all() (map[string]layer, error) {
 		}
 		var l layer
 		if json.Unmarshal(raw, &l) != nil || l.Name != name || len(l.Below) >= wire.MaxLayers {
-			continue // another version's, or torn: it is made again
+			continue // another version's, or damaged: it is made again
 		}
 		out[name] = l
 	}
@@ -197,7 +197,7 @@ func (ls *Layers) mark(l layer) error {
 	return nil
 }
 
-// holds reports whether a layer is what makes its tree of the one below it.
+// holds reports whether a layer really turns the tree below it into its own.
 func (ls *Layers) holds(ctx context.Context, l layer, from string) (bool, error) {
 	steps, err := ls.store.Between(ctx, from, l.Tree)
 	if err != nil {
@@ -295,8 +295,8 @@ func (ls *Layers) newestChain(ctx context.Context) ([]layer, error) {
 	return nil, nil
 }
 
-// addLayer shows a tree by a new layer over a chain, in which it takes in those
-// layers that are not much larger.
+// addLayer shows a tree by a new layer over a chain, absorbing those layers that are not
+// much larger.
 func (ls *Layers) addLayer(ctx context.Context, tree string, over []layer) ([]layer, error) {
 	var changed []gitstore.Step
 	if len(over) > 0 {
@@ -311,7 +311,7 @@ func (ls *Layers) addLayer(ctx context.Context, tree string, over []layer) ([]la
 	return ls.writeLayer(ctx, tree, over, takenIn(over, len(changed)), changed)
 }
 
-// takenIn says how many layers of a chain a new one of a size takes in.
+// takenIn is how many layers of a chain a new one of a size absorbs.
 func takenIn(over []layer, size int) int {
 	n := 0
 	for ; n < len(over)-1 && (len(over)-n >= wire.MaxLayers || over[n].Size <= growth*size); n++ {
@@ -323,8 +323,8 @@ func takenIn(over []layer, size int) int {
 	return n
 }
 
-// writeLayer writes a layer that takes in the first n layers of a chain; changed
-// is what makes the tree of the chain's.
+// writeLayer writes a layer that absorbs the first n layers of a chain; changed turns the
+// chain's tree into the new one.
 func (ls *Layers) writeLayer(ctx context.Context, tree string, over []layer, n int, changed []gitstore.Step) ([]layer, error) {
 	boot, err := disk.BootID()
 	if err != nil {
@@ -344,7 +344,7 @@ func (ls *Layers) writeLayer(ctx context.Context, tree string, over []layer, n i
 		l.Below = append(l.Below, b.Name)
 	}
 	final, part := ls.path(l.Name), ls.path(part+l.Name)
-	// One of this name that is there has no mark that counts: nobody was told of it.
+	// An existing one of this name has no valid mark, so nobody was told of it.
 	if err := errors.Join(disk.RemoveTree(part), disk.RemoveIfThere(ls.markFile(l.Name)), disk.RemoveTree(final), os.Mkdir(part, 0o755)); err != nil {
 		return nil, err
 	}
@@ -352,7 +352,7 @@ func (ls *Layers) writeLayer(ctx context.Context, tree string, over []layer, n i
 	for _, s := range changed {
 		b.differs[s.Path] = true
 	}
-	if n > 0 { // else all that it holds is new
+	if n > 0 { // otherwise all of its content is new
 		err = b.open(over)
 	}
 	if err == nil {
@@ -372,8 +372,8 @@ func (ls *Layers) writeLayer(ctx context.Context, tree string, over []layer, n i
 	return append([]layer{l}, below...), nil
 }
 
-// Squash makes the newest chain as short as it can be for what changed since its
-// whole layer, for when nobody waits.
+// Squash makes the newest chain as short as possible for what changed since its whole
+// layer; it is called when nobody waits.
 func (ls *Layers) Squash(ctx context.Context) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -388,8 +388,8 @@ func (ls *Layers) Squash(ctx context.Context) error {
 	return nil
 }
 
-// Release removes every layer but those to keep and those of the newest
-// snapshot, which the next one is made on.
+// Release removes every layer except those to keep and those of the newest snapshot, on
+// which the next one is based.
 func (ls *Layers) Release(ctx context.Context, keep []string) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -422,8 +422,8 @@ func (ls *Layers) Release(ctx context.Context, keep []string) error {
 	return nil
 }
 
-// builder fills a layer directory by directory, with the directory and
-// those to link from held open: ten thousand links are cheap that way.
+// builder fills a layer directory by directory, keeping open the directory and those to
+// link from: ten thousand links are cheap that way.
 type builder struct {
 	layers  *Layers
 	root    string          // the layer, under a name that does not count
@@ -475,7 +475,7 @@ func (b *builder) enter(dir string) (err error) {
 	}
 	b.dir = dir
 	for _, from := range b.from {
-		// In a lower layer a link may lie on the way, which leads anywhere.
+		// In a lower layer a path component may be a link, which is not followed.
 		if fd, err := disk.OpenDir(from, dir); err == nil {
 			b.src = append(b.src, fd)
 		}
@@ -518,8 +518,8 @@ func (b *builder) put(ctx context.Context, s gitstore.Step) error {
 	return b.layers.put(ctx, filepath.Join(b.root, filepath.FromSlash(s.Path)), s.Entry, wire.Path(s.Path), false)
 }
 
-// link takes a file from the topmost layer that has it; it reports false where
-// there is none, or it has all the links that a file may have.
+// link links a file from the topmost layer that has it; it reports false if none has, or
+// the file has as many links as it may.
 func (b *builder) link(name string) bool {
 	for _, fd := range b.src {
 		if err := unix.Linkat(fd, name, b.dst, name, 0); !errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,7 @@
-// Package outage tells how the keeper before this one ended, and what such an end makes of
-// files that were never synced: emptied ones, and ones whose end, or all of which, is zeroes.
-// Of those that no checkpoint has, which can't be put back, it keeps which are doubted.
+// Package outage determines how the keeper before this one ended, and finds files that a
+// crash of the machine damaged because they were never synced: they are empty, or their
+// end, or all of them, is zeroes. Those that no checkpoint has, and that can't be restored,
+// are kept in a list of suspects.
 //
 // What holds of it:
 //

@@ -21,15 +21,15 @@ import (
 type Ending int
 
 const (
-	Unknown Ending = iota // without a goodbye, and with the machine; or nobody knows
-	Clean                 // with a goodbye
-	Apart                 // with a goodbye; the machine's end came later
-	Killed                // without a goodbye, and the machine goes on
+	Unknown Ending = iota // it crashed with the machine; or that is not known
+	Clean                 // in an orderly way
+	Apart                 // in an orderly way; the machine crashed later
+	Killed                // it was killed, while the machine kept running
 )
 
 const closedMark = "closed "
 
-// Begin notes in the file that an engine is at work, and returns how the last one ended.
+// Begin records in the file that an engine is at work, and returns how the last one ended.
 func Begin(file string) (Ending, error) {
 	boot, err := disk.BootID()
 	if err != nil {
@@ -51,13 +51,14 @@ func Begin(file string) (Ending, error) {
 		end = Killed
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		// Whatever a power cut leaves of it, none or a part, is no goodbye.
+		// Whatever a power cut leaves of the file, it does not say that the engine ended in
+		// an orderly way.
 		return end, disk.WriteNew(file, []byte(boot))
 	}
 	return end, disk.WriteDurably(file, []byte(boot))
 }
 
-// Part notes in the file that all that was written is synced.
+// Part records in the file that everything written is synced.
 func Part(file string) error {
 	boot, err := disk.BootID()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What an end without a goodbye can make of a file that was never synced.
+// What a crash can make of a file that was never synced.
 const (
 	Emptied = "was emptied"
 	Zeroed  = "was filled with zeroes"
@@ -20,7 +20,7 @@ const (
 )
 
 // Inspect says what looks wrong with a file of a live tree, "" when nothing does. was is
-// what it held before; a file that had zeroes then may have them now.
+// what it contained before; a file that had zeroes then may have them now.
 func Inspect(root int, p string, was []byte) (string, error) {
 	dir, err := disk.OpenDir(root, wire.ParentDir(p))
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// suspect is a new file, not yet in any checkpoint, that the machine's end may have emptied, in the state in which it
-// was found.
+// suspect is a new file, in no checkpoint yet, that a crash may have emptied, with the
+// state in which it was found.
 type suspect struct {
 	Path   wire.Path `json:"path"`
 	Reason string    `json:"reason"` // as Inspect tells it
 	Stat   disk.Stat `json:"stat"`
 }
 
-// maxDoubted bounds how many are remembered.
+// maxSuspects bounds how many are remembered.
 const maxSuspects = 10_000
 
-// Suspects are the files of one live tree that the end of the machine may have emptied and
-// that no checkpoint holds. They stay out of checkpoints until somebody changes them.
+// Suspects are the files of one live tree that a crash may have emptied and that no
+// checkpoint holds. They stay out of checkpoints until somebody changes them.
 type Suspects struct {
 	file  string             // in which they are kept
 	files map[string]suspect // by path
@@ -53,24 +53,24 @@ func LoadSuspects(file string, logger *slog.Logger) (*Suspects, error) {
 	return ds, nil
 }
 
-// Has reports whether a path is doubted.
+// Has reports whether a path is a suspect.
 func (ds *Suspects) Has(p string) bool {
-	if ds == nil { // they are not read yet
+	if ds == nil { // they have not been read yet
 		return false
 	}
 	_, ok := ds.files[p]
 	return ok
 }
 
-// Full reports whether no more are remembered.
+// Full reports whether no more can be remembered.
 func (ds *Suspects) Full() bool { return len(ds.files) >= maxSuspects }
 
-// Add doubts a file in the state in which it is. It is not saved yet.
+// Add makes a file a suspect in its current state. It is not saved yet.
 func (ds *Suspects) Add(p, reason string, st disk.Stat) {
 	ds.files[p] = suspect{wire.Path(p), reason, st}
 }
 
-// Save keeps what is doubted, durably.
+// Save writes the suspects, durably.
 func (ds *Suspects) Save() error {
 	if len(ds.files) == 0 {
 		return disk.RemoveIfThere(ds.file)

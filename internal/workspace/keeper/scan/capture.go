@@ -19,20 +19,20 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Capture is a walk with everything that changed hashed (and written).
+// Capture is a walk with everything that changed hashed (and, if wanted, stored).
 type Capture struct {
-	Tracked map[string]Tracked // what was looked into and is held, with the state it was seen in
+	Tracked map[string]Tracked // what was read and is captured, with the state in which it was seen
 	Gone    []string           // captured paths that are not there any more
 	held    int                // captured paths that stay, without candidates
 	Changes []gitstore.Change
 	Skipped []wire.Skip
-	dropped []string // new paths of what was too much for one checkpoint, the first of them
+	dropped []string // the first of the new paths that were too much for one checkpoint
 	Ignored []string
 	outside outside
 	Nested  []string
-	Touched []string // paths that were looked into, or are gone
+	Touched []string // paths that were examined, or are gone
 	Scan    *Walk
-	tooMany map[string]bool // heaps that were left out for the number of their files
+	tooMany map[string]bool // folders that were left out for the number of their files
 }
 
 // Candidate is a file, link or empty directory that differs from what was captured.
@@ -45,8 +45,8 @@ type Candidate struct {
 	Written bool
 }
 
-// Look walks the live tree and finds what may differ from HEAD and is within the
-// limits; write says that it is to be stored, now is the file system's time before.
+// Look walks the live tree and finds what may differ from HEAD and is within the limits;
+// write says that it is to be stored, now is the file system's time before the walk.
 func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []Candidate, error) {
 	s.foretold, s.goesOn = nil, false
 	if cap, cands, ok := s.lookAgain(ctx); ok && ctx.Value(lookKey{}) == nil {
@@ -62,7 +62,7 @@ func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []
 			return nil, nil, err
 		}
 		if !s.remember(cap, now) {
-			if !cap.Scan.all { // that has not asked what is ignored, which the next has to
+			if !cap.Scan.all { // such a walk does not evaluate ignore files, so the next one has to
 				s.found(stillOf(ctx).name, cap)
 			}
 			return cap, cands, nil
@@ -82,7 +82,7 @@ func (s *Scanner) lookOnce(ctx context.Context, write bool) (*Capture, []Candida
 	return cap, cands, err
 }
 
-// choose leaves out of what was seen what is not to be taken.
+// choose removes from the candidates what is not to be captured.
 func (s *Scanner) choose(cap *Capture, cands []Candidate, write bool) ([]Candidate, error) {
 	cands, err := s.without(cap, cands, write)
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *Scanner) choose(cap *Capture, cands []Candidate, write bool) ([]Candida
 	return cands, nil
 }
 
-// Capture looks at the live tree and finds what differs from HEAD; write says
-// whether new content is stored.
+// Capture scans the live tree and finds what differs from HEAD; write says whether new
+// content is stored.
 func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	now, err := s.FileClock()
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	if err := s.hashCandidates(ctx, cap, files, now, write); err != nil {
 		return nil, err
 	}
-	for _, c := range files { // what was gone before it could be read
+	for _, c := range files { // files that were removed before they could be read
 		if _, ok := cap.Tracked[c.Path]; !ok && c.Prev.Exists() && !cap.Scan.keeps(c.Path) {
 			cap.Gone = append(cap.Gone, c.Path)
 		}
@@ -135,14 +135,14 @@ func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	return cap, nil
 }
 
-// RacyWindow is how close to a file's change a look at it is not proof: file
-// system clocks tick, and a second change within one tick leaves no trace.
+// RacyWindow is how soon after a file's change looking at it proves nothing: file system
+// clocks have a resolution, and a second change within one tick leaves no trace.
 const RacyWindow = int64(50e6) // ns
 
-// FileClock returns the file system's own time, which need not be ours.
+// FileClock returns the file system's own time, which may differ from ours.
 func (s *Scanner) FileClock() (int64, error) {
 	var st unix.Stat_t
-	// Setting a time, whichever, stamps the change time with the clock's.
+	// Setting any time sets the change time by the file system's clock.
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, s.store.Work("lock"), []unix.Timespec{{}, {}}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return 0, err
 	}
@@ -171,7 +171,7 @@ func (s *Scanner) hashCandidates(ctx context.Context, cap *Capture, cands []Cand
 				continue
 			}
 		}
-		if write && (!c.Prev.Exists() || s.store.Chunked(c.Stat)) { // to store a large file is to hash it
+		if write && (!c.Prev.Exists() || s.store.Chunked(c.Stat)) { // storing a large file hashes it too
 			todo = append(todo, c)
 			continue
 		}
@@ -203,8 +203,8 @@ func (s *Scanner) hashCandidates(ctx context.Context, cap *Capture, cands []Cand
 	return s.keep(ctx, cap, todo, now)
 }
 
-// keep stores what candidates hold. One that changes meanwhile keeps what was
-// captured of it.
+// keep stores the content of candidates. If one changes meanwhile, its last captured
+// content stays.
 func (s *Scanner) keep(ctx context.Context, cap *Capture, todo []Candidate, now int64) error {
 	refused := make([]error, len(todo))
 	objects := make([]gitstore.Object, len(todo))
@@ -246,8 +246,8 @@ func (s *Scanner) keep(ctx context.Context, cap *Capture, todo []Candidate, now 
 	return nil
 }
 
-// put records a candidate's content; its state is trusted next time only if it
-// is old enough to show a later change, and would show it.
+// put records a candidate's content. Its state is trusted next time only if it is old
+// enough for a later change to show, and such a change would show in it.
 func (cap *Capture) put(c Candidate, en gitstore.Entry, now int64) {
 	if c.Written || c.Stat.Ctime > now-RacyWindow {
 		c.Stat = disk.Stat{}
@@ -258,7 +258,7 @@ func (cap *Capture) put(c Candidate, en gitstore.Entry, now int64) {
 	}
 }
 
-// unreadable skips a file whose permissions keep even its owner out.
+// unreadable skips a file whose permissions exclude even its owner.
 func (cap *Capture) unreadable(c Candidate, err error) bool {
 	reason := "can't be read"
 	switch {
@@ -286,9 +286,9 @@ func (s *Scanner) Lstat(p string) (disk.Stat, error) {
 	return disk.Lstat(dir, path.Base(p))
 }
 
-// openContent opens what would be captured of a candidate: a file's bytes or a
-// link's target; and finds out, before anything is read, whether somebody may write to it
-// in ways that leave its state as it is.
+// openContent opens the content of a candidate: a file's bytes or a link's target. Before
+// anything is read it finds out whether somebody may write to the file in ways that leave
+// its state unchanged.
 func (s *Scanner) openContent(c *Candidate, max int64) (io.ReadCloser, disk.Stat, error) {
 	r, st, err := disk.OpenContent(s.Root, c.Path, max)
 	if f, is := r.(*os.File); err == nil && is {
@@ -297,8 +297,8 @@ func (s *Scanner) openContent(c *Candidate, max int64) (io.ReadCloser, disk.Stat
 	return r, st, err
 }
 
-// surelyDiffers reports whether a large file is other than what was captured of
-// it, where its size says so already.
+// surelyDiffers reports whether a large file differs from what was captured of it, if its
+// size already shows that.
 func (s *Scanner) surelyDiffers(ctx context.Context, c Candidate) (bool, error) {
 	if !s.store.Chunked(c.Stat) || !c.Prev.Chunked {
 		return s.store.Chunked(c.Stat), nil
@@ -310,7 +310,7 @@ func (s *Scanner) surelyDiffers(ctx context.Context, c Candidate) (bool, error) 
 	return err == nil && m.Size != c.Stat.Size, err
 }
 
-// isStill reports whether a large file holds what was captured of it.
+// isStill reports whether a large file still has the content that was captured.
 func (s *Scanner) isStill(c *Candidate) (bool, error) {
 	r, st, err := s.openContent(c, -1)
 	if err != nil {
@@ -323,7 +323,8 @@ func (s *Scanner) isStill(c *Candidate) (bool, error) {
 	return is && st == c.Stat, errors.Join(err, r.Close())
 }
 
-// hashFile returns the entry of a candidate that should be in the state that was seen.
+// hashFile returns the entry of a candidate, provided that it is still in the state that
+// was seen.
 func (s *Scanner) hashFile(c *Candidate) (gitstore.Entry, error) {
 	r, st, err := s.openContent(c, -1)
 	if err != nil {
@@ -339,8 +340,7 @@ func (s *Scanner) hashFile(c *Candidate) (gitstore.Entry, error) {
 	return s.store.HashEntry(r, st)
 }
 
-// LeftOut is what a capture left out, of what is ignored only what is under a
-// directory.
+// LeftOut is what a capture left out; of ignored paths only those under a directory.
 func (cap *Capture) LeftOut(under string) wire.LeftOut {
 	out := wire.LeftOut{Left: cap.Skipped, Total: wire.CountFiles(cap.Skipped)}
 	for _, s := range cap.outside.list {
@@ -357,7 +357,7 @@ func (cap *Capture) LeftOut(under string) wire.LeftOut {
 	return out
 }
 
-// NotIn is what a commit says of what a capture left out.
+// NotIn is what a commit records of what a capture left out.
 func (cap *Capture) NotIn() wire.NotIn {
 	n := wire.NotIn{SkippedFiles: wire.CountFiles(cap.Skipped), IgnoredCount: len(cap.outside.list) + cap.outside.more}
 	for _, s := range cap.Skipped[:min(len(cap.Skipped), wire.MaxSkips)] {
@@ -373,8 +373,8 @@ func (cap *Capture) NotIn() wire.NotIn {
 	return n
 }
 
-// SameLeft reports whether a commit tells of the same files that could not be
-// taken, whatever the reasons. What is ignored makes no commit of its own.
+// SameLeft reports whether a commit records the same files that could not be captured,
+// whatever the reasons. Ignored ones alone make no new commit.
 func (cap *Capture) SameLeft(n wire.NotIn) bool {
 	now := cap.NotIn()
 	if now.SkippedFiles != n.SkippedFiles || len(now.Skipped) != len(n.Skipped) {
@@ -388,8 +388,8 @@ func (cap *Capture) SameLeft(n wire.NotIn) bool {
 	return true
 }
 
-// Takes reports whether a file fits with those that a capture has already, whose
-// folders are given, and adds its own to these.
+// Takes reports whether a file fits with those that a capture has already, whose folders
+// are given, and adds its own folders to these.
 func (cap *Capture) Takes(folders map[string]bool, p string) bool {
 	if _, has := cap.Tracked[p]; has || folders[p] {
 		return false

@@ -10,9 +10,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// guard drops candidates that break a limit; what was captured before keeps its
-// last captured content. When there are too many new files it is the largest
-// heaps that are left out, so that a stray node_modules never crowds out work.
+// guard removes candidates that break a limit; what was captured before keeps its last
+// captured content. If there are too many new files, those in the largest folders (heaps)
+// are left out, so that a stray node_modules never displaces somebody's work.
 func (s *Scanner) guard(cap *Capture, cands []Candidate) []Candidate {
 	lim := s.limits
 	leave := func(c Candidate, reason string) {
@@ -55,14 +55,14 @@ func (s *Scanner) guard(cap *Capture, cands []Candidate) []Candidate {
 	return s.leaveHeaps(cap, kept, skippedDirs, load{fresh, room, bytes})
 }
 
-// load is what there is too much of.
+// load is how far a limit is exceeded.
 type load struct {
 	fresh int // new files
 	room  int // for so many
 	bytes int64
 }
 
-// leaveHeaps leaves the largest heaps out until the others fit.
+// leaveHeaps leaves out the largest heaps until the rest fits.
 func (s *Scanner) leaveHeaps(cap *Capture, kept []Candidate, skippedDirs []*skippedDir, l load) []Candidate {
 	lim, fresh, room, bytes := s.limits, l.fresh, l.room, l.bytes
 	heaps := map[string]*heap{}
@@ -91,7 +91,8 @@ func (s *Scanner) leaveHeaps(cap *Capture, kept []Candidate, skippedDirs []*skip
 		})
 		return order
 	}
-	// Of too many files the new ones are left out, of too many bytes all that changed.
+	// If there are too many files, the new ones are left out; if too many bytes, all that
+	// changed.
 	cap.tooMany = map[string]bool{}
 	for _, h := range largest(func(h *heap) int64 { return int64(h.fresh) }) {
 		if fresh <= room {
@@ -131,7 +132,7 @@ func (s *Scanner) leaveHeaps(cap *Capture, kept []Candidate, skippedDirs []*skip
 	return out
 }
 
-// leaveHeap leaves files of a heap out; or says what else helps.
+// leaveHeap leaves out files of a heap, and says why, or what would help.
 func (cap *Capture) leaveHeap(h *heap, files int, what, or string) {
 	cap.Skipped = append(cap.Skipped, wire.Skip{
 		Path: wire.Path(h.name), Files: files,
@@ -139,8 +140,8 @@ func (cap *Capture) leaveHeap(h *heap, files int, what, or string) {
 	})
 }
 
-// newBytes is what a candidate counts for. Of a large file nobody knows yet how
-// much is new; it is bounded by what chunks may take in all.
+// newBytes is the size that a candidate counts for. How much of a large file is new is not
+// known yet; the limit on chunks bounds it.
 func (s *Scanner) newBytes(c Candidate) int64 {
 	if s.store.Chunked(c.Stat) || c.Stat.IsDir() {
 		return 0
@@ -161,8 +162,8 @@ func (h *heap) add(files int, bytes int64, fresh bool) {
 	}
 }
 
-// heapOf names the heap a path belongs to: the outermost directory that a
-// package manager or build fills, else the directory it is in.
+// heapOf is the heap that a path belongs to: the outermost directory that a package manager
+// or build fills, otherwise its own directory.
 func heapOf(p string) string {
 	for i, part := range strings.Split(p, "/") {
 		switch part {

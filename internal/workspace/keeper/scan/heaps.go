@@ -9,10 +9,10 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// A tree may hold far more files than a checkpoint takes. What was left out for
-// that is not looked at file by file again and again: of a directory of such a
-// heap it is remembered how many files it had, for as long as the directory's own
-// times stand still. Its files' contents make no difference, for none is captured.
+// A tree may contain far more files than a checkpoint holds. Directories that were left out
+// for that reason are not read file by file again and again: the number of their files is
+// remembered as long as the directory's own times do not change. The files' contents don't
+// matter, as none is captured.
 
 // skippedDir is a directory that is left out of checkpoints because it is in a heap, and as it
 // was when its files were counted.
@@ -26,13 +26,13 @@ type skippedDir struct {
 	names []string // of its files, as far as they were listed
 }
 
-// minLump is how many files a directory has at least that is worth remembering.
+// minSkippedDir is how many files a directory must have to be worth remembering.
 const minSkippedDir = 32
 
-// maxLumps bounds how many are remembered.
+// maxSkippedDirs bounds how many are remembered.
 const maxSkippedDirs = 100_000
 
-// rulesOf names the ignore files that have a say.
+// rulesOf identifies the ignore files that apply.
 func rulesOf(sets []ignoreSet) []slowIgnore {
 	out := make([]slowIgnore, len(sets))
 	for i, s := range sets {
@@ -41,7 +41,7 @@ func rulesOf(sets []ignoreSet) []slowIgnore {
 	return out
 }
 
-// skipKnownDir passes over a directory whose files were left out, if it is as it was.
+// skipKnownDir skips a directory whose files were left out, if it has not changed.
 func (w *walker) skipKnownDir(fd int, d *walkDir) bool {
 	l := w.skippedDirs[d.dir]
 	if l == nil || d.was != nil || d.inGit || d.inIgnored {
@@ -59,8 +59,8 @@ func (w *walker) skipKnownDir(fd int, d *walkDir) bool {
 	return true
 }
 
-// plain notes a directory that could be remembered, should its files be too much:
-// one with nothing but new files, and directories, that are not ignored.
+// plain notes a directory that could be remembered if its files are too many: one that
+// contains only new files, and directories, that are not ignored.
 func (w *walker) plain(d *walkDir, before disk.Stat, entries []disk.DirEntry, from int) {
 	fresh := w.fresh[from:]
 	if d.was != nil || d.inGit || d.inIgnored || len(fresh) < minSkippedDir || len(w.plains) >= maxSkippedDirs {
@@ -80,7 +80,7 @@ func (w *walker) plain(d *walkDir, before disk.Stat, entries []disk.DirEntry, fr
 		}
 	}
 	if len(l.subs)+len(fresh) != len(entries) {
-		return // some are ignored, or went away
+		return // some are ignored, or vanished
 	}
 	for _, s := range fresh {
 		l.bytes += s.Stat.Size
@@ -116,7 +116,7 @@ func (s *Scanner) remember(cap *Capture, now int64) (again bool) {
 	return false
 }
 
-// drop lists paths that were left out.
+// drop notes paths that were left out.
 func (cap *Capture) drop(paths ...string) {
 	cap.dropped = append(cap.dropped, paths[:min(len(paths), max(0, maxListed-len(cap.dropped)))]...)
 }

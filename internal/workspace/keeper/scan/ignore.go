@@ -11,18 +11,17 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Ignoring. .gitignore files are honoured as git does, with two differences
-// that keep them from hiding a person's work: what was captured stays
-// captured, and a pattern without a single letter (such as `*`), which ignores
-// everything, has no effect in the places where people keep things (see
-// scaffold); inside a cache that ignores itself it has.
+// .gitignore files are followed as git does, with two exceptions that keep them from hiding
+// a person's work. What was captured stays captured. And a pattern without a letter (such
+// as `*`), which ignores everything, has no effect in the places where people keep things
+// (see scaffold), though it has inside a cache that ignores itself.
 
 // maxIgnoreFile bounds a .gitignore that is read, in bytes.
 const maxIgnoreFile = 256 << 10
 
-// What one .gitignore may ask for. A real one has a few hundred short patterns;
-// beyond these the whole file counts as absent, and that is said: a part of it
-// could mean the opposite.
+// Bounds of one .gitignore. A real one has a few hundred short patterns; beyond these
+// bounds the whole file counts as absent, and that is reported: a part of it could mean the
+// opposite.
 const (
 	maxIgnoreRules   = 2000
 	maxIgnorePattern = 1024        // bytes
@@ -46,22 +45,21 @@ type ignoreSet struct {
 	work  *ignoreWork
 }
 
-// ignoreWork is what a set has left to spend; over says that it spent all, and
-// its rules count as absent.
+// ignoreWork is the remaining budget of a set; over says that it is used up, and its rules
+// count as absent.
 type ignoreWork struct {
 	left  int64
 	over  bool
 	total *int64 // of the scan; nil for the root's, which others can't use up
 }
 
-// ignoreFiles collects the .gitignore files of one scan, and what is wrong with
-// them.
+// ignoreFiles collects the .gitignore files of one scan, and what is wrong with them.
 type ignoreFiles struct {
 	sets  []ignoreSet
 	total int64
 	bad   []wire.Skip
 	slow  map[slowIgnore]bool // files that took too long before
-	none  bool                // only the root's has a say
+	none  bool                // only the root's applies
 }
 
 // slowIgnore is a .gitignore that spent its budget, by directory and content.
@@ -75,7 +73,7 @@ const maxSlowIgnores = 10_000
 
 const tooSlow = "its patterns take too long"
 
-// add reads a directory's .gitignore; false means it has no say.
+// add reads a directory's .gitignore; false means that it does not apply.
 func (f *ignoreFiles) add(dir string, content []byte, keepAll bool) (ignoreSet, bool) {
 	set, why := parseIgnore(dir, content, keepAll)
 	set.slow = slowIgnore{set.dir, sha256.Sum256(content)}
@@ -100,8 +98,8 @@ func (f *ignoreFiles) add(dir string, content []byte, keepAll bool) (ignoreSet, 
 	return set, true
 }
 
-// over notes the files that spent their budget. When there are any, what was
-// said by them until then counts for nothing, and the scan begins again.
+// over notes the files that used up their budget. If there are any, what they decided
+// before counts for nothing, and the scan starts again.
 func (f *ignoreFiles) over(slow map[slowIgnore]bool) bool {
 	any := false
 	for _, s := range f.sets {
@@ -115,7 +113,7 @@ func (f *ignoreFiles) over(slow map[slowIgnore]bool) bool {
 	return any
 }
 
-// spend takes steps from what is left.
+// spend takes steps from the budget.
 func (w *ignoreWork) spend(steps int64) {
 	w.left -= steps
 	if w.total != nil {
@@ -126,9 +124,8 @@ func (w *ignoreWork) spend(steps int64) {
 	}
 }
 
-// scaffold reports whether a directory is one in which a catch-all rule is not
-// honoured: the root, what is directly in it, and what is directly in
-// workspace/ (projects).
+// scaffold reports whether a directory is one in which a catch-all rule is not followed:
+// the root, those directly in it, and those directly in workspace/ (projects).
 func scaffold(dir string) bool {
 	if dir == "" || dir == "." || !strings.Contains(dir, "/") {
 		return true
@@ -195,12 +192,12 @@ func trimTrailingSpace(s string) string {
 	return s[:end]
 }
 
-// inIgnoredFolder is why something is not kept that is in an ignored folder of
-// which something else is.
+// inIgnoredFolder is the reason for something that is in an ignored folder of which other
+// files are captured.
 const inIgnoredFolder = "is in an ignored folder"
 
-// ignoredBy says why a path is ignored; "" when it is not. folder says that its
-// parents are.
+// ignoredBy says why a path is ignored; "" when it is not. folder says that its parents
+// are.
 func ignoredBy(sets []ignoreSet, p string, isDir, folder bool) string {
 	if folder {
 		return inIgnoredFolder
@@ -211,8 +208,8 @@ func ignoredBy(sets []ignoreSet, p string, isDir, folder bool) string {
 	return ""
 }
 
-// ignored returns which of the sets, outermost first, has a path ignored whose
-// parents are not; nil when none has.
+// ignored returns the set, of sets from the outermost, that ignores a path whose parents
+// are not ignored; nil when none does.
 func ignored(sets []ignoreSet, p string, isDir bool) *ignoreSet {
 	for i := len(sets) - 1; i >= 0; i-- {
 		s := &sets[i]
@@ -248,8 +245,8 @@ func (s *ignoreSet) says(p string, isDir bool) (said, ignore bool) {
 		if r.base {
 			subject = name
 		} else if n := strings.IndexAny(pattern, `*?[\`); n > 0 {
-			// Git compares the literal beginning first, so that a ** right
-			// behind it counts as one at the start.
+			// Git compares the literal beginning first, so a ** right after it counts as
+			// one at the start.
 			if !strings.HasPrefix(subject, pattern[:n]) {
 				s.work.spend(steps)
 				continue

@@ -9,29 +9,29 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Index is what HEAD holds, folder by folder, as the live tree is laid out: a look
-// at the tree goes along it, and what a commit must write anew is what changed.
+// Index is the content of HEAD, folder by folder, in the layout of the live tree: a scan
+// compares the tree with it, and only what changed in it has to be written for a commit.
 type Index struct {
 	root    Folder
 	N       int             // paths
-	changed map[string]bool // that were given another content, or none, since a look
+	changed map[string]bool // those that got another content, or none, since the last scan
 }
 
-// Folder is a directory of the index. A path may be a file and a folder for as
-// long as one takes the other's place.
+// Folder is a directory of the index. A path may be a file and a folder while one replaces
+// the other.
 type Folder struct {
 	files map[string]*Leaf // files, links and empty directories, by name
 	subs  map[string]*Folder
 	tree  string // its tree in a commit; "" when it changed since that was known
 }
 
-// Leaf is a captured path. seen is the look at the tree that met it last.
+// Leaf is a captured path. seen is the number of the last scan that met it.
 type Leaf struct {
 	Tracked
 	seen uint64
 }
 
-// NewIndex is the index of a tree of which no file was looked at yet.
+// NewIndex is the index of a tree of which no file has been examined yet.
 func NewIndex(t gitstore.Tree) *Index {
 	x := &Index{}
 	for p, en := range t {
@@ -85,7 +85,7 @@ func (x *Index) Leaf(p string) *Leaf {
 	return x.Folder(dir).leaf(name)
 }
 
-// At is what was captured of a path; the zero value when nothing was.
+// At is what was captured of a path; the zero value if nothing was.
 func (x *Index) At(p string) Tracked {
 	if x == nil { // before anything could be read
 		return Tracked{}
@@ -96,7 +96,7 @@ func (x *Index) At(p string) Tracked {
 	return Tracked{}
 }
 
-// Set makes p what t says. A new state of the same content changes no tree.
+// Set records t for p. A new state with the same content changes no tree.
 func (x *Index) Set(p string, t Tracked) {
 	if l := x.Leaf(p); l != nil && l.Entry == t.Entry {
 		l.Tracked = t
@@ -138,7 +138,7 @@ func (x *Index) note(p string) {
 	x.changed[p] = true
 }
 
-// Delete forgets a path, and the folders that held nothing else.
+// Delete removes a path, and the folders that contained nothing else.
 func (x *Index) Delete(p string) {
 	way := []*Folder{&x.root}
 	dir, name := splitPath(p)
@@ -168,7 +168,7 @@ func (x *Index) Delete(p string) {
 	}
 }
 
-// All are the captured paths, in no order. They must not change meanwhile.
+// All yields the captured paths, in no order. They must not change meanwhile.
 func (x *Index) All() iter.Seq2[string, *Leaf] {
 	return func(yield func(string, *Leaf) bool) {
 		if x != nil {
@@ -204,8 +204,8 @@ func (x *Index) Entries() gitstore.Tree {
 	return t
 }
 
-// Take makes the index what a capture saw, and returns what undoes that: HEAD
-// does not hold it before there is a commit.
+// Take records in the index what a capture saw, and returns a function that undoes it: HEAD
+// does not contain it before there is a commit.
 func (x *Index) Take(cap *Capture) (undo func()) {
 	old := make(map[string]Tracked, len(cap.Tracked)+len(cap.Gone))
 	for p := range cap.Tracked {
@@ -251,8 +251,8 @@ func (f *Folder) build(b *gitstore.Builder) string {
 	return f.tree
 }
 
-// Write writes the tree that the index stands for: the directories of it that
-// changed since they were written.
+// Write writes the index as a tree: those directories that changed since they were last
+// written.
 func (x *Index) Write(ctx context.Context, s *gitstore.Store) (string, error) {
 	b := s.Builder()
 	root := x.root.build(b)

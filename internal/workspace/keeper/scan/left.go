@@ -22,8 +22,8 @@ const (
 	maxOutside = 200
 )
 
-// outside collects what is in no checkpoint because it is ignored, and what is
-// in one although it is.
+// outside collects what is in no checkpoint because it is ignored, and what is in one
+// although it is ignored.
 type outside struct {
 	list   []wire.Skip
 	more   int
@@ -47,13 +47,13 @@ func (o *outside) keep(p string) {
 
 func byPath(a, b wire.Skip) int { return strings.Compare(string(a.Path), string(b.Path)) }
 
-// ShownPath is a path as a commit's message may hold it.
+// ShownPath is a path in the form that a commit's message may contain.
 func ShownPath(p wire.Path) string { return strings.ReplaceAll(p.Shown(), "\x00", "") }
 
-// Left is what the newest look at the live tree found of it that no checkpoint
-// holds, for listings.
+// Left is what the newest scan of the live tree found that no checkpoint holds, for
+// listings.
 type Left struct {
-	reasons map[string]string    // by path: what could not be taken
+	reasons map[string]string    // by path: why it could not be captured
 	paths   []string             // the first of them, ignored ones too; without those of heaps
 	anyway  map[string]bool      // ignored, and kept all the same
 	heaps   map[string]wire.Skip // by path: folders with too much for one checkpoint
@@ -83,7 +83,7 @@ func newLeft(cap *Capture) *Left {
 	return l
 }
 
-// inHeap says of a path that it is in a heap that was left out, "" when it isn't.
+// inHeap says that a path is in a heap that was left out, "" when it isn't.
 func (l *Left) inHeap(p string) string {
 	s, ok := l.heaps[heapOf(p)]
 	if !ok {
@@ -92,7 +92,7 @@ func (l *Left) inHeap(p string) string {
 	return fmt.Sprintf("is in %s, which %s", wire.Short(string(s.Path)), s.Reason)
 }
 
-// NotInNow is what a commit on top of the newest look at the tree says.
+// NotInNow is the record for a commit on top of the newest scan.
 func (s *Scanner) NotInNow() wire.NotIn {
 	if l := s.Left.Load(); l != nil {
 		return l.notIn
@@ -100,9 +100,9 @@ func (s *Scanner) NotInNow() wire.NotIn {
 	return wire.NotIn{}
 }
 
-// MarkUnkept says of entries of a directory why no checkpoint holds them. What
-// is ignored is decided now; what could not be taken, when it was last tried.
-// Where that can't be looked at, each entry says so.
+// MarkUnkept marks the entries of a directory that no checkpoint holds, with the reason.
+// Whether they are ignored is decided now; whether they could be captured, by the last
+// scan. If that can't be determined, each entry says so.
 func (s *Scanner) MarkUnkept(l *Left, err error, dir string, files []wire.FileInfo, captured func(p string) bool) {
 	var in *Place
 	if err == nil {
@@ -152,21 +152,22 @@ func (s *Scanner) MarkUnkept(l *Left, err error, dir string, files []wire.FileIn
 		}
 		if f.Unkept != "" && isDir && strings.HasPrefix(f.Unkept, "is ") {
 			if _, empty := lookInto(s.Root, p); empty {
-				f.Unkept = "" // an empty folder loses nothing
+				f.Unkept = "" // nothing of an empty folder is lost
 			}
 		}
 	}
 }
 
-// Place is what ignore files say of a directory's entries.
+// Place is the effect of ignore files in one directory.
 type Place struct {
 	sets      []ignoreSet
 	inIgnored bool
 	inGit     bool
-	whole     string // why nothing in it is kept
+	whole     string // why nothing in it is captured
 }
 
-// Unkept says why an entry is not kept because it is ignored; "" when it is.
+// Unkept says why an entry is not captured because it is ignored; "" when it is not
+// ignored.
 func (in *Place) Unkept(p string, isDir bool, l *Left) string {
 	name := path.Base(p)
 	switch {
@@ -198,7 +199,7 @@ func (s *Scanner) PlaceOf(dir string, l *Left) (*Place, error) {
 	}
 }
 
-// enter goes into one directory of the way.
+// enter descends into one directory of the path.
 func (s *Scanner) enter(in *Place, ignores *ignoreFiles, dir string, l *Left) error {
 	fd, err := disk.OpenDir(s.Root, dir)
 	if err != nil {
@@ -224,7 +225,7 @@ func (s *Scanner) enter(in *Place, ignores *ignoreFiles, dir string, l *Left) er
 	}
 	content, err := readIgnoreAt(fd)
 	if err != nil {
-		return nil //nolint:nilerr // there is none that a walk would read
+		return nil //nolint:nilerr // a walk would not read it either
 	}
 	if set, ok := ignores.add(dir, content, git || scaffold(dir)); ok {
 		in.sets = append(slices.Clip(in.sets), set)

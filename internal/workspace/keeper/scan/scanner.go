@@ -13,20 +13,20 @@ import (
 type ScannerOptions struct {
 	Store  *gitstore.Store
 	Limits wire.Limits
-	// May says why the tree may not be looked at now, nil when it may.
+	// May returns why the tree may not be scanned now, nil when it may.
 	May func() error
-	// Without leaves out of what was seen what is nobody's work, for good when
-	// write is set.
+	// Without removes from the candidates those that are nobody's work; with write set, its
+	// decision is kept.
 	Without func(cap *Capture, cands []Candidate, write bool) ([]Candidate, error)
 	// Watched is how many directories may be watched.
 	Watched int
-	// WatchFault is told the first paths that were other than they had been and that
-	// the watch had not seen; there is none any more then. Nil when nobody is.
+	// WatchFault is called with the first paths that had changed without the watch having
+	// noticed; the watch has ended then. It may be nil.
 	WatchFault func(paths []wire.Path)
 }
 
-// Scanner looks at one live tree and finds what differs from what is captured.
-// One look is taken at a time, and the index changes in no look.
+// Scanner scans one live tree for what differs from what is captured. One scan runs at a
+// time, and the index does not change during a scan.
 type Scanner struct {
 	Root    int // the live tree
 	store   *gitstore.Store
@@ -36,16 +36,16 @@ type Scanner struct {
 
 	Index       *Index
 	skippedDirs map[string]*skippedDir // by path: directories that were left out because they are in a heap
-	looks       uint64                 // how many looks at the tree there were
+	looks       uint64                 // the number of scans so far
 
 	slowIgnores map[slowIgnore]bool
-	Left        atomic.Pointer[Left]    // what the newest look at the live tree left out
-	known       known                   // without looking
-	watch       *watch.Watch            // of the directories, by somebody else than the engine
-	watchFault  func(paths []wire.Path) // is told what the watch did not see
-	noted       noted                   // when it was noted which files were opened
-	goesOn      bool                    // what the look under way finds, and what comes after it, is told by the watch while others write
-	foretold    map[string]bool         // what the look under way will find to differ, as the watch says; nil when it says nothing
+	Left        atomic.Pointer[Left]    // what the newest scan of the live tree left out
+	known       known                   // what is known without scanning
+	watch       *watch.Watch            // of changes to the directories by others than the engine
+	watchFault  func(paths []wire.Path) // is called with what the watch did not notice
+	noted       noted                   // when it was last noted which files were opened
+	goesOn      bool                    // whether the watch covers the scan under way and what comes after it, although others write
+	foretold    map[string]bool         // what the watch says that the scan under way will find; nil when it says nothing
 }
 
 // NewScanner returns a scanner that has no tree yet.
@@ -54,8 +54,8 @@ func NewScanner(o ScannerOptions) *Scanner {
 		watch: watch.New(o.Watched), watchFault: o.WatchFault}
 }
 
-// Tracked is a captured path: what HEAD holds, and the file state in which it
-// was seen to hold that. A zero stat means it must be hashed to know.
+// Tracked is a captured path: its entry in HEAD, and the file state in which it was seen to
+// have that content. A zero state means that it must be hashed to know.
 type Tracked struct {
 	gitstore.Entry
 	Stat disk.Stat

@@ -12,24 +12,23 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// A look at the whole tree is needed only when somebody but the engine could have
-// written to it since the last one. Who opens the boxes knows that, and says it
-// with each request: a stillness is a name of the time since the last program
-// that could write ended, for as long as none began. Under the same stillness the
-// tree differs from what a look found only in what the engine itself did, which
-// it writes down before it does it. Whoever names no stillness, or another one,
-// has the whole tree looked at, unless watches tell of what was written since; so has
-// everybody after the engine's start.
+// The whole tree has to be scanned only when somebody other than the engine could have
+// written to it since the last scan. Whoever opens the boxes knows that, and says it with
+// each request: a stillness is the name of a period that began when the last program that
+// could write ended, and lasts until one begins. Within the same stillness the tree differs
+// from what a scan found only in what the engine itself did, which it records before doing
+// it. Requests that name no stillness, or another one, have the whole tree scanned, unless
+// watches report what was written since; so has the first request after the engine's start.
 
 type stillKey struct{}
 
-// stillness is what a request says of who could write.
+// stillness is what a request says about who could write.
 type stillness struct {
 	name string
 	at   time.Time // when it held surely: it was named after that
 }
 
-// beside says that somebody lives who can write, and only in ways that watches tell.
+// beside says that somebody who can write is running, but only in ways that watches report.
 func (s stillness) beside() bool { return s.name == wire.Beside }
 
 type lookKey struct{}
@@ -48,20 +47,20 @@ func WithStillSince(ctx context.Context, still string, at time.Time) context.Con
 
 type allKey struct{}
 
-// WithAll is a context in which nothing is ignored, and no number of new bytes is too
-// large: what the tree holds was in another's checkpoint.
+// WithAll is a context in which nothing is ignored and no amount of new bytes is too much:
+// another computer's checkpoint contained the tree.
 func WithAll(ctx context.Context) context.Context {
 	return context.WithValue(WithLook(ctx), allKey{}, true)
 }
 
-// WithLook is a context in which the whole tree is looked at, whatever is known.
+// WithLook is a context in which the whole tree is scanned, whatever is known.
 func WithLook(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lookKey{}, true)
 }
 
 type watchesKey struct{}
 
-// WithWatches is a context in which so many watches may be had by a look at everything.
+// WithWatches is a context in which a full scan may set so many watches.
 func WithWatches(ctx context.Context, n int) context.Context {
 	return context.WithValue(ctx, watchesKey{}, n)
 }
@@ -85,12 +84,12 @@ func stillOf(ctx context.Context) stillness {
 	return still
 }
 
-// known is what is known of the tree without looking at it.
+// known is what is known about the tree without scanning it.
 type known struct {
 	still string          // since when nobody else could write; "": nothing is known
-	walk  *Walk           // what the last look at everything saw
-	dirty map[string]bool // what may be other than the index says
-	// watched says that the watch tells what somebody else wrote since.
+	walk  *Walk           // the result of the last full scan
+	dirty map[string]bool // paths that may differ from the index
+	// watched says that the watch reports what somebody else has written since.
 	watched bool
 	// alone says that nobody began to write while the last look at everything was taken,
 	// which was over at ended: a request that came later named the same stillness. Before
@@ -99,7 +98,7 @@ type known struct {
 	ended time.Time
 }
 
-// maxDirty is how many paths are looked at one by one.
+// maxDirty is how many paths are examined one by one.
 const maxDirty = 5000
 
 // Wrote says that the engine writes to a path, and makes or removes folders on

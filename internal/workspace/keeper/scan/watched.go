@@ -13,15 +13,14 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What somebody else wrote is known without a look at everything where each directory
-// of the tree was watched meanwhile, those that are ignored too: in them another name
-// could be given to a file that is captured.
+// What others wrote is known without a full scan if each directory of the tree was watched
+// meanwhile, ignored ones too: there a captured file could get another name.
 
-// maxLinked is how many files with more than one name are looked at each time.
+// maxLinked is how many files with more than one name are examined each time.
 const maxLinked = 1000
 
-// watching runs a look at everything, and watches the directories that it meets when
-// nobody but the engine can write: before that, nothing is known anyway.
+// watching runs a full scan, and watches the directories that it meets if only the engine
+// can write: otherwise nothing could be concluded anyway.
 func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) error {
 	still := stillOf(ctx)
 	switch {
@@ -45,8 +44,8 @@ func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) err
 	return errors.Join(err, s.watch.End())
 }
 
-// links notes a file that has more than one name: what is written through another
-// one is not seen at this one.
+// links notes a file that has more than one name: a write through another name is not
+// reported for this one.
 func (w *walker) links(p string, st disk.Stat, links uint64) {
 	if w.watch == nil || !st.IsRegular() || links <= 1 {
 		return
@@ -59,7 +58,7 @@ func (w *walker) links(p string, st disk.Stat, links uint64) {
 	}
 }
 
-// watchIgnored watches a directory that is ignored, with all below it.
+// watchIgnored watches an ignored directory, with everything below it.
 func (w *walker) watchIgnored(parent int, p, name string) {
 	if w.watch == nil || w.watch.Lost() != "" {
 		return
@@ -88,7 +87,7 @@ func (w *walker) watchIgnored(parent int, p, name string) {
 	}
 }
 
-// watchOne watches one of them, and returns the directories in it.
+// watchOne watches one of them, and returns its subdirectories.
 func (w *walker) watchOne(top int, p, rel string, how watch.Kind) (subs []string, err error) {
 	if err := w.ctx.Err(); err != nil {
 		return nil, err
@@ -117,9 +116,9 @@ func (w *walker) watchOne(top int, p, rel string, how watch.Kind) (subs []string
 	return subs, nil
 }
 
-// knows reports whether what differs from the last look at everything is known under a
-// stillness: because it is the one of that look, or because the watch tells of the rest.
-// What it tells is noted.
+// knows reports whether everything that differs from the last full scan is known under a
+// stillness: because it is the same one, or because the watch reports the rest, which is
+// then noted.
 func (s *Scanner) knows(still stillness, seen bool) bool {
 	if still.beside() {
 		return s.knowsBeside()
@@ -146,14 +145,14 @@ func (s *Scanner) knows(still stillness, seen bool) bool {
 	return true
 }
 
-// noted is when it was noted last which files were opened, and under which stillness.
+// noted is when it was last noted which files were opened, and under which stillness.
 type noted struct {
 	still string
 	at    time.Time
 }
 
-// quiet notes which files were opened. Those of before can be written to by nobody if
-// a request that came after they were noted named the same stillness.
+// quiet notes which files were opened. Nobody can write to those noted earlier, if a
+// request that came after they were noted named the same stillness.
 func (s *Scanner) quiet(still stillness) {
 	if s.noted.still == still.name && still.at.After(s.noted.at) {
 		s.watch.Forgive()
@@ -162,9 +161,9 @@ func (s *Scanner) quiet(still stillness) {
 	s.noted = noted{still.name, time.Now()}
 }
 
-// knowsBeside reports whether what differs from the last look at everything is known
-// while somebody lives who can write: what makes an event is told, and anything else
-// happens to a file that was opened, or got its name, since nobody could write.
+// knowsBeside reports whether everything that differs from the last full scan is known
+// while somebody who can write is running: events report most writes, and all others go to
+// files that were opened, or got their name, since nobody could write.
 func (s *Scanner) knowsBeside() bool {
 	s.noted = noted{}
 	if s.known.still == "" || !s.known.alone {
@@ -179,8 +178,8 @@ func (s *Scanner) knowsBeside() bool {
 	return true
 }
 
-// toldBeside is what the watch tells of since it was asked last, with the files that
-// somebody may have open and that are other than the index says.
+// toldBeside is what the watch reports since it was last asked, with the files that
+// somebody may have open and that differ from the index.
 func (s *Scanner) toldBeside() ([]string, bool) {
 	paths, ok := s.toldOf()
 	if !ok {
@@ -200,7 +199,7 @@ func (s *Scanner) toldBeside() ([]string, bool) {
 	return paths, ok
 }
 
-// toldOf is what the watch tells of since it was asked last.
+// toldOf is what the watch reports since it was last asked.
 func (s *Scanner) toldOf() ([]string, bool) {
 	if !s.known.watched {
 		return nil, false
@@ -230,7 +229,7 @@ func (s *Scanner) lstatLinks(p string) (disk.Stat, uint64, error) {
 
 func baseOf(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
 
-// foretell notes what the watch makes of a look at everything that is about to be taken.
+// foretell notes what, according to the watch, a full scan will find.
 func (s *Scanner) foretell(cap *Capture, cands []Candidate) {
 	s.foretold = map[string]bool{}
 	for _, c := range cands {
@@ -241,8 +240,8 @@ func (s *Scanner) foretell(cap *Capture, cands []Candidate) {
 	}
 }
 
-// compare holds what a look at everything found against what the watch had made of it.
-// A watch that did not see a change is not trusted any more.
+// compare compares the result of a full scan with what the watch predicted. A watch that
+// missed a change is not trusted any more.
 func (s *Scanner) compare(cap *Capture) {
 	if s.foretold == nil {
 		return
@@ -284,10 +283,10 @@ func (s *Scanner) compare(cap *Capture) {
 	}
 }
 
-// maxUnseen is how many paths are named that the watch did not see.
+// maxUnseen is how many missed paths are named.
 const maxUnseen = 10
 
-// Unwatched says why each look is at everything, "" when none needs to be.
+// Unwatched says why each scan is a full one, "" when it need not be.
 func (s *Scanner) Unwatched() string { return s.watch.Off() }
 
 // Watches is how many watches there are. It may be asked at any time.

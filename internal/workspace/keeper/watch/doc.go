@@ -1,5 +1,5 @@
-// Package watch tells which files of a tree may be other than a look at all of it
-// found, without looking: the kernel reports what happens in each directory (inotify).
+// Package watch reports which files of a tree may differ from what a full scan found,
+// without another scan: the kernel reports what happens in each directory (inotify).
 //
 // What is written to memory that a file is mapped to is reported when the last one closes
 // the file. So it knows of everything when nobody who could write is left; while somebody is,

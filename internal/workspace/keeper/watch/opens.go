@@ -11,17 +11,17 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Whoever has a file open for writing can write to it unseen: by memory that it is
-// mapped to, or by calls that make no event. That is told when the last one closes it.
-// So while somebody lives who can write, each file that was opened since the last time
-// that nobody could, or that got a name since, may be other than it was.
+// Whoever has a file open for writing can write to it unnoticed: by memory that it is
+// mapped to, or by calls that make no event. Only its closing is reported. So while
+// somebody who can write is running, each file that was opened, or got its name, since
+// nobody could write may have changed.
 
 // openMask is what makes a file such a one: it was opened by its name, or got it. A
 // descriptor keeps the name by which it was opened, and follows it when it is moved.
 const openMask = unix.IN_OPEN | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 
-// opens notes the files of the watched directories that were opened. It has a queue of its own,
-// so that many files that are read cost no more than what is told of those.
+// opens notes the files of the watched directories that were opened. It has an inotify
+// queue of its own, so that reading many files costs only their events.
 type opens struct {
 	fd    int
 	dirs  map[int32]dir
@@ -30,7 +30,7 @@ type opens struct {
 	met   int    // directories that looks met
 }
 
-// begin says that a look at everything begins.
+// begin starts the watching for a full scan.
 func (o *opens) begin() {
 	if o.fd >= 0 {
 		o.read()
@@ -45,7 +45,7 @@ func (o *opens) begin() {
 	o.fd, o.dirs, o.names = fd, map[int32]dir{}, map[place]bool{}
 }
 
-// dir watches an open directory whose files are looked at.
+// dir watches an open directory whose files are scanned.
 func (o *opens) dir(fd int, p string, round int) {
 	if o.fd < 0 {
 		return
@@ -57,14 +57,14 @@ func (o *opens) dir(fd int, p string, round int) {
 	}
 	o.dirs[int32(wd)] = dir{path: p, round: round}
 	if o.met++; o.met%drainEach == 0 {
-		o.read() // the look opens each directory, which is told too
+		o.read() // the scan opens each directory, which is reported too
 	}
 }
 
-// drainEach is how many directories are opened by a look until it reads what that makes.
+// drainEach is after how many opened directories a scan reads the events that this makes.
 const drainEach = 1024
 
-// end says that everything was looked at.
+// end says that the scan is complete.
 func (o *opens) end(round int) {
 	for wd, d := range o.dirs {
 		if d.round != round {
@@ -88,7 +88,7 @@ func (o *opens) close(why string) {
 	o.fd, o.dirs, o.names = -1, nil, nil
 }
 
-// read takes in what was opened since it was read last.
+// read reads what was opened since the last read.
 func (o *opens) read() {
 	why := each(o.fd, func(wd int32, mask, _ uint32, name string) {
 		switch {
@@ -106,22 +106,22 @@ func (o *opens) read() {
 	}
 }
 
-// Note takes in which files were opened until now.
+// Note records which files have been opened until now.
 func (w *Watch) Note() {
 	if w.opens.fd >= 0 {
 		w.opens.read()
 	}
 }
 
-// Forgive says that whoever opened a file that was noted so far can't write to it any more.
+// Forgive says that whoever opened the files noted so far can't write to them any more.
 func (w *Watch) Forgive() {
 	if w.opens.fd >= 0 {
 		w.opens.names, w.opens.lost = map[place]bool{}, ""
 	}
 }
 
-// Opened are the files that somebody may have open who can write, as of the last Note;
-// ok is false when there may be more of them. They are told each time.
+// Opened are the files that somebody who can write may have open, as of the last Note; ok
+// is false when there may be more. They are returned each time.
 func (w *Watch) Opened() (paths []string, ok bool) {
 	if w.opens.fd < 0 || w.opens.lost != "" {
 		return nil, false
@@ -136,7 +136,7 @@ func (w *Watch) Opened() (paths []string, ok bool) {
 	return paths, true
 }
 
-// each reads what an inotify descriptor reports until there is no more, or says why it can't.
+// each reads an inotify descriptor's events until there are no more, or says why it can't.
 func each(fd int, do func(wd int32, mask, cookie uint32, name string)) (why string) {
 	const head = unix.SizeofInotifyEvent
 	buf := make([]byte, 64<<10)

@@ -18,17 +18,17 @@ import (
 type Watch struct {
 	fd    int
 	max   int          // directories
-	held  atomic.Int64 // watches, both kinds
-	never string       // why there are none and will be none; "" when there may be
-	round int          // looks at everything so far
+	held  atomic.Int64 // the number of inotify watches, of both kinds
+	never string       // why there are none and never will be; "" when there may be
+	round int          // the number of full scans so far
 	dirs  map[int32]dir
 	names map[place]*nameState
-	left  map[uint32]kind // what was moved away from a name, by the cookie of the move
+	left  map[uint32]kind // what was moved away from a name, by the move's cookie
 	lost  string          // why not everything is known; "" when it is
-	rest  int             // looks for which nothing is watched
-	off   string          // why the newest look left nothing watched; "" when it did not
+	rest  int             // for how many scans nothing is watched
+	off   string          // why the newest scan left nothing watched; "" when it did not
 	opens opens
-	again bool // the look under way finds what is watched already
+	again bool // whether the scan under way finds everything watched already
 }
 
 // dir is a directory that is watched.
@@ -38,12 +38,12 @@ type dir struct {
 	how   Kind // what the look makes of it
 }
 
-// Kind says what a look makes of a directory.
+// Kind says how a scan treats a directory.
 type Kind int
 
 const (
-	Looked     Kind = iota // its files are looked at
-	IgnoredTop             // it is ignored: that there is something in it is said
+	Looked     Kind = iota // its files are scanned
+	IgnoredTop             // it is ignored: the scan reports that it contains something
 	Ignored                // it is in one that is ignored
 )
 
@@ -52,18 +52,18 @@ type place struct {
 	name string
 }
 
-// kind is where what has a name came from.
+// kind is how a name came to exist.
 type kind int
 
 const (
-	was    kind = iota // the look met it
+	was    kind = iota // the scan met it
 	came               // somebody made it, linked it or moved it there
-	placed             // it was moved there from where nothing is watched, which only the engine can do
+	placed             // it was moved there from an unwatched place, which only the engine can do
 	none
 )
 
-// nameState is what happened to a name since the last look: whether a file was there all the
-// time, and whether the name came to mean another one.
+// nameState is what happened to a name since the last scan: whether there was a file all
+// the time, and whether the name came to mean another one.
 type nameState struct {
 	now   kind
 	named bool // another file has the name, or none
@@ -73,14 +73,16 @@ const (
 	naming  = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 	always  = naming | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 	content = unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE
-	// maxNames bounds what is remembered between two looks, maxEvents what is read at once.
+	// maxNames bounds what is remembered between two scans, maxEvents what is read at once.
 	maxNames  = 5000
 	maxEvents = 1 << 20
-	// restFor is for how many looks nothing is tried when there were too many directories.
+	// restFor is for how many scans watching is not tried when there were too many
+	// directories.
 	restFor = 16
 )
 
-// New watches nothing yet; at most max directories will be, and none ever where it is negative.
+// New makes a Watch; at most max directories will be watched, and none ever if it is
+// negative.
 func New(max int) *Watch {
 	w := &Watch{fd: -1, max: max, lost: "nothing was looked at yet", opens: opens{fd: -1}}
 	if max < 0 {
@@ -89,14 +91,14 @@ func New(max int) *Watch {
 	return w
 }
 
-// Never ends the watch for good, and says why.
+// Never ends the watching for good, for the given reason.
 func (w *Watch) Never(why string) error {
 	w.never, w.off = why, why
 	return w.Close()
 }
 
-// Allow says how many watches there may be from the next look at everything on. A directory
-// whose files are looked at takes two.
+// Allow sets how many inotify watches there may be from the next full scan on. A directory
+// whose files are scanned takes two.
 func (w *Watch) Allow(watches int) { w.max = watches / 2 }
 
 // Held is how many watches there are. It may be asked at any time.
@@ -117,7 +119,7 @@ func (w *Watch) Close() error {
 	return unix.Close(fd)
 }
 
-// Lose says that not everything is known, and why, until all is looked at again.
+// Lose says that not everything is known, and why, until the next full scan.
 func (w *Watch) Lose(why string) {
 	if w.lost == "" {
 		w.lost = why
@@ -127,11 +129,11 @@ func (w *Watch) Lose(why string) {
 // Lost says why not everything is known; "" when it is.
 func (w *Watch) Lost() string { return w.lost }
 
-// Off says why the newest look that was to watch the tree left nothing watched, so that
-// each is at everything; "" when it did not.
+// Off says why the newest scan that was to watch the tree left nothing watched, so that
+// each scan is a full one; "" when it did not.
 func (w *Watch) Off() string { return w.off }
 
-// Begin says that a look at everything begins: what was before it makes no difference.
+// Begin starts the watching for a full scan: earlier events no longer matter.
 func (w *Watch) Begin() error {
 	w.names, w.left, w.lost, w.again = map[place]*nameState{}, map[uint32]kind{}, "", false
 	if w.never != "" {
@@ -155,7 +157,7 @@ func (w *Watch) Begin() error {
 			w.rest = restFor
 			w.off = "no watch could be had: " + err.Error()
 			w.Lose(w.off)
-			return nil //nolint:nilerr // everything is looked at without
+			return nil //nolint:nilerr // without watches everything is scanned
 		}
 		w.fd, w.dirs = fd, map[int32]dir{}
 	}
@@ -168,15 +170,14 @@ func (w *Watch) Begin() error {
 	return nil
 }
 
-// Again says that a look at everything begins while somebody else can write, and that all
-// directories are watched already: what it meets must be as it is known here. What happens
-// meanwhile is told after it.
+// Again starts a full scan while somebody else can write and all directories are watched
+// already: the scan must find what is known here. Events during it are reported afterwards.
 func (w *Watch) Again() {
 	w.round++
 	w.again = true
 }
 
-// Dir watches an open directory. It is called before its names are read.
+// Dir watches an open directory. It is called before the directory's names are read.
 func (w *Watch) Dir(fd int, p string, how Kind) {
 	if w.lost != "" {
 		return
@@ -209,8 +210,8 @@ func (w *Watch) Dir(fd int, p string, how Kind) {
 	}
 }
 
-// End says that everything was looked at: what was not met is not watched any more.
-// Where not all could be watched, nothing is.
+// End says that the scan is complete: directories that it did not meet are no longer
+// watched. If not all could be watched, none is.
 func (w *Watch) End() error {
 	if w.fd < 0 {
 		return nil
@@ -239,12 +240,12 @@ func (w *Watch) End() error {
 	return nil
 }
 
-// StatFunc looks how a path of the tree is now, and how many names it has.
+// StatFunc returns the current state of a path, and how many names its file has.
 type StatFunc func(p string) (st disk.Stat, links uint64, err error)
 
-// Changed are the paths that may be other than at the last look; ok is false when
-// there may be more of them. They are told once. captured says of a path that the look
-// met and took it, linked that it found more than one name of it.
+// Changed are the paths that may have changed since the last scan; ok is false when there
+// may be more. They are returned once. captured says that the scan met a path and captured
+// it, linked that it found more than one name of it.
 func (w *Watch) Changed(see StatFunc, captured, linked func(p string) bool) (paths []string, ok bool) {
 	if w.lost != "" {
 		return nil, false
@@ -283,14 +284,14 @@ func (w *Watch) Changed(see StatFunc, captured, linked func(p string) bool) (pat
 	return paths, w.lost == ""
 }
 
-// read reads what is reported.
+// read reads the reported events.
 func (w *Watch) read(do func(wd int32, mask, cookie uint32, name string)) {
 	if why := each(w.fd, do); why != "" {
 		w.Lose(why)
 	}
 }
 
-// happened takes one event in.
+// happened handles one event.
 func (w *Watch) happened(wd int32, mask, cookie uint32, name string) {
 	d, known := w.dirs[wd]
 	switch {
@@ -318,8 +319,8 @@ func (w *Watch) happened(wd int32, mask, cookie uint32, name string) {
 		w.names[place{wd, name}] = f
 	}
 	f.named = f.named || mask&naming != 0
-	// A file that came and is gone may have been another name of one that the look
-	// met, through which that was written.
+	// A file that came and is gone may have been another name of one that the scan met,
+	// which was written through it.
 	switch {
 	case mask&unix.IN_CREATE != 0:
 		w.arrives(f, came)

@@ -27,8 +27,8 @@ type Keeper interface {
 // maxAnswer bounds a JSON answer of the keeper, in bytes.
 const maxAnswer = 96 << 20
 
-// StillHeader names, in a request, the time for which nobody but the keeper could
-// write to the live tree: another name, or none, means that somebody could.
+// StillHeader carries, in a request, the name of the period in which only the keeper could
+// write to the live tree: another name, or none, means that somebody else could.
 const StillHeader = "X-Choir-Still"
 
 // Beside takes a stillness's place in StillHeader while others can write, and each
@@ -143,7 +143,7 @@ func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*ht
 	return nil, fault.New("", e.Code, strings.ToValidUTF8(e.Hint, "\uFFFD"), errors.New(strings.ToValidUTF8(e.Message, "\uFFFD")))
 }
 
-// sent remembers why what is sent could not be read to its end.
+// sent records why the request's body could not be read to its end.
 type sent struct {
 	content io.Reader
 	failed  atomic.Pointer[error]
@@ -157,7 +157,7 @@ func (s *sent) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Decode reads a whole answer of the keeper, which is bounded, into out.
+// Decode decodes an answer of the keeper, whose size is bounded, into out.
 func Decode(r io.Reader, out any) error {
 	raw, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
 	if err != nil {

@@ -15,8 +15,8 @@ type FindRequest struct {
 	Millis int64    `json:"millis,omitempty"`
 }
 
-// Found says where a content is: one of a live file, a trash entry and a blob of
-// the history, which may be the manifest of the chunks that have it.
+// Found is where a content is: exactly one of a live file, a trash entry and a blob of the
+// history, which may be the manifest of the chunks with the content.
 type Found struct {
 	SHA256  string `json:"sha256"`
 	Path    Path   `json:"path,omitempty"`
@@ -31,7 +31,7 @@ type FindReply struct {
 	Partial bool    `json:"partial,omitempty"`
 }
 
-// RepairRequest asks to go on after damage; Seq is for the new commit.
+// RepairRequest asks to repair the history after damage; Seq is for the new commit.
 type RepairRequest struct {
 	Seq uint64 `json:"seq,omitempty"`
 }
@@ -44,8 +44,8 @@ type RepairReply struct {
 	Checkpoint *CheckpointReply `json:"checkpoint,omitempty"`
 }
 
-// DamagedFile is the file, in the root of the tree, that says of a checkpoint
-// that it was found damaged and the history goes on from one before it.
+// DamagedFile is the file, relative to the tree's root, that records that a checkpoint was
+// found damaged and that the history continues from one before it.
 func DamagedFile(id string) string { return ".git/choir/damaged/head-" + id }
 
 // ScrubRequest bounds one slice: it ends after so many objects, bytes or
@@ -58,14 +58,14 @@ type ScrubRequest struct {
 	Restart bool  `json:"restart,omitempty"`
 }
 
-// Damage is an object that is not what it was: where it was first met, and what
-// it was made again from ("" when nothing holds it).
+// Damage is an object whose content is not what its name says: where it was first met, and
+// what it was restored from ("" when there is no copy).
 type Damage struct {
 	ID     string `json:"id"`
 	Kind   string `json:"kind"` // commit, tree, blob, manifest, chunk
 	Commit string `json:"commit"`
 	Path   Path   `json:"path,omitempty"`
-	Reason string `json:"reason"` // is missing, can't be read, is other than its name
+	Reason string `json:"reason"` // such as: is missing, can't be read, differs from its name
 	Healed string `json:"healed,omitempty"`
 }
 
@@ -82,18 +82,19 @@ type ScrubReply struct {
 	Aside []Aside `json:"aside,omitempty"`
 }
 
-// Healed is a file that was put back; what it had become is in the trash.
+// Healed is a file that was restored; its damaged content is in the trash.
 type Healed struct {
 	Path   Path   `json:"path"`
 	Reason string `json:"reason"`
 	Trash  string `json:"trash,omitempty"`
 }
 
-// HealReply lists what was put back, and what could not be.
+// HealReply lists what was restored, and what could not be.
 type HealReply struct {
 	Checkpoint string   `json:"checkpoint,omitempty"` // from which
 	Healed     []Healed `json:"healed,omitempty"`
-	Lost       []Healed `json:"lost,omitempty"` // damaged, and the checkpoint's copy is too
-	// Doubted are new files that no checkpoint holds: see doubt.
+	Lost       []Healed `json:"lost,omitempty"` // damaged, and so is the checkpoint's copy
+	// Doubted are new files in no checkpoint that a crash may have emptied (see package
+	// outage).
 	Doubted []Healed `json:"doubted,omitempty"`
 }

@@ -1,8 +1,7 @@
-// Package wire holds what a host and the keeper of a computer say to each other:
-// requests, answers, the error that crosses the tether, the limits that a host
-// sets, and the client of all that. It is all of the keeper that the host links.
+// Package wire holds the messages between a host and a computer's keeper: requests,
+// answers, the error that crosses the tether, the limits that a host sets, and the client
+// for all of it. It is the only part of the keeper that the host links.
 //
-// It never opens a file, starts a program or reads what git or a tree holds. What
-// it decodes are bounded answers, which come from a box: whoever asks validates
-// what they use of one.
+// It never opens a file, starts a program or reads what git or a tree contains. What it
+// decodes are bounded answers, which come from a box: the caller validates what it uses.
 package wire

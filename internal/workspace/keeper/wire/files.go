@@ -33,9 +33,9 @@ type WriteRequest struct {
 	User  string `json:"user,omitempty"`
 }
 
-// Written is what a write did: the file, its content's SHA-256 in hex, and the
-// trash entry that holds what was there before ("" when nothing was). Op and At
-// (Unix milliseconds) name the operation; the host says Told when it is in its log.
+// Written is the result of a write: the file, its content's SHA-256 in hex, and the trash
+// entry with what was there before ("" when nothing was). Op and At (Unix milliseconds)
+// identify the operation; the host calls Told when it is in its log.
 type Written struct {
 	FileInfo
 	SHA256 string `json:"sha256"`
@@ -69,7 +69,7 @@ type TrashReply struct {
 }
 
 // Operation is a change of the live tree that took effect and that the host has not
-// said it told.
+// acknowledged by Told.
 type Operation struct {
 	ID     string    `json:"id"`
 	Op     string    `json:"op"`             // write, remove, move, untrash, import
@@ -84,9 +84,9 @@ type Operation struct {
 	Named  bool      `json:"named,omitempty"` // its event says how it is undone
 }
 
-// UndoRequest names an operation that is to be undone, by its event: its Op and Path,
-// the ID of its entry in the trash, and From of a move. Op "back" has an entry
-// take the place of whatever is where it was.
+// UndoRequest identifies an operation that is to be undone, by its event: its Op and Path,
+// the ID of its entry in the trash, and From for a move. Op "back" makes an entry take the
+// place of whatever is at its former path.
 type UndoRequest struct {
 	Op     string `json:"op"`
 	ID     string `json:"id,omitempty"`
@@ -97,14 +97,14 @@ type UndoRequest struct {
 	User   string `json:"user,omitempty"`
 }
 
-// UndoReply is what undoing an operation changes and, unless it was a dry run, the operation
-// that it was itself.
+// UndoReply is what undoing an operation changes and, unless it was a dry run, the
+// operation that did it.
 type UndoReply struct {
 	Changes   []Change  `json:"changes"`
 	Operation Operation `json:"deed,omitzero"`
 }
 
-// MoveRequest names two paths, and whose hand moves.
+// MoveRequest names two paths, and who moves.
 type MoveRequest struct {
 	From  Path   `json:"from"`
 	To    Path   `json:"to"`
@@ -112,7 +112,7 @@ type MoveRequest struct {
 	User  string `json:"user,omitempty"`
 }
 
-// UntrashRequest names an entry of the trash, and whose hand brings it back.
+// UntrashRequest names an entry of the trash, and who puts it back.
 type UntrashRequest struct {
 	ID    string `json:"id"`
 	To    Path   `json:"to,omitempty"` // another place than where it was
@@ -150,8 +150,8 @@ type Trashed struct {
 	Time int64  `json:"time"` // Unix seconds
 }
 
-// RemoveRequest names a path, and whose hand removes it. If, when set, is what must
-// be there, as in a WriteRequest.
+// RemoveRequest names a path, and who removes it. If, when set, is what must be there, as
+// in a WriteRequest.
 type RemoveRequest struct {
 	Path  Path   `json:"path"`
 	If    string `json:"if,omitempty"`

@@ -11,11 +11,11 @@ type Skip struct {
 	Reason string `json:"reason"`
 	// Files is how many it stands for, when that is known and more than one.
 	Files int `json:"files,omitempty"`
-	// Kept says that the path itself is in the checkpoint: it is only not heeded.
+	// Kept says that the path itself is in the checkpoint, and only its effect is ignored.
 	Kept bool `json:"kept,omitempty"`
 }
 
-// Note is what a commit says of itself in its trailers.
+// Note is what a commit records in its trailers.
 type Note struct {
 	Kind     string `json:"kind"`
 	Message  string `json:"message"`
@@ -34,8 +34,8 @@ type Note struct {
 	Restore *Restore `json:"restore,omitempty"`
 }
 
-// NotIn is what a commit says of what is not in it, though it was there: what
-// could not be taken, and what is ignored.
+// NotIn is what a commit records of paths that it does not contain although they existed:
+// those that could not be captured, and ignored ones.
 type NotIn struct {
 	Skipped      []string `json:"skipped,omitempty"`       // the first, and why
 	SkippedFiles int      `json:"skipped_files,omitempty"` // how many files that is altogether
@@ -43,7 +43,7 @@ type NotIn struct {
 	IgnoredCount int      `json:"ignored_count,omitempty"` // of files and folders
 }
 
-// Restore is what a restoring commit says: where it went, and what was before.
+// Restore is what a restoring commit records: where it went, and what was before.
 type Restore struct {
 	To     string `json:"to"`
 	Safety string `json:"safety"`
@@ -65,9 +65,9 @@ type Commit struct {
 	Note
 }
 
-// RestoreRequest asks to have the tree, or paths of it, as they were in To. ID
-// names the restore's plan. Undo goes to where the newest restore came from.
-// Revert takes back what these commits changed, newest first, and nothing else.
+// RestoreRequest asks to make the tree, or paths of it, as in To. ID identifies the
+// restore's plan. Undo goes to the state before the newest restore. Revert undoes the
+// changes of these commits, newest first, and nothing else.
 type RestoreRequest struct {
 	ID     string     `json:"id"`
 	To     string     `json:"to,omitempty"`
@@ -76,21 +76,20 @@ type RestoreRequest struct {
 	Undo   bool       `json:"undo,omitempty"`
 	Revert []Reverted `json:"revert,omitempty"`
 	Cause  string     `json:"cause,omitempty"` // id of the event that caused it
-	// Keep are files whose content is not the tree's to say: when all of it goes
-	// back, those that are there stay as they are.
+	// Keep are files whose content the tree does not decide: in a restore of everything,
+	// those that exist stay as they are.
 	Keep []Path `json:"keep,omitempty"`
 	Note Note   `json:"note"`
 }
 
-// Reverted is a commit that is taken back; with Publish only if that is the
-// publish that made it: one that had nothing to publish names another's.
+// Reverted is a commit to undo; with Publish, only if that publish made it: a publish with
+// nothing to change names another's commit.
 type Reverted struct {
 	Commit  string `json:"commit"`
 	Publish string `json:"publish,omitempty"`
 }
 
-// RestoreReply is what a restore did, or with DryRun would do; one plan is told of
-// and carried out.
+// RestoreReply is what a restore did or, with DryRun, would do; both follow the same plan.
 type RestoreReply struct {
 	To        string           `json:"to"`
 	Paths     []Path           `json:"paths,omitempty"`
@@ -103,7 +102,7 @@ type RestoreReply struct {
 	Applied   *ApplyReply `json:"applied,omitempty"`
 }
 
-// Stay says which paths stay as they are, and why.
+// Stay records which paths stay as they are, and why.
 func (r *RestoreReply) Stay(conflicts []Conflict) {
 	r.Conflicts = conflicts
 	paths := make([]Path, len(conflicts))
@@ -113,7 +112,7 @@ func (r *RestoreReply) Stay(conflicts []Conflict) {
 	r.Unchanged(paths)
 }
 
-// Unchanged says that paths are no changes.
+// Unchanged removes paths from the changes.
 func (r *RestoreReply) Unchanged(paths []Path) {
 	stays := make(map[Path]bool, len(paths))
 	for _, p := range paths {
@@ -122,9 +121,9 @@ func (r *RestoreReply) Unchanged(paths []Path) {
 	r.Changes = slices.DeleteFunc(r.Changes, func(c Change) bool { return stays[Path(strings.TrimSuffix(string(c.Path), "/"))] })
 }
 
-// LeftOut is what was left out of a checkpoint: what could not be taken, and
-// what is ignored. Total counts the files of Left, Outside the ignored files
-// and folders, of which Ignored lists the first.
+// LeftOut is what was left out of a checkpoint: what could not be captured, and what is
+// ignored. Total counts the files of Left; Outside the ignored files and folders, of which
+// Ignored lists the first.
 type LeftOut struct {
 	Left    []Skip `json:"left,omitempty"`
 	Total   int    `json:"total,omitempty"`
@@ -146,8 +145,8 @@ func CountFiles(skips []Skip) int {
 	return n
 }
 
-// Under is what of it is in a directory. A heap that is too much for one
-// checkpoint is in it if it is around it, too.
+// Under is the part that is in a directory. A heap that is too much for one checkpoint
+// counts for directories inside it, too.
 func (l LeftOut) Under(dir string) LeftOut {
 	out := LeftOut{}
 	for _, s := range l.Left {
@@ -164,13 +163,13 @@ func (l LeftOut) Under(dir string) LeftOut {
 	return out
 }
 
-// Add adds what else could not be taken.
+// Add adds more that could not be captured.
 func (l *LeftOut) Add(more LeftOut) {
 	l.Left = append(l.Left, more.Left...)
 	l.Total += more.Total
 }
 
-// Since is what was not left out before, as far as both are listed.
+// Since is what was not left out before, as far as both lists go.
 func (l LeftOut) Since(before LeftOut) LeftOut {
 	fresh := func(now, then []Skip) (out []Skip) {
 		old := make(map[Skip]bool, len(then))
@@ -186,7 +185,7 @@ func (l LeftOut) Since(before LeftOut) LeftOut {
 	}
 	out := LeftOut{Left: fresh(l.Left, before.Left)}
 	out.Total = CountFiles(out.Left)
-	if before.Outside <= len(before.Ignored) { // else what is not listed could be old
+	if before.Outside <= len(before.Ignored) { // otherwise an unlisted path could be an old one
 		out.Ignored = fresh(l.Ignored, before.Ignored)
 		out.Outside = l.Outside - len(l.Ignored) + len(out.Ignored)
 	}
@@ -204,12 +203,11 @@ type SnapshotReply struct {
 	Layers []string `json:"layers"`
 }
 
-// CheckpointRequest asks for a checkpoint; Force makes one although nothing changed.
-// Under narrows what is said of ignored paths to a folder. Look has everything
-// looked at, whatever is known of who could write; Seen has it looked at unless what
-// programs on the host write is known as well. Whole has a history that begins
-// begin with all files, be they ignored, and however many bytes they have: another's
-// checkpoint held them.
+// CheckpointRequest asks for a checkpoint; Force makes one even if nothing changed. Under
+// limits the reported ignored paths to a folder. Look scans everything, whatever is known
+// about who could write; Seen scans everything unless what programs on the host write is
+// known as well. Whole lets the first checkpoint of a history contain all files, even
+// ignored ones, however many bytes they have: another computer's checkpoint contained them.
 type CheckpointRequest struct {
 	Note
 	Whole bool `json:"whole,omitempty"`
@@ -219,19 +217,19 @@ type CheckpointRequest struct {
 	Under Path `json:"under,omitempty"`
 }
 
-// CheckpointReply is the newest checkpoint, whether it was made now, and what
-// was left out of it.
+// CheckpointReply is the newest checkpoint, whether it was made now, and what was left out
+// of it.
 type CheckpointReply struct {
 	Commit
 	Created bool `json:"created"`
-	// Puts are checkpoints that were made before it, of what was put and a
-	// program has changed or removed since.
+	// Puts are checkpoints that were made before it, of put files that a program has
+	// changed or removed since.
 	Puts   []Commit `json:"puts,omitempty"`
-	Looked int      `json:"looked,omitempty"` // names that the look at the tree went through
+	Looked int      `json:"looked,omitempty"` // how many names the scan of the tree read
 	LeftOut
-	// Unseen are the first of what changed without the watch of the tree seeing it.
+	// Unseen are the first paths that changed without the tree's watch noticing.
 	Unseen []Path `json:"unseen,omitempty"`
-	// Unwatched is why there is no such watch, so that each look is at everything.
+	// Unwatched is why the tree is not watched, so that each scan is a full one.
 	Unwatched string `json:"unwatched,omitempty"`
 }
 
@@ -252,9 +250,9 @@ type Change struct {
 	Removed int    `json:"removed"`
 }
 
-// DiffRequest asks what differs between A and B, each a commit or tree; B ""
-// means the live tree as it is now. Paths restrict it. At most MaxBytes of
-// unified diff are returned (1 MiB when 0, none when negative).
+// DiffRequest asks what differs between A and B, each a commit or tree; B "" means the live
+// tree as it is now. Paths limits it. At most MaxBytes of unified diff are returned (1 MiB
+// when 0, none when negative).
 type DiffRequest struct {
 	A        string `json:"a"`
 	B        string `json:"b,omitempty"`
@@ -264,9 +262,9 @@ type DiffRequest struct {
 	Index    bool   `json:"index,omitempty"`    // also nested repositories of which only the index differs
 }
 
-// DiffReply is what differs. Repositories lists nested repositories whose own
-// .git changed in more than its index, which looking rewrites; Obeyed, at most
-// 200, what of it git runs or obeys. Paths in the unified diff are as in commits.
+// DiffReply is what differs. Repositories lists nested repositories whose own .git changed
+// in more than its index, which mere reading rewrites; Obeyed lists, at most 200, the paths
+// in them that git runs or obeys. Paths in the unified diff are those of commits.
 type DiffReply struct {
 	Changes      []Change `json:"changes"`
 	Repositories []Change `json:"repositories,omitempty"`
@@ -295,8 +293,8 @@ type ObjectRequest struct {
 	Path   Path   `json:"path"`
 }
 
-// CollectReply is what a collection did. Commits are those that it looked into;
-// what the main line had before is remembered.
+// CollectReply is the result of a collection. Commits counts those that it read; what the
+// main line needed before is remembered.
 type CollectReply struct {
 	Removed int   `json:"removed"`
 	Bytes   int64 `json:"bytes"`

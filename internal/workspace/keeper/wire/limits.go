@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// Limits bound one checkpoint; what is beyond them is skipped and listed.
+// Limits bound one checkpoint; what exceeds them is skipped and listed.
 type Limits struct {
-	// FileBytes is the size above which a file is kept as chunks; 100 MiB when 0.
-	// It is part of what a computer's history is made of: with another one the
-	// same large file is another entry.
+	// FileBytes is the size above which a file is kept as chunks; 100 MiB when 0. A
+	// computer's history depends on it: with another value the same large file has another
+	// entry.
 	FileBytes   int64
 	LargestFile int64 // largest file that is captured; 16 GiB when 0
 	ChunkBytes  int64 // most that chunks may take on the disk; 64 GiB when 0
