@@ -3,6 +3,7 @@ package boxes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -95,7 +96,7 @@ func (t *trees) join(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 		}
 		came := flight{err: fault.New("boxes.dependencies", fault.Internal, "", errors.New("the installation broke off"))}
 		defer func() { t.end(f, key, came) }() // also after a panic, for others wait
-		got, kept, err := t.prepare(fctx, c, key, make)
+		got, kept, err := t.prepare(fctx, f, key, make)
 		came = flight{got: got, kept: kept, err: err, again: err != nil && fctx.Err() != nil}
 		return nil
 	})
@@ -173,8 +174,10 @@ func (t *trees) leave(f *flight, key string) {
 	t.mu.Unlock()
 }
 
-// prepare checks the tree of a key, and makes it if it does not exist or is damaged.
-func (t *trees) prepare(ctx context.Context, c *Boxes, key string, make filler) (got installed, kept bool, err error) {
+// prepare checks the tree of a key, and makes it if it does not exist or is damaged. A
+// tree that can't be read for another reason may be whole, and stays.
+func (t *trees) prepare(ctx context.Context, f *flight, key string, make filler) (got installed, kept bool, err error) {
+	c := f.boxes
 	v := c.Volumes()
 	got, err = t.whole(ctx, v, key)
 	if err == nil {
@@ -184,12 +187,22 @@ func (t *trees) prepare(ctx context.Context, c *Boxes, key string, make filler) 
 		return got, false, context.Cause(ctx)
 	}
 	damaged := ""
-	if !errors.Is(err, fs.ErrNotExist) {
+	switch broken := (unwhole{}); {
+	case errors.As(err, &broken):
+		gone, derr := t.drop(ctx, v, key, f)
+		if derr != nil {
+			return got, false, derr
+		}
+		if !gone { // it was whole when who uses it looked, or is another one by now
+			if got, err := t.whole(ctx, v, key); err == nil {
+				return got, true, nil
+			}
+			return got, false, fault.New("boxes.dependencies", fault.Unavailable, "Try again once the checks that use it have ended.", fmt.Errorf("what was kept of it is damaged, and in use: %w", err))
+		}
 		damaged = "what was kept of it was damaged, and was made anew"
 		c.options.Logger.Warn("what was installed for checks is damaged and is made anew", "key", key, "error", fault.Text(err))
-		if err := v.Discard(ctx, t.tree(key)); err != nil {
-			return got, false, err
-		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return got, false, err
 	}
 	got, err = t.fill(ctx, v, c.options.Logger, key, make)
 	if err == nil && damaged != "" {

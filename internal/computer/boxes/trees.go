@@ -14,8 +14,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -101,24 +104,41 @@ func (t *trees) sweep(ctx context.Context, v sandbox.Volumes) (err error) {
 	return err
 }
 
+// unwhole is the error of a tree that is damaged. Any other error while it is read says
+// nothing about the tree.
+type unwhole struct{ error }
+
+// judged tells errors of reading an existing tree apart. The tree is damaged if a part
+// of it is gone, is of another kind, holds what nobody may be given, or can't be read
+// from the disk; what a process lacks, such as descriptors, is no damage.
+func judged(err error) error {
+	if err == nil || !slices.ContainsFunc([]error{fs.ErrNotExist, unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.EIO, fs.ErrPermission}, func(of error) bool { return errors.Is(err, of) }) && !fault.Is(err, fault.Denied) {
+		return err
+	}
+	return unwhole{err}
+}
+
 // entry reads the description under a key. The error is fs.ErrNotExist if there is none,
-// and another one if the tree is not complete.
+// and an unwhole if the tree is damaged.
 func (t *trees) entry(ctx context.Context, v sandbox.Volumes, key string) (got installed, err error) {
 	files, err := v.Files(ctx, t.tree(key))
 	if err != nil {
 		return got, err
 	}
 	b, err := fs.ReadFile(files, entryFile)
-	if err == nil {
-		err = json.Unmarshal(b, &got)
-	}
 	if err != nil {
-		return got, fmt.Errorf("%s: %v", entryFile, err) //nolint:errorlint // that the tree exists is known
+		return got, judged(fmt.Errorf("%s: %w", entryFile, err))
+	}
+	if err := json.Unmarshal(b, &got); err != nil {
+		return got, unwhole{fmt.Errorf("%s: %w", entryFile, err)}
 	}
 	for _, m := range got.Mounts {
 		there, err := v.Exists(ctx, t.tree(key).At(m.Source))
-		if err != nil || !there {
-			return got, errors.Join(err, fmt.Errorf("%s is missing", m.Source))
+		if err != nil {
+			return got, judged(err)
+		}
+		if !there {
+			return got, unwhole{fmt.Errorf("%s is missing", m.Source)}
 		}
 	}
 	return got, nil
@@ -132,9 +152,9 @@ func (t *trees) whole(ctx context.Context, v sandbox.Volumes, key string) (insta
 	}
 	sum, err := t.seal(ctx, v, t.tree(key))
 	if err == nil && sum != got.Seal {
-		err = errors.New("it is not what was kept")
+		return got, unwhole{errors.New("it is not what was kept")}
 	}
-	return got, err
+	return got, judged(err)
 }
 
 func (t *trees) seal(ctx context.Context, v sandbox.Volumes, tree sandbox.Volume) (string, error) {
@@ -225,7 +245,7 @@ func (t *trees) bound(ctx context.Context, v sandbox.Volumes) error {
 		if sum <= t.most && left <= maxTrees {
 			break
 		}
-		gone, err := t.drop(ctx, v, k.key)
+		gone, err := t.drop(ctx, v, k.key, nil)
 		if err != nil {
 			return err
 		}
@@ -236,11 +256,12 @@ func (t *trees) bound(ctx context.Context, v sandbox.Volumes) error {
 	return nil
 }
 
-// drop removes a tree unless somebody uses it, or is about to.
-func (t *trees) drop(ctx context.Context, v sandbox.Volumes, key string) (bool, error) {
+// drop removes a tree unless somebody uses it, or is about to. A caller that installs it
+// itself names its own flight.
+func (t *trees) drop(ctx context.Context, v sandbox.Volumes, key string, own *flight) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.uses[key] > 0 || t.flights[key] != nil {
+	if f := t.flights[key]; t.uses[key] > 0 || f != nil && f != own {
 		return false, nil
 	}
 	delete(t.sound, key)
