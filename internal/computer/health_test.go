@@ -92,7 +92,7 @@ func (d *shellDesk) verified(o *runspace.Overlay) string {
 	d.fatal(err)
 	p, err := d.runs.Publish(d.t.Context(), o, m, contract.VerificationPass, false)
 	d.fatal(err)
-	d.fatal(d.runs.Drop(d.t.Context(), o, false))
+	d.fatal(d.runs.Drop(d.t.Context(), o))
 	return p.Checkpoint
 }
 
@@ -313,7 +313,10 @@ func TestATaskThatFailedKeepsItsTree(t *testing.T) {
 		if _, err := d.runs.Merge(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		d.fatal(d.runs.Drop(t.Context(), o, keep))
+		if keep {
+			d.fatal(d.runs.Keep(t.Context(), o))
+		}
+		d.fatal(d.runs.Drop(t.Context(), o))
 		cmd := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "grep", "-q", "what the task wrote", "refs/choir/task/"+o.ID+"-kept")
 		cmd.Dir = filepath.Join(d.dir, "workspace")
 		if err := cmd.Run(); (err == nil) != keep {

@@ -462,7 +462,8 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 
 // discard drops the overlay of an attempt that has its result. The result is in
 // the log before the tree it came from is gone: a death in between leaves an
-// overlay behind, not a task whose work nobody can account for.
+// overlay behind, not a task whose work nobody can account for. The next start sweeps
+// it, so a tree that is to stay was kept before (keepTree).
 func (a *attempt) discard() {
 	if a.task.Kind == contract.KindGit {
 		return
@@ -471,7 +472,7 @@ func (a *attempt) discard() {
 	defer cancel()
 	err := a.open(ctx, true)
 	if err == nil {
-		err = a.run.dispatcher.options.Workspace.Drop(ctx, a.overlay, a.now.Keep)
+		err = a.run.dispatcher.options.Workspace.Drop(ctx, a.overlay)
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		a.run.dispatcher.log.Warn("a task's overlay could not be removed; it takes up space", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err)

@@ -33,6 +33,7 @@ type folders struct {
 	race                                  func() // called when a publish begins
 	back                                  func() // called when something is taken back
 	drop                                  func() // called when an overlay is let go of
+	keep                                  func() error // called when a tree is to be kept for a look
 	swept                                 func(but []ports.TaskRef)
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
@@ -213,7 +214,24 @@ func (w *folders) Invert(ctx context.Context, o ports.Overlay) (_ []view.Kept, e
 	return w.keeps, nil
 }
 
-func (w *folders) Drop(_ context.Context, o ports.Overlay, _ bool) error {
+func (w *folders) Keep(_ context.Context, o ports.Overlay) error {
+	if w.keep != nil {
+		if err := w.keep(); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return os.CopyFS(filepath.Join(w.dir, "kept", fmt.Sprint(len(w.kept()))), os.DirFS(o.(*overlay).dir))
+}
+
+// kept are the trees that were left for a look.
+func (w *folders) kept() []string {
+	found, _ := filepath.Glob(filepath.Join(w.dir, "kept", "*")) // the pattern is none that fails
+	return found
+}
+
+func (w *folders) Drop(_ context.Context, o ports.Overlay) error {
 	if w.drop != nil {
 		w.drop()
 	}

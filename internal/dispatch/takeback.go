@@ -40,6 +40,9 @@ func (a *attempt) takeBack() error {
 			a.overcome()
 			res := *a.now.Result
 			res.Summary = harness.Clip(res.Summary+summary.Stays(kept), 30<<10)
+			if err := a.keepTree(&res, until); err != nil {
+				return err
+			}
 			return a.finished(res)
 		}
 		left := until - awake.Now()
@@ -54,6 +57,38 @@ func (a *attempt) takeBack() error {
 			return a.leave(err)
 		}
 	}
+}
+
+// keepTree leaves what the attempt wrote for a look, where that was asked for. It is done
+// before the result is in the log: from then on a start sweeps the overlay. What can't be
+// kept, as on a full disk, is tried again for a while; then the result says so.
+func (a *attempt) keepTree(res *contract.AssociateResult, until time.Duration) error {
+	for a.now.Keep {
+		err := func() error {
+			ctx, cancel := a.cleanUp()
+			defer cancel()
+			return a.run.dispatcher.options.Workspace.Keep(ctx, a.overlay)
+		}()
+		if err == nil || fault.Is(err, fault.NotFound) {
+			a.overcome()
+			return nil
+		}
+		left := until - awake.Now()
+		cancelled := false
+		if left > 0 {
+			how := fmt.Sprintf("It is tried again until %s; then it goes. Cancel the run to let it go now", a.run.dispatcher.options.Now().Add(left).UTC().Format("15:04 MST"))
+			var waitErr error
+			if cancelled, waitErr = a.again(trouble{fmt.Sprintf("What “%s” wrote can't be kept for a look", summary.Title(a.task.Goal)), how}, err); waitErr != nil {
+				return waitErr
+			}
+		}
+		if left <= 0 || cancelled {
+			a.overcome()
+			res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it wrote could not be kept for a look: %s.%s", res.Summary, summary.OneLine(fault.Text(err), 2000), hint(err)), 30<<10)
+			return nil
+		}
+	}
+	return nil
 }
 
 // untilThen says what is done about a trouble, for how long, and what then.

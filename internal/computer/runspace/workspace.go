@@ -279,17 +279,21 @@ func (w *Workspace) Invert(ctx context.Context, o ports.Overlay) ([]view.Kept, e
 
 // Drop implements ports.Workspace. The task's tree stays behind a ref of its own
 // when keep is set.
-func (w *Workspace) Drop(ctx context.Context, o ports.Overlay, keep bool) error {
+func (w *Workspace) Drop(ctx context.Context, o ports.Overlay) error {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return err
 	}
-	if keep {
-		if err := w.Workspace.Keep(ctx, mine.Overlay, "Kept for a look", mine.Ref.Run, mine.Ref.Task); err != nil && !fault.Is(err, fault.NotFound) {
-			return err
-		}
-	}
 	return w.Workspace.Drop(ctx, mine.Overlay)
+}
+
+// Keep implements ports.Workspace.
+func (w *Workspace) Keep(ctx context.Context, o ports.Overlay) error {
+	mine, err := overlayOf(o)
+	if err != nil {
+		return err
+	}
+	return w.Workspace.Keep(ctx, mine.Overlay, "Kept for a look", mine.Ref.Run, mine.Ref.Task)
 }
 
 // Sweep implements ports.Workspace.

@@ -193,9 +193,10 @@ type Workspace interface {
 	// Invert takes back what PublishLive published, but for the paths it names.
 	// Safe to call again.
 	Invert(ctx context.Context, o Overlay) ([]view.Kept, error)
-	// Drop removes the overlay; keep leaves its tree behind a ref to look at.
-	// Safe to call again.
-	Drop(ctx context.Context, o Overlay, keep bool) error
+	// Keep leaves the overlay's tree behind a ref to look at, which outlives it, Drop
+	// removes the overlay. Safe to call again.
+	Keep(ctx context.Context, o Overlay) error
+	Drop(ctx context.Context, o Overlay) error
 	// Sweep removes every overlay but those of the attempts named: what is left of
 	// ended ones whose Drop nobody lived to do. No attempt is at work.
 	Sweep(ctx context.Context, but []TaskRef) error
