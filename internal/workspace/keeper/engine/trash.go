@@ -35,7 +35,7 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 		return wire.Removed{}, fileError(op, p, err)
 	}
 	e.look.Wrote(p)
-	t, err := e.moves.ToTrash(dir, path.Base(p), publish.TrashEntry{Trashed: wire.Trashed{Path: req.Path}, Op: "remove", Actor: req.Actor, User: req.User, Host: true})
+	t, err := e.moves.ToTrash(dir, path.Base(p), publish.TrashEntry{Trashed: wire.Trashed{Path: req.Path}, Op: "remove", Want: want, Actor: req.Actor, User: req.User, Host: true})
 	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)
 	}
@@ -70,11 +70,15 @@ func (e *Engine) removedWanted(t wire.Trashed, dir int, want string) error {
 	if want == "" {
 		return nil
 	}
-	content := e.moves.Trash(t.ID, "content")
-	was, other, err := e.store.EntryAt(unix.AT_FDCWD, content)
-	if err == nil && !other && was.ID == want {
+	m, err := e.moves.Entry(t.ID)
+	if err != nil {
+		return err
+	}
+	was, err := e.moves.Compared(m)
+	if err == nil && was {
 		return nil
 	}
+	content := e.moves.Trash(t.ID, "content")
 	p := string(t.Path)
 	err = errors.Join(changedMeanwhile(p), err)
 	e.look.Invalidate() // a folder may appear there

@@ -44,6 +44,28 @@ func TestUndoOfAPutLeavesWhatCameAfter(t *testing.T) {
 	}
 }
 
+// TestUndoOfAPutKnowsWhatWasTaken: where what a put displaced was brought back to another
+// place, undoing the put is refused: it is not one where nothing was.
+func TestUndoOfAPutKnowsWhatWasTaken(t *testing.T) {
+	c := open(t)
+	c.write("file", "before")
+	w, err := c.Write(c.ctx(), wire.WriteRequest{Path: "file"}, strings.NewReader("put"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Untrash(c.ctx(), wire.UntrashRequest{ID: w.Op, To: "elsewhere"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		if r, err := c.Undo(c.ctx(), wire.UndoRequest{Op: "write", ID: w.Op, Path: "file", DryRun: dry}); !fault.Is(err, fault.Conflict) {
+			t.Errorf("(dry %v) %+v, %v", dry, r, err)
+		}
+	}
+	if got, there := c.read("file"), c.read("elsewhere"); got != "put" || there != "before" {
+		t.Errorf("it holds %q, and what was there %q", got, there)
+	}
+}
+
 // TestUndoBringsALinkBack: a put over a link is undone by the link, and undoing that
 // brings back what was put; one that somebody changed since stays.
 func TestUndoBringsALinkBack(t *testing.T) {

@@ -35,6 +35,7 @@ type File struct {
 const (
 	magic     = "choir journal 1\n"
 	full      = 16 << 20  // bytes from which on it begins anew
+	most      = 2 * full  // bytes from which on it takes nothing more before it has
 	maxEntry  = 128 << 20 // bytes of one entry
 	MaxObject = 1 << 20   // bytes of an object that goes into one; larger ones are synced by themselves
 	MaxRecord = 16 << 20  // likewise of a record
@@ -353,6 +354,9 @@ func (j *Journal) Place(files []File) (err error) {
 func (j *Journal) Add(files []File, do func() error) (err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if err := j.room(); err != nil {
+		return err
+	}
 	before, counted := j.size, j.count
 	if err := j.write(files, true); err != nil {
 		return err
@@ -378,6 +382,9 @@ func (j *Journal) Note(files []File, sync bool) error {
 			j.named[k.Name] = true
 		}
 	}
+	if err := j.room(); err != nil {
+		return err
+	}
 	err := j.write(files, sync)
 	if err != nil && j.broken == nil && fault.NoSpace(err) {
 		return j.begin()
@@ -392,6 +399,9 @@ func (j *Journal) Note(files []File, sync bool) error {
 func (j *Journal) NoteAndPlace(k File) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if err := j.room(); err != nil {
+		return err
+	}
 	before, counted := j.size, j.count
 	if err := j.write([]File{k}, false); err != nil {
 		return err
@@ -404,8 +414,17 @@ func (j *Journal) NoteAndPlace(k File) error {
 	return nil
 }
 
-// bound restarts a long journal. The caller's request is done by then, so a failure here is
-// left to the next one.
+// room refuses what would make a journal longer that can't begin anew, as where a file
+// that it names can't be synced: the next start reads none of any length.
+func (j *Journal) room() error {
+	if j.size < most || j.f == nil || j.broken != nil {
+		return nil
+	}
+	return j.begin()
+}
+
+// bound has a long journal begin anew. What was asked for is done by then: that it
+// can't is met by the next, until there is no room.
 func (j *Journal) bound() {
 	if j.size >= full {
 		_ = j.begin()

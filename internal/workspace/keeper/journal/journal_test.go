@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/journal"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -290,6 +294,75 @@ func TestNotesDoNotFillTheJournal(t *testing.T) {
 	reopened(t, root)
 	if st, err := os.Stat(filepath.Join(root, ".git/choir/publish/p/result.json")); err != nil || st.Size() != int64(len(note)) {
 		t.Errorf("the last of them: %v, %v", st, err)
+	}
+}
+
+// TestAJournalThatCantBeginAnewTakesNothingMore: while a file that it names can't be
+// synced it is refused what would make it longer than the next start reads, and taken
+// once it can be; what was acknowledged is there.
+func TestAJournalThatCantBeginAnewTakesNothingMore(t *testing.T) {
+	s, root := newStore(t)
+	var had, none unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &had); err != nil {
+		t.Fatal(err)
+	}
+	j := journal.New(filepath.Join(root, ".git"))
+	if err := errors.Join(s.Close(), j.Open()); err != nil {
+		t.Fatal(err)
+	}
+	content := make([]byte, 12<<20)
+	name := func(n int) string { return fmt.Sprintf("choir/publish/p%d/result.json", n) }
+	// What an act puts under its name is there before no file can be opened, as when
+	// there are too many.
+	act := func(n int, scarce bool) error {
+		files := []journal.File{{Name: name(n), Content: content}}
+		err := j.Add(files, func() error {
+			if err := j.Place(files); err != nil {
+				return err
+			}
+			if scarce {
+				none = unix.Rlimit{Cur: 0, Max: had.Max}
+				return unix.Setrlimit(unix.RLIMIT_NOFILE, &none)
+			}
+			return nil
+		})
+		return errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &had))
+	}
+	acknowledged := 0
+	for ; acknowledged < 4; acknowledged++ {
+		if err := act(acknowledged, true); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(journalOf(root)); err != nil || st.Size() > 48<<20 {
+			t.Fatalf("the journal has %d bytes, %v", st.Size(), err)
+		}
+		if st, err := os.Stat(journalOf(root)); err == nil && st.Size() >= 32<<20 {
+			break
+		}
+	}
+	if acknowledged == 4 {
+		t.Fatal("it could begin anew")
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: had.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := j.Note([]journal.File{{Name: name(9), Content: content}}, true)
+	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &had); rerr != nil {
+		t.Fatal(rerr)
+	}
+	if err == nil {
+		t.Error("it took more")
+	}
+	if err := act(10, false); err != nil {
+		t.Errorf("once files can be opened: %v", err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range acknowledged + 1 {
+		if st, err := os.Stat(filepath.Join(root, ".git", name(n))); err != nil || st.Size() != int64(len(content)) {
+			t.Errorf("act %d: %v", n, err)
+		}
 	}
 }
 

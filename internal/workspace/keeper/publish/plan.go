@@ -90,13 +90,24 @@ func (mv *Mover) SavePlan(p Plan) error {
 // record is the name of a plan's record, below the keeper's own folder.
 func record(id, name string) string { return "publish/" + id + "/" + name }
 
-// ForgetPlan removes a plan, with all that is still in its folder.
+// ForgetPlan removes a plan, with all that is still in its folder. That it was begun is
+// removed before what came of it: a power cut in between must leave none that is begun
+// and has no result, which a start would carry out once more.
 func (mv *Mover) ForgetPlan(id string) error {
+	records := []string{"started", "staged", "result.json", "plan.json"}
 	var names []string
-	for _, name := range []string{"plan.json", "started", "staged", "result.json"} {
+	for _, name := range records {
 		names = append(names, record(id, name))
 	}
-	return errors.Join(mv.store.Forget(names...), disk.RemoveTree(mv.PlanDir(id)))
+	if err := mv.store.Forget(names...); err != nil {
+		return err
+	}
+	for _, name := range records {
+		if err := disk.RemoveIfThere(mv.PlanDir(id, name)); err != nil {
+			return err
+		}
+	}
+	return disk.RemoveTree(mv.PlanDir(id))
 }
 
 // ClearPlan makes room for a plan: an earlier one of the same id did not start, or is done. What a finished one of the same id displaced,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -60,6 +61,60 @@ func (mv *Mover) RemoveEntry(id string) error {
 	return errors.Join(mv.store.Forget(names...), disk.RemoveTree(mv.Trash(id)))
 }
 
+// Compared says whether what was removed is what was wanted. From then on it stays
+// removed, whatever a program that has it open makes of it.
+func (mv *Mover) Compared(m TrashEntry) (bool, error) {
+	was, other, err := mv.store.EntryAt(unix.AT_FDCWD, mv.Trash(m.ID, "content"))
+	if err != nil || other || was.ID != m.Want {
+		return false, err
+	}
+	m.Want = ""
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return false, err
+	}
+	return true, mv.store.Keep(trashRecord(m.ID, "meta.json"), raw)
+}
+
+// back compares what a death left uncompared. What is not what was wanted goes back to
+// its place, or stays in the trash where something else is there, or no folder.
+func (mv *Mover) back(m TrashEntry) error {
+	if m.Want == "" {
+		return nil
+	}
+	if was, err := mv.Compared(m); err != nil || was {
+		return err
+	}
+	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(string(m.Path)))
+	if err != nil {
+		return disk.IgnoreUnreachable(err)
+	}
+	defer unix.Close(dir)
+	err = disk.MoveTo(unix.AT_FDCWD, mv.Trash(m.ID, "content"), dir, path.Base(string(m.Path)))
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err == nil {
+		err = unix.Fsync(dir)
+	}
+	if err != nil {
+		return err
+	}
+	mv.look.Invalidate()
+	return mv.RemoveEntry(m.ID)
+}
+
+// NoteTaken notes that an entry's content is about to be brought back, with what is
+// made durable next.
+func (mv *Mover) NoteTaken(m TrashEntry) error {
+	m.Taken = true
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return mv.store.Note(trashRecord(m.ID, "meta.json"), raw)
+}
+
 // TrashAside moves what a plan moved aside to the trash.
 func (mv *Mover) TrashAside(id string, ops []Step) error {
 	entries, err := os.ReadDir(mv.PlanDir(id, "aside"))
@@ -93,7 +148,13 @@ type TrashEntry struct {
 	User   string         `json:"user,omitempty"`
 	Host   bool           `json:"host,omitempty"`  // the host appends an event of it
 	Named  bool           `json:"named,omitempty"` // which names the entry
-	redo   *redo          // how it is done again, nil for what is synced at once
+	// Want is what a removal was to remove and nobody has compared yet: what else it came
+	// upon goes back.
+	Want string `json:"want,omitempty"`
+	// Taken says that content was brought back to some place: that it is missing does
+	// not say that there was none.
+	Taken bool  `json:"taken,omitempty"`
+	redo  *redo // how it is done again, nil for what is synced at once
 }
 
 // Trash is the path of the trash, or of something in it.
@@ -392,7 +453,7 @@ func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) er
 func (mv *Mover) RecoverTrash() error {
 	err := mv.UntoldEntries(func(m TrashEntry, happened bool) error {
 		if happened {
-			return nil
+			return mv.back(m)
 		}
 		return mv.RemoveEntry(m.ID)
 	})
