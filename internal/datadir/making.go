@@ -110,10 +110,10 @@ func (d *Dir) remake(version string) error {
 		return slices.Contains(before, p) || filepath.Dir(p) == "keys" && !slices.Contains(made, filepath.Base(p))
 	})
 	now = append(now, partsFile, control, control+"-wal", control+"-shm")
+	// What is there already stays: it is of a start that died on its way here, or of a
+	// directory that was copied while it was committed, and may count. What was made since
+	// counts nowhere.
 	aside := d.Path("aside", unmade)
-	if err := os.RemoveAll(aside); err != nil {
-		return diskError(op, d.path, err)
-	}
 	for _, p := range now {
 		if _, err := os.Lstat(d.Path(p)); errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -124,7 +124,13 @@ func (d *Dir) remake(version string) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return diskError(op, d.path, err)
 		}
-		if err := os.Rename(d.Path(p), to); err != nil {
+		err := error(nil)
+		if _, err = os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			err = os.Rename(d.Path(p), to)
+		} else if err == nil {
+			err = os.RemoveAll(d.Path(p))
+		}
+		if err != nil {
 			return diskError(op, d.path, err)
 		}
 	}

@@ -39,9 +39,12 @@ func TestANewDirectoryCountsOnceItIsCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // the second leaves what the first had
+	for n := range 3 { // the second leaves what the first had
 		for _, name := range append(ours, "keys/given later") {
 			put(t, at, name)
+		}
+		if n == 0 {
+			put(t, at, "blobs/c/only then")
 		}
 		if !d.Making() {
 			t.Fatal("a directory that is new counts")
@@ -62,6 +65,9 @@ func TestANewDirectoryCountsOnceItIsCommitted(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(at, "aside/unmade", name)); err != nil {
 				t.Errorf("%s is lost: %v", name, err)
 			}
+		}
+		if _, err := os.Stat(filepath.Join(at, "aside/unmade/blobs/c/only then")); err != nil {
+			t.Errorf("start %d: what an earlier one moved aside is gone: %v", n, err)
 		}
 		for _, name := range theirs {
 			if !there(at, name) {

@@ -30,9 +30,9 @@ type folders struct {
 	dir                                   string
 	mu                                    sync.Mutex
 	n                                     int
-	race                                  func() // called when a publish begins
-	back                                  func() // called when something is taken back
-	drop                                  func() // called when an overlay is let go of
+	race                                  func()       // called when a publish begins
+	back                                  func()       // called when something is taken back
+	drop                                  func()       // called when an overlay is let go of
 	keep                                  func() error // called when a tree is to be kept for a look
 	swept                                 func(but []ports.TaskRef)
 	shown, inverted, dropped, checkpoints int

@@ -146,10 +146,8 @@ func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Ope
 		Operation: wire.Operation{Op: "untrash", Path: wire.Path(to), Size: st.Size, Actor: req.Actor, User: req.User},
 		Content:   path.Join("trash", req.ID, "content"),
 	}
-	if m.New.Exists() && !m.Taken { // the entry stays, for what took its place
-		if err := e.moves.NoteTaken(m); err != nil {
-			return wire.Operation{}, fileError(op, to, err)
-		}
+	if err := e.moves.NoteTaken(m); err != nil {
+		return wire.Operation{}, fileError(op, to, err)
 	}
 	err = e.moves.CarryOut(&in, func() error { return disk.MoveTo(unix.AT_FDCWD, content, dir, path.Base(to)) })
 	if err != nil {

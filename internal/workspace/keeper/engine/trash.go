@@ -70,19 +70,13 @@ func (e *Engine) removedWanted(t wire.Trashed, dir int, want string) error {
 	if want == "" {
 		return nil
 	}
-	m, err := e.moves.Entry(t.ID)
-	if err != nil {
-		return err
-	}
-	was, err := e.moves.Compared(m)
+	was, err := e.moves.Compared(t.ID)
 	if err == nil && was {
 		return nil
 	}
-	content := e.moves.Trash(t.ID, "content")
-	p := string(t.Path)
-	err = errors.Join(changedMeanwhile(p), err)
+	err = errors.Join(changedMeanwhile(string(t.Path)), err)
 	e.look.Invalidate() // a folder may appear there
-	if back := disk.MoveTo(unix.AT_FDCWD, content, dir, path.Base(p)); back != nil {
+	if back := disk.MoveTo(unix.AT_FDCWD, e.moves.Trash(t.ID, "content"), dir, path.Base(string(t.Path))); back != nil {
 		return errors.Join(err, fmt.Errorf("what was there is in the trash: %w", back))
 	}
 	return errors.Join(err, unix.Fsync(dir), e.moves.RemoveEntry(t.ID))

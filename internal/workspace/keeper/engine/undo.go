@@ -91,8 +91,7 @@ func (e *Engine) undoWrite(ctx context.Context, req wire.UndoRequest) (wire.Undo
 	content := e.moves.Trash(req.ID, "content")
 	st, err := disk.Lstat(unix.AT_FDCWD, content)
 	if disk.IsGone(err) && m.Taken {
-		return wire.UndoReply{}, fault.New("", fault.Conflict, "Move it back from there: choir files mv. `choir restore ID --path PATH` goes back to a checkpoint.",
-			fmt.Errorf("what was at %q before was brought back to another place", req.Path.Shown()))
+		return wire.UndoReply{}, fault.New("", fault.Conflict, "Move it back from there: choir files mv. `choir restore ID --path PATH` goes back to a checkpoint.", fmt.Errorf("what was at %q before was brought back to another place", req.Path.Shown()))
 	}
 	if disk.IsGone(err) && req.Op == "write" {
 		if now, err := e.Stat(ctx, string(req.Path)); err != nil {

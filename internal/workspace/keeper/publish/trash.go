@@ -63,7 +63,11 @@ func (mv *Mover) RemoveEntry(id string) error {
 
 // Compared says whether what was removed is what was wanted. From then on it stays
 // removed, whatever a program that has it open makes of it.
-func (mv *Mover) Compared(m TrashEntry) (bool, error) {
+func (mv *Mover) Compared(id string) (bool, error) {
+	m, err := mv.Entry(id)
+	if err != nil {
+		return false, err
+	}
 	was, other, err := mv.store.EntryAt(unix.AT_FDCWD, mv.Trash(m.ID, "content"))
 	if err != nil || other || was.ID != m.Want {
 		return false, err
@@ -82,7 +86,7 @@ func (mv *Mover) back(m TrashEntry) error {
 	if m.Want == "" {
 		return nil
 	}
-	if was, err := mv.Compared(m); err != nil || was {
+	if was, err := mv.Compared(m.ID); err != nil || was {
 		return err
 	}
 	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(string(m.Path)))
@@ -105,8 +109,11 @@ func (mv *Mover) back(m TrashEntry) error {
 }
 
 // NoteTaken notes that an entry's content is about to be brought back, with what is
-// made durable next.
+// made durable next. An entry that names nothing in its content's place goes with it.
 func (mv *Mover) NoteTaken(m TrashEntry) error {
+	if !m.New.Exists() || m.Taken {
+		return nil
+	}
 	m.Taken = true
 	raw, err := json.Marshal(m)
 	if err != nil {
