@@ -24,6 +24,10 @@ func SubjectEvent(e Event) string {
 	return SubjectLog(e.Computer, ActorKind(kind), e.Type)
 }
 
+// SubjectEvents is where several events of a computer's log are that were appended
+// together.
+func SubjectEvents(cid CID) string { return "log." + string(cid) + ".events" }
+
 // SubjectLogAll is the filter over a computer's whole log.
 func SubjectLogAll(cid CID) string { return "log." + string(cid) + ".>" }
 

@@ -27,9 +27,9 @@ import (
 
 // Format is the version of the directory's layout that this build writes. Format
 // 2 lists what is there (see Parts); in format 3 each log has a stream of its
-// own; in format 4 events say who acted. An earlier one becomes one when its
-// computers have woken.
-const Format = 4
+// own; in format 4 events say who acted; in format 5 a message of a log may hold
+// several events. An earlier one becomes one before a log is opened (see Raise).
+const Format = 5
 
 // Dir is an open data directory, locked until Close.
 type Dir struct {
@@ -237,6 +237,19 @@ func (d *Dir) setFormat(v int) error {
 	}
 	d.format = v
 	return nil
+}
+
+// Raise has the directory say that it is of this format, on disk, before anything is
+// stored in it that an earlier version of ChoirOS would take for damage: from then on
+// that one refuses it. A directory whose version can't be read is refused anyway.
+func (d *Dir) Raise() error {
+	switch {
+	case d.unversioned:
+		return nil
+	case d.format == 1: // which has no list, and every later one does
+		return d.Mark()
+	}
+	return d.setFormat(Format)
 }
 
 // Complete makes the directories that are missing. Before, their absence means

@@ -41,7 +41,7 @@ func TestAnAcknowledgementIsOfItsOwnMessage(t *testing.T) {
 	published := func(batch string) *plan {
 		p := &plan{batch: batch}
 		for _, reply := range []string{"in.1.0", "in.1.1", "in.1.2"} {
-			p.messages = append(p.messages, &nats.Msg{Reply: reply})
+			p.messages = append(p.messages, message{Msg: &nats.Msg{Reply: reply}})
 			p.asked = append(p.asked, reply)
 		}
 		return p

@@ -6,9 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
-
-	"github.com/nats-io/nats.go"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
@@ -238,19 +237,24 @@ func (l *Log) run() {
 		l.committing.Lock()
 		count, size := len(group[0].items), group[0].size
 	gather:
-		for {
+		for waited := false; ; {
 			select {
 			case r := <-l.queue:
 				if count+len(r.items) > groupCount || size+r.size > groupBytes {
 					l.carried = r
 					break gather
 				}
-				group, count, size = append(group, r), count+len(r.items), size+r.size
+				group, count, size, waited = append(group, r), count+len(r.items), size+r.size, false
 			default:
-				break gather
+				if waited || !l.crowded {
+					break gather
+				}
+				runtime.Gosched() // to those who were just answered and come again
+				waited = true
 			}
 		}
 		l.commit(group)
+		l.crowded = len(group) > 1 || len(l.queue) > 0
 		l.committing.Unlock()
 		if l.ctx.Err() != nil {
 			if l.carried != nil {
@@ -263,44 +267,21 @@ func (l *Log) run() {
 
 // plan is what a group comes to, given what is stored.
 type plan struct {
-	open    []*request // those that wait for the events below
-	answers [][]answer // for each of open, one per item
-	events  []contract.Event
-	ids     map[key]int // index in events
-	subject map[string]uint64
-	digests [][sha256.Size]byte // of the first events, as far as digest was called
-	last    uint64              // the log's last sequence when it was made
-	size    int                 // of the requests
-
-	messages []*nats.Msg     // of the first events, as far as stamp was called
-	links    []contract.Link // of the messages
-	link     contract.Link   // of the newest message
-	batch    string          // the atomic batch's id; empty: the messages are pipelined
-	chain    string          // what the messages' ids begin with; empty: none has one
-	asked    []string        // where answers are waited for
-	stored   int             // how many events are acknowledged and taken in
-	broken   error           // why what was acknowledged could not be taken in
-}
-
-// several says whether a call has more than one event to store, so that the
-// group must be stored all or not at all.
-func (p *plan) several() bool {
-	for i, answers := range p.answers {
-		if p.open[i].apart {
-			continue
-		}
-		first := -1
-		for _, a := range answers {
-			switch {
-			case a.at < 0:
-			case first < 0:
-				first = a.at
-			case a.at != first:
-				return true
-			}
-		}
-	}
-	return false
+	open     []*request // those that wait for the events below
+	answers  [][]answer // for each of open, one per item
+	events   []contract.Event
+	ids      map[key]int // index in events
+	subject  map[string]uint64
+	digests  [][sha256.Size]byte // of the first events, as far as digest was called
+	tied     []bool              // of each event: it is stored with the one before it or not at all
+	lines    [][]byte            // the events as they are stored
+	links    []contract.Link     // of the events
+	messages []message
+	batch    string   // the atomic batch's id; empty: the messages are pipelined
+	asked    []string // where answers are waited for
+	taken    int      // how many messages are acknowledged and taken in
+	stored   int      // how many events are
+	broken   error    // why what was acknowledged could not be taken in
 }
 
 // digest takes the events' digests, which are for later appends to look at.
@@ -319,7 +300,7 @@ type answer struct {
 // plan decides each request of a group in turn; refused and already stored ones
 // are answered at once. last is the log's last sequence.
 func (l *Log) plan(ctx context.Context, group []*request, last uint64) *plan {
-	p := &plan{ids: make(map[key]int, 1), last: last}
+	p := &plan{ids: make(map[key]int, 1)}
 	for _, r := range group {
 		answers, undo, err := l.place(ctx, p, r, last)
 		if err != nil {
@@ -336,7 +317,7 @@ func (l *Log) plan(ctx context.Context, group []*request, last uint64) *plan {
 // already is answered.
 func (p *plan) await(r *request, answers []answer) {
 	if slices.ContainsFunc(answers, func(a answer) bool { return a.at >= 0 }) {
-		p.open, p.answers, p.size = append(p.open, r), append(p.answers, answers), p.size+r.size
+		p.open, p.answers = append(p.open, r), append(p.answers, answers)
 		return
 	}
 	r.done <- result{events: p.eventsOf(answers)}
@@ -386,7 +367,7 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 		for _, e := range p.events[start:] {
 			delete(p.ids, keyOf(e))
 		}
-		p.events = p.events[:start]
+		p.events, p.tied = p.events[:start], p.tied[:start]
 	}
 	for i := range r.items {
 		it := &r.items[i]
@@ -442,6 +423,7 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 		}
 		p.ids[it.key] = len(p.events)
 		answers = append(answers, answer{at: len(p.events)})
+		p.tied = append(p.tied, r.whole() && len(p.events) > start)
 		p.events = append(p.events, e)
 	}
 	return answers, undo, nil

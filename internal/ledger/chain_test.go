@@ -43,7 +43,7 @@ func TestEveryEventCarriesTheLinkOfTheOneBefore(t *testing.T) {
 	for epoch := range 2 {
 		l := openLog(t, b, ledger.Options{CID: cid})
 		returned = append(returned, mustAppend(t, l, prompt(fmt.Sprintf("a <b> & c, epoch %d", epoch)))...)
-		for _, n := range []int{2, ledger.BatchCount + 3} {
+		for _, n := range []int{2, tooLong} {
 			var drafts []contract.Draft
 			for i := range n {
 				drafts = append(drafts, renamed(fmt.Sprintf("name %d", i), ""))

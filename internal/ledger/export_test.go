@@ -1,11 +1,8 @@
 package ledger
 
 // AtStep has f called at each point of an append where a crash leaves another
-// trace: stamped, sent, joined, acknowledged, accepted.
+// trace: stamped, sent, acknowledged, accepted.
 func (o Options) AtStep(f func(point string)) Options {
 	o.step = f
 	return o
 }
-
-// BatchCount is how many events make a group an atomic batch.
-const BatchCount = batchCount

@@ -13,17 +13,11 @@ import (
 	"choir.dev/choiros/internal/crash"
 )
 
-// joinFor is how long calls may join what is under way, so that a group ends and
-// another owner's claim is looked for.
-const joinFor = time.Second
-
 // publish sends a plan's messages and waits for their acknowledgements, which the
 // server gives once they are synced. What is acknowledged is taken in, from the
-// first on, and who waited for it is answered at once. Meanwhile calls from
-// joining are sent behind what is under way, so that the disk never waits for a
-// caller, nor a caller for a group. The error is why the rest of the plan is not
-// stored, or not known to be.
-func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) error {
+// first on, and who waited for it is answered at once. The error is why the rest of
+// the plan is not stored, or not known to be.
+func (l *Log) publish(ctx context.Context, p *plan) error {
 	if err := l.health(); err != nil {
 		return err
 	}
@@ -31,7 +25,7 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 		<-l.lost
 	}
 	l.step("stamped")
-	if err := l.send(p, 0); err != nil {
+	if err := l.send(p); err != nil {
 		return err
 	}
 	l.step("sent")
@@ -39,25 +33,11 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 	p.digest() // while the disk is at work
 	l.check.Reset(healthEvery)
 	defer l.check.Stop()
-	var until, giveUp time.Duration
-	if joining != nil {
-		until = awake.Now() + joinFor
-	}
+	var giveUp time.Duration
 	heard := true // since the last look
 	var failed error
 	for len(p.asked) > 0 {
-		open := joining
-		if open == nil || failed != nil || len(p.events) >= groupCount || p.size >= groupBytes || len(p.asked)+len(l.queue) >= batchCount ||
-			l.ctx.Err() != nil || l.yielding() || awake.Now() > until {
-			open = nil
-		}
 		select {
-		case r := <-open:
-			if r.whole() || len(p.events)+len(r.items) > groupCount { // the first takes a batch
-				l.carried, joining = r, nil
-			} else if err := l.join(ctx, p, r); err != nil {
-				return err
-			}
 		case reply := <-l.acks:
 			positions, err := p.heard(reply, nil)
 			for err == nil && len(l.acks) > 0 {
@@ -104,10 +84,10 @@ func (l *Log) publish(ctx context.Context, p *plan, joining <-chan *request) err
 	return failed
 }
 
-// send publishes the plan's messages from one on.
-func (l *Log) send(p *plan, from int) error {
-	for _, m := range p.messages[from:] {
-		if err := l.conn.PublishMsg(m); err != nil {
+// send publishes the plan's messages.
+func (l *Log) send(p *plan) error {
+	for _, m := range p.messages {
+		if err := l.conn.PublishMsg(m.Msg); err != nil {
 			return err
 		}
 		if m.Reply != "" {
@@ -115,30 +95,6 @@ func (l *Log) send(p *plan, from int) error {
 		}
 	}
 	return nil
-}
-
-// join sends a call that takes no batch behind what is under way. A call that is refused
-// is answered; the error is that it could not be sent.
-func (l *Log) join(ctx context.Context, p *plan, r *request) error {
-	from := len(p.events)
-	answers, undo, err := l.place(ctx, p, r, p.last)
-	if err == nil {
-		err = l.stamp(p)
-	}
-	if err != nil {
-		undo()
-		r.done <- result{err: err}
-		return nil
-	}
-	p.await(r, answers)
-	if len(p.events) == from {
-		p.answer() // what it asks for may have been stored by now
-		return nil
-	}
-	err = l.send(p, from)
-	l.step("joined")
-	p.digest()
-	return err
 }
 
 // heard adds what an answer of the server says is stored: positions of the first
@@ -155,7 +111,7 @@ func (p *plan) heard(reply *nats.Msg, positions []uint64) ([]uint64, error) {
 		return positions, err
 	case p.batch != "" && ack.Count != len(p.messages):
 		return positions, fmt.Errorf("odd acknowledgement: %.200s", reply.Data)
-	case p.batch == "" && (ack.Count > 0 || reply.Subject != p.messages[p.stored+len(positions)].Reply):
+	case p.batch == "" && (ack.Count > 0 || reply.Subject != p.messages[p.taken+len(positions)].Reply):
 		// The server answers in the order in which it stores, and stores none behind
 		// one that it refused.
 		return positions, fmt.Errorf("odd acknowledgement: %.200s without an earlier one", reply.Data)
@@ -169,21 +125,23 @@ func (p *plan) heard(reply *nats.Msg, positions []uint64) ([]uint64, error) {
 }
 
 // accept takes in what the server has acknowledged: the positions of the plan's
-// next events.
+// next messages.
 func (l *Log) accept(p *plan, positions []uint64) error {
-	fresh := make([]stored, len(positions))
-	for i, position := range positions {
-		at := p.stored + i
-		e, data := p.events[at], p.messages[at].Data
-		if err := l.tail.add(e, p.digests[at]); err != nil {
-			return err
+	fresh := make([]stored, 0, len(p.events)-p.stored)
+	for _, position := range positions {
+		for upTo := p.messages[p.taken].upTo; p.stored < upTo; p.stored++ {
+			at := p.stored
+			if err := l.tail.add(p.events[at], p.digests[at]); err != nil {
+				return err
+			}
+			s := stored{event: p.events[at], position: position, link: p.links[at], size: len(p.lines[at]), owner: l.owner, more: at+1 < upTo}
+			if l.speaker != nil {
+				s.data = p.lines[at]
+			}
+			fresh = append(fresh, s)
 		}
-		fresh[i] = stored{event: e, position: position, link: p.links[at], size: len(data), owner: l.owner}
-		if l.speaker != nil {
-			fresh[i].data = data
-		}
+		p.taken++
 	}
-	p.stored += len(positions)
 	l.claimed = true
 	l.advance(fresh)
 	l.step("accepted")

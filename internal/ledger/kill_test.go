@@ -99,7 +99,7 @@ func TestNothingAcknowledgedIsLostToKill(t *testing.T) {
 	survived, kills := 0, 0
 	// A log is killed again and again, each time somewhere else. Each size of bursts
 	// has its own, for all of a log is read after each kill.
-	for _, burst := range []int{0, 4, ledger.BatchCount + 10} {
+	for _, burst := range []int{0, 4, tooLong} {
 		dir, cid, witness := t.TempDir(), contract.NewCID(), map[string]acknowledged{}
 		for _, point := range []string{"stamped", "sent", "acknowledged", "accepted"} {
 			runChild(t, witness, fmt.Sprintf("dir=%s cid=%s workers=3 burst=%d die=%s at=%d", dir, cid, burst, point, 5+rand.IntN(20)), nil)

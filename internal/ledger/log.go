@@ -117,7 +117,7 @@ type Log struct {
 	doubt      bool // the last publish's outcome is not known
 	claimed    bool // an event of this epoch is stored
 	try        uint64
-	crowded    bool             // the newest group was large enough for a batch
+	crowded    bool             // the newest group was of several calls
 	carried    *request         // the committer's: what the next group begins with
 	inbox      string           // acknowledgements arrive under it
 	acks       chan *nats.Msg   // room for a whole group
@@ -128,7 +128,7 @@ type Log struct {
 	mu        sync.Mutex
 	newest    stored // the newest acknowledged event; sequence and position 0: none
 	recent    recent
-	bookmarks map[uint64]uint64 // sequence → stream position, of events read lately
+	bookmarks map[uint64]uint64 // of events read lately: sequence → the position where to look for the next one
 	changed   chan struct{}     // closed and renewed when last moves or stopped is set
 	stopped   error             // why no event will follow
 	yield     time.Time         // until when a claim is waited for
@@ -218,9 +218,14 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 
 // load finds the log's end and takes in what the index does not cover.
 func (l *Log) load(ctx context.Context) error {
-	end, found, err := l.lastMessage(ctx)
+	message, err := l.lastMessage(ctx)
 	if err != nil {
 		return err
+	}
+	var end stored
+	found := len(message) > 0
+	if found {
+		end = message[len(message)-1]
 	}
 	if l.head != nil {
 		if err := l.head.compare(ctx, l, end, found); err != nil {

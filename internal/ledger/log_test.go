@@ -43,6 +43,9 @@ func openLog(t testing.TB, b *bus.Bus, opts ledger.Options) *ledger.Log {
 	return l
 }
 
+// tooLong is how many small events are too long for one message.
+const tooLong = 350
+
 func prompt(text string) contract.Draft {
 	return contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted", Data: contract.PromptSubmitted{Text: text}}
 }
@@ -267,7 +270,7 @@ func TestLongDataTravelAsBlob(t *testing.T) {
 }
 
 // AppendEach leaves what is stored of an earlier call as it is and adds the rest,
-// needs an id of each draft for that, and stages no batch.
+// needs an id of each draft for that, and stages no batch, however long they are.
 func TestAppendEachAddsTheRest(t *testing.T) {
 	cid := contract.NewCID()
 	b := openBus(t, t.TempDir())
@@ -298,7 +301,20 @@ func TestAppendEachAddsTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for position := uint64(1); position <= 3; position++ {
+	var many []contract.Draft
+	for i := range tooLong {
+		d := renamed(fmt.Sprintf("name %d", i), "")
+		d.ID = contract.NewID()
+		many = append(many, d)
+	}
+	if _, err := l.AppendEach(t.Context(), many...); err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil || info.State.Msgs < 4 || info.State.Msgs > 6 {
+		t.Fatalf("%d messages, %v", info.State.Msgs, err)
+	}
+	for position := uint64(1); position <= info.State.Msgs; position++ {
 		m, err := stream.GetMsg(t.Context(), position)
 		if err != nil {
 			t.Fatal(err)

@@ -47,18 +47,32 @@ func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row
 	next, stop := iter.Pull2(rows)
 	defer stop()
 	m.pull = next
-	_, err := bus.ReadStore(ctx, dir, cid, func(msg bus.Message) error {
-		of, at, err := peek(msg)
-		if err != nil || of != cid {
-			return nil // not of this log; what it misses shows as a hole
-		}
+	_, err := bus.ReadStore(ctx, dir, cid, func(msg bus.Message) (err error) {
 		var header nats.Header
 		if len(msg.Header) > 0 {
 			if header, err = nats.DecodeHeadersMsg(msg.Header); err != nil {
 				return nil // what can't be read is not taken
 			}
 		}
-		return m.offer(candidate{stamp: at, subject: msg.Subject, header: plain(header), data: bytes.Clone(msg.Data)})
+		several := msg.Subject == contract.SubjectEvents(cid)
+		for one := range events(msg) {
+			of, at, err := peek(one)
+			if err != nil || of != cid {
+				continue // not of this log; what it misses shows as a hole
+			}
+			c := candidate{stamp: at, subject: one.Subject, header: plain(header), data: bytes.Clone(one.Data)}
+			if several {
+				e, err := contract.UnmarshalEvent(c.data)
+				if err != nil {
+					continue
+				}
+				c.subject = contract.SubjectEvent(e)
+			}
+			if err := m.offer(c); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err == nil {
 		err = m.fill(0)

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"bytes"
 	"iter"
 	"os"
 	"testing"
@@ -19,9 +20,14 @@ func TestAHoleIsFilledOnlyWithWhatContinuesTheChain(t *testing.T) {
 	heads := fillStore(t, dir, cid)
 	var whole []contract.Event
 	if _, err := bus.ReadStore(t.Context(), dir, "", func(m bus.Message) error {
-		e, err := contract.UnmarshalEvent(m.Data)
-		whole = append(whole, e)
-		return err
+		for line := range bytes.Lines(m.Data) {
+			e, err := contract.UnmarshalEvent(bytes.TrimSuffix(line, []byte{'\n'}))
+			if err != nil {
+				return err
+			}
+			whole = append(whole, e)
+		}
+		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func TestLogBehavesLikeAList(t *testing.T) {
 			refused := false
 			n := rapid.IntRange(1, 4).Draw(t, "drafts")
 			if rapid.IntRange(0, 9).Draw(t, "large") == 0 {
-				n = ledger.BatchCount + 2
+				n = tooLong
 			}
 			for range n {
 				s := stored{id: contract.NewID(), subject: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "subject"), text: rapid.StringMatching(`[a-z<>]{1,8}`).Draw(t, "text")}

@@ -15,7 +15,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
-	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -23,8 +22,6 @@ const (
 	healthEvery   = 100 * time.Millisecond
 	ackTimeout    = 10 * time.Second // of one try
 	commitTimeout = 40 * time.Second // of all tries
-	batchCount    = 48               // from here on one sync for all outweighs what the server spends on a batch
-	batchMisses   = 3
 	firstPause    = 2 * time.Millisecond
 	longestPause  = 500 * time.Millisecond
 )
@@ -55,7 +52,7 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 		return false
 	}
 	defer l.committing.Unlock()
-	if l.doubt || len(l.queue) > 0 || l.yielding() || l.ctx.Err() != nil || l.ended() != nil || l.tail.prune(ctx) != nil {
+	if l.doubt || l.crowded || len(l.queue) > 0 || l.yielding() || l.ctx.Err() != nil || l.ended() != nil || l.tail.prune(ctx) != nil {
 		return false
 	}
 	end := l.end()
@@ -63,12 +60,12 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 	if len(p.open) == 0 {
 		return true
 	}
-	if err := l.encode(p, end, 0, false); err != nil {
+	if err := l.encode(p, end, 0); err != nil {
 		req.done <- result{err: err}
 		return true
 	}
-	err := l.publish(ctx, p, nil)
-	l.doubt = err != nil
+	err := l.publish(ctx, p)
+	l.doubt, l.crowded = err != nil, len(l.queue) > 0
 	if p.broken != nil {
 		req.done <- result{err: p.broken}
 		return true
@@ -113,17 +110,13 @@ func (l *Log) commit(group []*request) {
 			return
 		}
 		group = p.open
-		if err := l.encode(p, end, misses, true); err != nil {
+		if err := l.encode(p, end, misses); err != nil {
 			// Another group may do without whatever can't be encoded.
 			fail(group, err)
 			return
 		}
-		joining := l.queue
-		if p.batch != "" || l.crowded || l.carried != nil { // many callers are served better by batches
-			joining = nil
-		}
-		perr := l.publish(ctx, p, joining)
-		group, l.crowded = p.open, len(p.events) >= batchCount && p.batch != ""
+		perr := l.publish(ctx, p)
+		group = p.open
 		l.doubt = perr != nil
 		if p.broken != nil {
 			fail(group, p.broken)
@@ -188,74 +181,6 @@ func refusal(err error) error {
 	return fault.New("", fault.Unavailable, "Look at the log for what the server says about its store.", err)
 }
 
-// encode makes the group's messages, each with the link of the one before it.
-// The first carries the fence: it is stored only if the log's newest message is
-// still end. That is the stream's last position, which the server has at hand, unless
-// it has taken messages back behind it: who missed by that names the newest message
-// itself, for which the server reads it. A group with a call of several drafts, a large one, or one that
-// others got in between too often, is an atomic batch: the server stores all of
-// it or nothing, also when it is killed in the middle. In any other each message
-// is stored only right behind the one before it, so that none can be stored when
-// an earlier one was not; joined says that others may come behind the last.
-func (l *Log) encode(p *plan, end stored, misses int, joined bool) error {
-	n := len(p.events)
-	l.try++
-	switch {
-	case (n >= batchCount || p.several() || (n > 1 && misses >= batchMisses)) && !defence.Off(defence.LogBatch):
-		p.batch = contract.NewID()
-	case n > 1 || joined:
-		// Unlike positions, which could come true by accident, an id is of one try.
-		p.chain = l.owner + "." + strconv.FormatUint(l.try, 10) + "."
-	}
-	p.link = end.link
-	if err := l.stamp(p); err != nil {
-		return err
-	}
-	h, at := p.messages[0].Header, []string{strconv.FormatUint(end.position, 10)}
-	if p.batch == "" && misses == 0 {
-		h["Nats-Expected-Last-Sequence"] = at
-		return nil
-	}
-	h["Nats-Expected-Last-Subject-Sequence"] = at
-	h["Nats-Expected-Last-Subject-Sequence-Subject"] = []string{l.filter}
-	return nil
-}
-
-// stamp makes the messages of the plan's events that have none yet.
-func (l *Log) stamp(p *plan) error {
-	for i := len(p.messages); i < len(p.events); i++ {
-		p.events[i].Prev = p.link
-		e := p.events[i]
-		data, err := contract.Stored(e) // validated by prepare
-		if err != nil {
-			return fault.New("", fault.Invalid, "", err)
-		}
-		p.link = contract.LinkOf(data)
-		p.links = append(p.links, p.link)
-		h := nats.Header{ownerHeader: {l.owner}}
-		if p.chain != "" {
-			h["Nats-Msg-Id"] = []string{p.chain + strconv.Itoa(i)}
-			if i > 0 {
-				h["Nats-Expected-Last-Msg-Id"] = []string{p.chain + strconv.Itoa(i-1)}
-			}
-		}
-		m := &nats.Msg{Subject: contract.SubjectEvent(e), Header: h, Data: data}
-		last := i == len(p.events)-1
-		if p.batch != "" {
-			h["Nats-Batch-Id"] = []string{p.batch}
-			h["Nats-Batch-Sequence"] = []string{strconv.Itoa(i + 1)}
-			if last {
-				h["Nats-Batch-Commit"] = []string{"1"}
-			}
-		}
-		if p.batch == "" || last {
-			m.Reply = l.inbox + "." + strconv.FormatUint(l.try, 10) + "." + strconv.Itoa(i)
-		}
-		p.messages = append(p.messages, m)
-	}
-	return nil
-}
-
 type ack struct {
 	Error *apiError `json:"error"`
 	Seq   uint64    `json:"seq"`
@@ -298,29 +223,13 @@ func plainAck(b []byte) (ack, bool) {
 // Log is fenced, except those an older owner wrote before this one's claim.
 func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
 	for n := 0; ; n++ {
-		end := l.end()
-		last, position := end.event.Sequence, end.position
-		s, found, err := l.next(ctx, position+1)
-		if err != nil || !found {
+		page, err := l.next(ctx, l.end().position+1)
+		if err != nil || len(page) == 0 {
 			return grown, err
 		}
-		if s.owner != l.owner && (l.claimed || s.event.Epoch >= l.epoch) {
-			return grown, fault.New("", fault.InUse, "Open the log again to take it back.",
-				fmt.Errorf("%w: epoch %d, while this one is %d", ErrFenced, s.event.Epoch, l.epoch))
-		}
-		if s.event.Sequence != last+1 {
-			return grown, broken("event %d follows %d", s.event.Sequence, last)
-		}
-		if last > 0 {
-			if err := s.follows(end); err != nil {
-				return grown, err
-			}
-		}
-		if err := l.tail.add(s.event, contract.Digest(s.event)); err != nil {
+		if err := l.takeIn(page); err != nil {
 			return grown, err
 		}
-		l.claimed = l.claimed || s.owner == l.owner
-		l.advance([]stored{s})
 		if !l.claimed && n%noticeEvery == 0 {
 			if err := l.announceClaim(); err != nil {
 				return grown, err
@@ -328,4 +237,31 @@ func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
 		}
 		grown = true
 	}
+}
+
+// takeIn takes in a message that the stream holds behind the known end.
+func (l *Log) takeIn(page []stored) error {
+	end := l.end()
+	for _, s := range page {
+		last := end.event.Sequence
+		if s.owner != l.owner && (l.claimed || s.event.Epoch >= l.epoch) {
+			return fault.New("", fault.InUse, "Open the log again to take it back.",
+				fmt.Errorf("%w: epoch %d, while this one is %d", ErrFenced, s.event.Epoch, l.epoch))
+		}
+		if s.event.Sequence != last+1 {
+			return broken("event %d follows %d", s.event.Sequence, last)
+		}
+		if last > 0 {
+			if err := s.follows(end); err != nil {
+				return err
+			}
+		}
+		if err := l.tail.add(s.event, contract.Digest(s.event)); err != nil {
+			return err
+		}
+		l.claimed = l.claimed || s.owner == l.owner
+		end = s
+	}
+	l.advance(page)
+	return nil
 }

@@ -138,21 +138,25 @@ func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int
 		return nil, err
 	}
 	limit = int(min(uint64(limit), last-after))
-	page, err := l.page(ctx, from, limit)
+	messages := limit
+	if there := position - from + 1; there < last-after { // some hold several events
+		messages = int((uint64(limit)*there-1)/(last-after)) + 1
+	}
+	page, err := l.page(ctx, from, messages)
 	if err != nil {
 		return nil, err
 	}
 	if len(page) == 0 {
 		// Pages come from any server that keeps the log, and one may be behind.
 		// What is missing is for the leader to say.
-		s, found, err := l.next(ctx, from)
-		if err != nil {
+		if page, err = l.next(ctx, from); err != nil {
 			return nil, err
 		}
-		if found {
-			page = []stored{s}
-		}
 	}
+	for len(page) > 0 && page[0].event.Sequence <= after && page[0].more {
+		page = page[1:]
+	}
+	page = page[:min(limit, len(page))]
 	for i, s := range page {
 		if want := after + 1 + uint64(i); s.event.Sequence != want {
 			return nil, broken("event %d follows where %d belongs", s.event.Sequence, want)
@@ -174,7 +178,10 @@ func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int
 			break
 		}
 	}
-	l.bookmarks[end.event.Sequence] = end.position
+	l.bookmarks[end.event.Sequence] = end.position + 1
+	if end.more {
+		l.bookmarks[end.event.Sequence] = end.position
+	}
 	l.mu.Unlock()
 	return page, nil
 }
@@ -184,32 +191,40 @@ func broken(format string, args ...any) error {
 }
 
 // locate finds where in the stream to start looking for the event with
-// sequence want. The stream holds other computers' events too, but each of ours
-// takes a position, so sequences bound positions from both sides.
+// sequence want: the position of its message, or one behind which it is the next.
+// Where each message holds one event, and no other computer's stands between them,
+// the first guess is right.
 func (l *Log) locate(ctx context.Context, want, last, position uint64) (uint64, error) {
 	l.mu.Lock()
 	mark, ok := l.bookmarks[want-1]
 	l.mu.Unlock()
 	if ok {
-		return mark + 1, nil
+		return mark, nil
 	}
 	if want == 1 {
 		return 1, nil
 	}
-	low, high := want, position-(last-want)
-	for probe := high; low <= high; probe = low + (high-low)/2 {
-		s, found, err := l.next(ctx, probe)
-		switch {
-		case err != nil:
+	low, high := uint64(1), position // it is there or between
+	first, newest := uint64(1), last // the oldest event that can be at low, the newest at high
+	for guess := true; low <= high; guess = !guess {
+		probe := low + (high-low)/2
+		if guess && newest > first {
+			probe = low + (want-first)*(high-low)/(newest-first)
+		}
+		found, err := l.next(ctx, probe)
+		if err != nil {
 			return 0, err
-		case !found:
+		}
+		if len(found) == 0 {
 			return 0, broken("nothing at or behind position %d, though the log ends at %d", probe, position)
-		case s.event.Sequence == want:
-			return s.position, nil
-		case s.event.Sequence < want:
-			low = s.position + (want - s.event.Sequence)
+		}
+		switch a, z := found[0], found[len(found)-1]; {
+		case z.event.Sequence < want:
+			low, first = z.position+1, z.event.Sequence+1
+		case a.event.Sequence > want:
+			high, newest = probe-1, a.event.Sequence-1
 		default:
-			high = min(probe-1, s.position-(s.event.Sequence-want))
+			return a.position, nil
 		}
 	}
 	return 0, broken("event %d is missing", want)
@@ -267,12 +282,12 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int) ([]stored, error
 		}
 		switch status := msg.Header.Get("Status"); status {
 		case "":
-			s, err := decode(msg.Header, msg.Header.Get("Nats-Sequence"), msg.Data)
+			events, err := decode(msg.Header, msg.Header.Get("Nats-Sequence"), msg.Data)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, s)
-			if len(out) == n {
+			out = append(out, events...)
+			if n--; n == 0 {
 				return out, nil
 			}
 		case "204", "404":
@@ -293,29 +308,30 @@ func (l *Log) missing(failed uint64) error {
 	return fault.New("", fault.Unavailable, fault.HintOf(why), why)
 }
 
-// next returns the log's first message at or behind a position.
-func (l *Log) next(ctx context.Context, position uint64) (stored, bool, error) {
+// next returns the events of the log's first message at or behind a position; none
+// when there is no such message.
+func (l *Log) next(ctx context.Context, position uint64) ([]stored, error) {
 	return l.get(ctx, getRequest{Seq: position, NextFor: l.filter})
 }
 
-// lastMessage returns the log's newest message.
-func (l *Log) lastMessage(ctx context.Context) (stored, bool, error) {
+// lastMessage returns the events of the log's newest message.
+func (l *Log) lastMessage(ctx context.Context) ([]stored, error) {
 	return l.get(ctx, getRequest{LastFor: l.filter})
 }
 
 // get reads one message from the stream's leader, which knows of every
 // acknowledged write.
-func (l *Log) get(ctx context.Context, req getRequest) (stored, bool, error) {
+func (l *Log) get(ctx context.Context, req getRequest) ([]stored, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
-		return stored{}, false, fmt.Errorf("encode request: %w", err)
+		return nil, fmt.Errorf("encode request: %w", err)
 	}
 	failed, _ := l.unread()
 	msg, err := tries(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return l.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+contract.StreamLog(l.cid), body)
 	})
 	if err != nil {
-		return stored{}, false, unavailable(err)
+		return nil, unavailable(err)
 	}
 	var reply struct {
 		Error   *apiError `json:"error"`
@@ -326,34 +342,21 @@ func (l *Log) get(ctx context.Context, req getRequest) (stored, bool, error) {
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(msg.Data, &reply); err != nil {
-		return stored{}, false, unavailable(fmt.Errorf("decode the server's reply: %w", err))
+		return nil, unavailable(fmt.Errorf("decode the server's reply: %w", err))
 	}
 	switch {
 	case reply.Error != nil && reply.Error.Code == 404:
-		return stored{}, false, l.missing(failed)
+		return nil, l.missing(failed)
 	case reply.Error != nil:
-		return stored{}, false, unavailable(reply.Error)
+		return nil, unavailable(reply.Error)
 	case reply.Message == nil:
-		return stored{}, false, unavailable(errors.New("the server's reply holds no message"))
+		return nil, unavailable(errors.New("the server's reply holds no message"))
 	}
 	header, err := nats.DecodeHeadersMsg(reply.Message.Hdrs)
 	if err != nil {
-		return stored{}, false, broken("headers at position %d: %w", reply.Message.Seq, err)
+		return nil, broken("headers at position %d: %w", reply.Message.Seq, err)
 	}
-	s, err := decode(header, strconv.FormatUint(reply.Message.Seq, 10), reply.Message.Data)
-	return s, err == nil, err
-}
-
-func decode(h nats.Header, position string, data []byte) (stored, error) {
-	p, err := strconv.ParseUint(position, 10, 64)
-	if err != nil {
-		return stored{}, broken("position %.40q: %w", position, err)
-	}
-	e, err := contract.UnmarshalEvent(data)
-	if err != nil {
-		return stored{}, broken("message at position %d: %w", p, err)
-	}
-	return stored{event: e, position: p, link: contract.LinkOf(data), size: len(data), owner: h.Get(ownerHeader)}, nil
+	return decode(header, strconv.FormatUint(reply.Message.Seq, 10), reply.Message.Data)
 }
 
 func unavailable(err error) error {

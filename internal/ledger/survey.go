@@ -48,14 +48,14 @@ func SurveyStore(ctx context.Context, dir string, only contract.CID, marks map[c
 		}
 	}
 	strangers := map[contract.CID]bool{}
-	damage, err := bus.ReadStore(ctx, dir, only, func(m bus.Message) error {
+	look := func(m bus.Message) {
 		cid, stamp, err := peek(m)
 		if err != nil {
-			return nil // a message of nobody's log is nobody's event; its log misses it
+			return // what is nobody's log is nobody's event; its log misses it
 		}
 		if m.Of != "" && m.Of != cid {
 			strangers[m.Of] = true // which its log does not go on with
-			return nil
+			return
 		}
 		s := out[cid]
 		if s == nil {
@@ -64,11 +64,16 @@ func SurveyStore(ctx context.Context, dir string, only contract.CID, marks map[c
 		}
 		s.Seen = max(s.Seen, stamp.sequence)
 		if s.Broken != "" || m.Behind {
-			return nil
+			return
 		}
 		s.take(stamp, m.Data)
 		if s.Broken == "" && wanted[cid][stamp.sequence] {
 			s.At[stamp.sequence] = bytes.Clone(m.Data)
+		}
+	}
+	damage, err := bus.ReadStore(ctx, dir, only, func(m bus.Message) error {
+		for one := range events(m) {
+			look(one)
 		}
 		return nil
 	})
@@ -104,7 +109,7 @@ type stamp struct {
 	prev            contract.Link
 }
 
-// peek reads whose event a message is and its stamp. It does not decode the
+// peek reads whose event a message of one is and its stamp. It does not decode the
 // whole: in what the appender encodes, these stand behind the data, and a quote
 // in a text is escaped, so the last `,"sequence":` is the envelope's. What was
 // changed does not continue the chain.

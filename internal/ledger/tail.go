@@ -132,10 +132,11 @@ func (t *tail) prune(ctx context.Context) error {
 	return nil
 }
 
-// stored is an event and its position in the stream.
+// stored is an event and the position in the stream of the message that holds it.
 type stored struct {
 	event    contract.Event
 	position uint64
+	more     bool          // the message holds the next event, too
 	link     contract.Link // of its stored bytes
 	size     int
 	owner    string

@@ -24,9 +24,13 @@ import (
 // them, by one rename that does not touch them; what was set apart and is whole
 // again is put back. Where a log's files lie is all there is to know, so a
 // crash between two renames leaves what the next start goes on from. With the
-// report on one computer it is about that one's log.
+// report on one computer it is about that one's log. From then on an earlier version
+// of ChoirOS, which would not know what is stored, refuses the directory.
 func Arrange(dir *datadir.Dir, r *Report) error {
 	const op = "recovery.Arrange"
+	if err := dir.Raise(); err != nil {
+		return fault.Wrap(op, err)
+	}
 	streams, err := bus.Streams(dir.Path("nats"))
 	if err != nil {
 		return fault.Wrap(op, err)

@@ -1,11 +1,14 @@
 package recovery_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -89,6 +92,80 @@ func arrange(t *testing.T, dir *datadir.Dir) *recovery.Report {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// A directory of an earlier version is of this one, on disk, before its logs are
+// opened, and so it is before one of them is made anew: the one before would take what
+// is stored then for damage. With a list of what is there or without one.
+func TestADirectoryIsOfThisVersionBeforeItsLogsAreOpened(t *testing.T) {
+	for _, before := range []string{"1", "4"} {
+		for _, recover := range []bool{false, true} {
+			cid := contract.NewCID()
+			dir := fill(t, cid)
+			at := dir.Path()
+			if err := os.WriteFile(dir.Path("control.sqlite"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(dir.Mark(cid), dir.Commit(), dir.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if before == "1" {
+				if err := os.Remove(filepath.Join(at, "parts")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(at, "version"), []byte(before+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			dir, err := datadir.Open(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			if recover {
+				cut(t, dir, cid)
+				if err := os.Remove(dir.Path("keys", "account.nk")); err != nil { // so that the whole store is made anew
+					t.Fatal(err)
+				}
+				seen := versions{Handler: slog.DiscardHandler, mu: &sync.Mutex{}, file: dir.Path("version"), seen: map[string]bool{}}
+				_, err = recovery.Recover(t.Context(), recovery.Options{Dir: dir, Driver: "local", Logger: slog.New(seen)})
+				if len(seen.seen) != 1 || !seen.seen[fmt.Sprintln(datadir.Format)] {
+					t.Errorf("it was %s, and while a log was made anew %v", before, seen.seen)
+				}
+			} else {
+				err = recovery.Arrange(dir, inspect(t, dir))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := os.ReadFile(dir.Path("version")); err != nil || string(b) != fmt.Sprintln(datadir.Format) {
+				t.Errorf("it was %s, and is %q, %v", before, b, err)
+			}
+			if parts, err := dir.Parts(); err != nil || len(parts) == 0 {
+				t.Errorf("what is there is %v, %v", parts, err)
+			}
+		}
+	}
+}
+
+// versions notes what a directory's version is whenever a server says something.
+type versions struct {
+	slog.Handler
+	file string
+	mu   *sync.Mutex
+	seen map[string]bool
+}
+
+func (v versions) Enabled(context.Context, slog.Level) bool { return true }
+
+func (v versions) Handle(_ context.Context, r slog.Record) error {
+	b, err := os.ReadFile(v.file)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if strings.HasPrefix(r.Message, "nats: ") {
+		v.seen[string(b)] = true
+	}
+	return err
 }
 
 // A damaged log is set apart as it is, and the server opens the others; it stays

@@ -155,7 +155,7 @@ func (j *job) do(ctx context.Context) error {
 		if err := errors.Join(j.accounts(), j.keys()); err != nil {
 			return err
 		}
-		if err := j.Dir.Complete(); err != nil {
+		if err := errors.Join(j.Dir.Complete(), j.Dir.Raise()); err != nil {
 			return err
 		}
 	}

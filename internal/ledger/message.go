@@ -1,0 +1,180 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/defence"
+	"choir.dev/choiros/internal/fault"
+)
+
+// The server stores and syncs one message after the other, and of one that a crash
+// or a power cut found half stored it keeps nothing. So what is appended together
+// goes as one message: one sync for all of it, and all of it or nothing.
+//
+// A message holds one event or several that follow each other, one a line. An event
+// as stored has no line break in it.
+
+// messageBytes bounds the events of one message that has more than one.
+const messageBytes = contract.MaxEvent
+
+// message is one message of a plan.
+type message struct {
+	*nats.Msg
+	upTo int // how many of the plan's events are stored with it
+}
+
+// encode makes the plan's messages. Its first carries the fence: it is stored only if the log's newest message is
+// still end. That is the stream's last position, which the server has at hand, unless
+// it has taken messages back behind it: who missed by that names the newest message
+// itself, for which the server reads it. What needs more than one message is stored in
+// order and none behind one that was refused; if a call is too long for one, they
+// are an atomic batch, which the server stores all or not at all, also when it is
+// killed in the middle.
+func (l *Log) encode(p *plan, end stored, misses int) error {
+	l.try++
+	if err := p.write(end.link); err != nil {
+		return err
+	}
+	ends, whole := p.divide()
+	chain := ""
+	switch {
+	case len(ends) == 1:
+	case !whole:
+		p.batch = contract.NewID()
+	default:
+		// Unlike positions, which could come true by accident, an id is of one try.
+		chain = l.owner + "." + strconv.FormatUint(l.try, 10) + "."
+	}
+	for i, from := 0, 0; i < len(ends); i, from = i+1, ends[i] {
+		p.messages = append(p.messages, message{Msg: l.message(p, from, ends[i]), upTo: ends[i]})
+		m, last := p.messages[i], i == len(ends)-1
+		if chain != "" {
+			m.Header["Nats-Msg-Id"] = []string{chain + strconv.Itoa(i)}
+			if i > 0 {
+				m.Header["Nats-Expected-Last-Msg-Id"] = []string{chain + strconv.Itoa(i-1)}
+			}
+		}
+		if p.batch != "" {
+			m.Header["Nats-Batch-Id"] = []string{p.batch}
+			m.Header["Nats-Batch-Sequence"] = []string{strconv.Itoa(i + 1)}
+			if last {
+				m.Header["Nats-Batch-Commit"] = []string{"1"}
+			}
+		}
+		if p.batch == "" || last {
+			m.Reply = l.inbox + "." + strconv.FormatUint(l.try, 10) + "." + strconv.Itoa(i)
+		}
+	}
+	h, at := p.messages[0].Header, []string{strconv.FormatUint(end.position, 10)}
+	if p.batch == "" && misses == 0 {
+		h["Nats-Expected-Last-Sequence"] = at
+		return nil
+	}
+	h["Nats-Expected-Last-Subject-Sequence"] = at
+	h["Nats-Expected-Last-Subject-Sequence-Subject"] = []string{l.filter}
+	return nil
+}
+
+// write encodes the plan's events, each with the link of the one before it.
+func (p *plan) write(link contract.Link) error {
+	p.lines, p.links = make([][]byte, len(p.events)), make([]contract.Link, len(p.events))
+	for i := range p.events {
+		p.events[i].Prev = link
+		line, err := contract.Stored(p.events[i]) // validated by prepare
+		if err != nil {
+			return fault.New("", fault.Invalid, "", err)
+		}
+		if bytes.IndexByte(line, '\n') >= 0 {
+			return fault.New("", fault.Internal, "", errors.New("an event has a line break in it"))
+		}
+		link = contract.LinkOf(line)
+		p.lines[i], p.links[i] = line, link
+	}
+	return nil
+}
+
+// divide says behind which events the plan's messages end: each holds as many as it
+// can. What must be stored together is in one; whole is false if that is too long.
+func (p *plan) divide() (ends []int, whole bool) {
+	whole = true
+	size := 0 // of the message that is being filled
+	for at := 0; at < len(p.lines); {
+		end, unit := at+1, len(p.lines[at])+1
+		for end < len(p.lines) && p.tied[end] && !defence.Off(defence.LogBatch) {
+			if unit += len(p.lines[end]) + 1; unit > messageBytes {
+				whole = false
+				unit -= len(p.lines[end]) + 1
+				break
+			}
+			end++
+		}
+		if size > 0 && (size+unit > messageBytes || defence.Off(defence.LogBatch)) {
+			ends, size = append(ends, at), 0
+		}
+		size, at = size+unit, end
+	}
+	return append(ends, len(p.lines)), whole
+}
+
+// message is the message that holds some of the plan's events.
+func (l *Log) message(p *plan, from, to int) *nats.Msg {
+	m := &nats.Msg{Header: nats.Header{ownerHeader: {l.owner}}}
+	if to == from+1 {
+		m.Subject, m.Data = contract.SubjectEvent(p.events[from]), p.lines[from]
+		return m
+	}
+	m.Subject, m.Data = contract.SubjectEvents(l.cid), bytes.Join(p.lines[from:to], []byte{'\n'})
+	return m
+}
+
+// decode reads a message; there is at least one event in it.
+func decode(h nats.Header, position string, data []byte) ([]stored, error) {
+	p, err := strconv.ParseUint(position, 10, 64)
+	if err != nil {
+		return nil, broken("position %.40q: %w", position, err)
+	}
+	out := make([]stored, 0, 1+bytes.Count(data, []byte{'\n'}))
+	for line := range linesOf(data) {
+		e, err := contract.UnmarshalEvent(line)
+		if err != nil {
+			return nil, broken("message at position %d: %w", p, err)
+		}
+		if n := len(out); n > 0 {
+			out[n-1].more = true
+		}
+		out = append(out, stored{event: e, position: p, link: contract.LinkOf(line), size: len(line), owner: h.Get(ownerHeader)})
+	}
+	return out, nil
+}
+
+// linesOf yields the events of a message as they are stored.
+func linesOf(data []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for {
+			line, rest, more := bytes.Cut(data, []byte{'\n'})
+			if !yield(line) || !more {
+				return
+			}
+			data = rest
+		}
+	}
+}
+
+// events yields a message as many times as it has events, with the bytes of one each.
+func events(m bus.Message) iter.Seq[bus.Message] {
+	return func(yield func(bus.Message) bool) {
+		for line := range linesOf(m.Data) {
+			m.Data = line
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
