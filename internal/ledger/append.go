@@ -49,9 +49,8 @@ type result struct {
 }
 
 // Append stores events and returns them as stored, in the drafts' order, once
-// they are on disk. They follow each other in the log. A call that is refused
-// stores nothing; only a crash or a failing disk in its middle can leave its
-// first drafts stored without the rest, and the same call again adds the rest.
+// they are on disk. They follow each other in the log, and are stored all or not at
+// all, whatever dies meanwhile; a call that is refused stores nothing.
 //
 // A draft whose id is in the log already (under the same contract.Origin, with the same
 // contract.Digest) is not stored again; the stored event is returned, and its
@@ -70,7 +69,8 @@ func (l *Log) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 // AppendEach is Append for drafts of which each is whole by itself: a crash in its
 // middle may leave the first of them stored without the rest, so whoever calls it
 // calls it again with the same ids when it has not seen it return. It spares what
-// a batch costs, which is several syncs and the files of its own store.
+// a batch costs where they are too long for one message, which is several syncs and the
+// files of its own store.
 func (l *Log) AppendEach(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	const op = "ledger.AppendEach"
 	for i, d := range drafts {

@@ -12,7 +12,9 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
+	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/recovery"
 )
 
 // Many call at once, each for one event or several, some for more than one message
@@ -158,4 +160,84 @@ func wholeCalls(t *testing.T, data string, cid contract.CID, calls []call, cut i
 		}
 	}
 	return kept, gone
+}
+
+// A data directory of the version before has its first message of several events when
+// its version, on disk, keeps that version away: whenever the power fails meanwhile.
+func TestAnOldDirectoryIsRaisedThroughPowerCuts(t *testing.T) {
+	if !mountable(t) {
+		return
+	}
+	d := newDisk(t, 128<<20)
+	data := filepath.Join(d.path(), "data")
+	cid := contract.NewCID()
+	open := func(data string) *datadir.Dir {
+		t.Helper()
+		dir, err := datadir.Open(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	dir := open(data)
+	if err := os.WriteFile(dir.Path("control.sqlite"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	onBus(t, data, func(b *bus.Bus) {
+		onLog(t, data, b, cid, func(l *ledger.Log) { appendWord(t, l) })
+	})
+	if err := errors.Join(dir.Commit(), datadir.WriteFile(dir.Path("version"), []byte("4\n"), 0o600), dir.Close()); err != nil {
+		t.Fatal(err)
+	}
+	from := d.now()
+	dir = open(data)
+	report, err := recovery.Inspect(t.Context(), dir)
+	if err == nil {
+		err = recovery.Arrange(dir, report)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	onBus(t, data, func(b *bus.Bus) {
+		onLog(t, data, b, cid, func(l *ledger.Log) { _ = callers(t, d, l, 2, 3) })
+	})
+	if err := dir.Close(); err != nil {
+		t.Fatal(err)
+	}
+	image, at := filepath.Join(d.dir, "cut.img"), filepath.Join(d.dir, "cut")
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dice, seen := random("raised"), map[string]int{}
+	for cut := from; cut <= d.now(); cut++ {
+		d.failure(t, cut, 0, dice, image)
+		unmount := mount(t, image, at)
+		data := filepath.Join(at, "data")
+		version, err := os.ReadFile(filepath.Join(data, "version"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		several := false
+		if _, err := bus.ReadStore(t.Context(), filepath.Join(data, "nats"), cid, func(m bus.Message) error {
+			several = several || m.Subject == contract.SubjectEvents(cid)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		switch v := string(version); {
+		case v != "4\n" && v != fmt.Sprintln(datadir.Format):
+			t.Errorf("cut at %d: the version is %q", cut-from, v)
+		case v == "4\n" && several:
+			t.Errorf("cut at %d: the directory is of version 4, and a message of several events is in it", cut-from)
+		}
+		seen[fmt.Sprintf("%q, several %v", version, several)]++
+		if err := open(data).Close(); err != nil {
+			t.Error(err)
+		}
+		unmount()
+	}
+	t.Logf("%v", seen)
+	if len(seen) != 3 {
+		t.Error("the cuts did not meet the old directory, the raised one, and the one that is gone on with")
+	}
 }
