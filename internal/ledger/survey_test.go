@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -124,6 +125,44 @@ func TestASurveySeesEveryFlippedBit(t *testing.T) {
 	}
 	if ok, text := whole(); ok {
 		t.Errorf("no description: %s", text)
+	}
+}
+
+// How long a message's headers are is in no checksum. Whatever it says instead, the
+// log is not taken for whole: of a message of one event, or of several.
+func TestASurveySeesOtherHeaders(t *testing.T) {
+	dir, cid := t.TempDir(), contract.NewCID()
+	head := fillStore(t, dir, cid)[cid]
+	block := blocksOf(t, dir)[0]
+	good, err := os.ReadFile(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for at := 0; ; {
+		next := bytes.Index(good[at:], []byte("NATS/1.0\r\n"))
+		if next < 0 {
+			break
+		}
+		at += next + 1
+		for bit := range 32 {
+			bad := bytes.Clone(good)
+			bad[at-5+bit/8] ^= 1 << (bit % 8)
+			if err := os.WriteFile(block, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			surveys, damage, err := ledger.SurveyStore(t.Context(), dir, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := surveys[cid]; len(damage) == 0 && s.Broken == "" && s.End == head {
+				t.Errorf("message %d with another length of its headers, bit %d, is taken for whole", tried, bit)
+			}
+		}
+		tried++
+	}
+	if tried != 18 {
+		t.Errorf("%d messages were tried", tried)
 	}
 }
 
