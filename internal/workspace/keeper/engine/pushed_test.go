@@ -54,6 +54,11 @@ func (b *brought) commit(tree, message string, parents ...string) string {
 	return b.tip
 }
 
+// header commits the base's tree with more in the header, and somebody as its author.
+func (b *brought) header(more, who string) {
+	b.tip = b.object("commit", "tree "+b.from+"\n"+more+"\nauthor "+who+"\ncommitter "+who+"\n\nm\n")
+}
+
 func (b *brought) file(content string) string { return b.object("blob", content) }
 
 // pushes is a computer with a checkpoint, and what begins a push to it.
@@ -141,12 +146,24 @@ func TestWhatAPushBringsIsLookedAt(t *testing.T) {
 			b.base = strings.TrimSpace(c.git("commit-tree", "-m", "elsewhere", b.from))
 			b.commit(b.tree("100644 x", b.file("x")), "m", b.base)
 		}},
-		"a tag":            {"is a", func(_ *computer, b *brought) { b.object("tag", "x") }},
-		"a name that lies": {"other than its name", func(_ *computer, b *brought) { b.list.WriteString(strings.Repeat("1", 40) + " blob 1\nx\n") }},
-		"no list":          {"no list", func(_ *computer, b *brought) { b.list.WriteString("hello\n") }},
-		"a list cut off":   {"no list", func(_ *computer, b *brought) { b.list.WriteString(strings.Repeat("1", 40) + " blob 9\nx") }},
-		"too much":         {"unpacked", func(_ *computer, b *brought) { b.file(strings.Repeat("x", 1<<20+1)) }},
-		"nothing":          {"not in it", func(_ *computer, _ *brought) {}},
+		"a commit that git can't read": {"is none", func(_ *computer, b *brought) {
+			b.tip = b.object("commit", "parent "+b.base+"\ntree "+b.from+"\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nm\n")
+		}},
+		"a commit of two trees": {"is none", func(_ *computer, b *brought) { b.header("tree "+b.from+"\nparent "+b.base, "a <a@b> 1 +0000") }},
+		"a commit of nobody":    {"is none", func(_ *computer, b *brought) { b.header("parent "+b.base, "a 1 +0000") }},
+		"a commit never made": {"is none", func(_ *computer, b *brought) {
+			b.header("parent "+b.base, "a <a@b> 99999999999999999999 +0000")
+		}},
+		"a commit's author elsewhere": {"is none", func(_ *computer, b *brought) {
+			b.tip = b.object("commit", "tree "+b.from+"\nparent "+b.base+"\ngpgsig x\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nm\n")
+		}},
+		"a folder of nothing": {"without anything", func(_ *computer, b *brought) { b.root("40000 x", b.tree()) }},
+		"a tag":               {"is a", func(_ *computer, b *brought) { b.object("tag", "x") }},
+		"a name that lies":    {"other than its name", func(_ *computer, b *brought) { b.list.WriteString(strings.Repeat("1", 40) + " blob 1\nx\n") }},
+		"no list":             {"no list", func(_ *computer, b *brought) { b.list.WriteString("hello\n") }},
+		"a list cut off":      {"no list", func(_ *computer, b *brought) { b.list.WriteString(strings.Repeat("1", 40) + " blob 9\nx") }},
+		"too much":            {"unpacked", func(_ *computer, b *brought) { b.file(strings.Repeat("x", 1<<20+1)) }},
+		"nothing":             {"not in it", func(_ *computer, _ *brought) {}},
 		"a folder of a bomb": {"more than", func(_ *computer, b *brought) {
 			at := b.tree("100644 f", b.file("x"))
 			for range 8 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -57,6 +58,13 @@ func (l *look) all(ctx context.Context, base, tip string) error {
 	return l.onwards(ctx, base)
 }
 
+// commitHead is how a commit begins. Git reads no history of which one commit begins
+// otherwise, and some of its programs none with a person or a date that is none.
+var commitHead = func() *regexp.Regexp {
+	const person = ` [^<>\n]* <[^<>\n]*> (0|[1-9][0-9]{0,17}) [+-][0-9]{4}`
+	return regexp.MustCompile(`^tree [0-9a-f]{40}\n(parent [0-9a-f]{40}\n)*author` + person + `\ncommitter` + person + `(\n|$)`)
+}()
+
 // commit looks at what a commit names, and that it says nothing that only checkpoints say.
 func (l *look) commit(id string) error {
 	content, err := l.content(id)
@@ -66,7 +74,7 @@ func (l *look) commit(id string) error {
 	l.commits++
 	tree, parents := gitstore.CommitNames(content)
 	head, message, _ := bytes.Cut(content, []byte("\n\n"))
-	if !bytes.Contains(head, []byte("\nauthor ")) || !bytes.Contains(head, []byte("\ncommitter ")) || bytes.IndexByte(content, 0) >= 0 {
+	if !commitHead.Match(head) || bytes.IndexByte(content, 0) >= 0 {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("commit %s is none", id))
 	}
 	for line := range bytes.Lines(message) {

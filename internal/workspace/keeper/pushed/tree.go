@@ -14,6 +14,11 @@ import (
 
 const folderMode = "40000"
 
+// emptyTree is the id of a folder without entries. Git's own programs leave it out, and a
+// checkpoint marks an empty folder, so whatever walks a history meets a file for each
+// folder, and its bounds for files are bounds for folders too.
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
 // named is an entry of a tree that the keeper could have written.
 type named struct {
 	gitstore.TreeItem
@@ -68,7 +73,9 @@ func (e *named) read() (string, error) {
 	case string(wire.ModeSymlink):
 		kind = names.Link
 	case folderMode:
-		kind = names.Folder
+		if kind = names.Folder; e.ID == emptyTree {
+			return "", fault.New("", fault.Invalid, "", fmt.Errorf("the folder %q is without anything", wire.Short(e.Name)))
+		}
 	case "160000":
 		return "", fault.New("", fault.Denied, "Add its files, or bring the repository in with choir add.", fmt.Errorf("%q is a submodule", wire.Short(e.Name)))
 	default:
