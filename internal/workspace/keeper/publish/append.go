@@ -17,19 +17,19 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Programs that add to the end of a file, such as those that write logs, may
-// write faster than a merged file can be put in place: by then there are words
-// of theirs in the displaced file and in the new one, both at the end, and no
-// merge of lines can tell which come first. What was appended to the one is
-// appended to the other instead, as the program itself would have done a moment
-// later. Nobody's bytes are replaced by that, so nothing can be lost.
+// Programs that append to a file, such as those that write logs, may write faster than a
+// merged file can be put in place. By then both the displaced file and the new one have
+// lines of the program at their ends, and no merge by lines can tell which come first. So
+// what was appended to the displaced file is appended to the new one instead, as the
+// program itself would have done a moment later. No bytes are replaced by that, so nothing
+// can be lost.
 
-// catchUp appends to the file name in dir what was appended to the displaced
-// file since it was was. It reports false, and did nothing, where that is not
-// all that happened to it, or the end of what was put in place is not the end
-// it had; done is the displaced file's content that has been accounted for.
-// marker remembers that it was done. A crash in between, and only that, doubles
-// what was appended.
+// catchUp appends to the file name in dir what was appended to the displaced file since its
+// content was was. It returns false, and does nothing, if the displaced file changed in any
+// other way, or if the file that was put in place no longer has the same end; done is the
+// content of the displaced file that has been accounted for. The file at marker records
+// that it was done. Only a crash between the appending and the marker duplicates what was
+// appended.
 func (mv *Mover) catchUp(ctx context.Context, was, placed gitstore.Entry, displaced, marker string, dir int, name string) (done gitstore.Entry, ok bool, err error) {
 	if b, err := os.ReadFile(marker); err == nil {
 		return done, true, json.Unmarshal(b, &done)
@@ -66,9 +66,9 @@ func (mv *Mover) catchUp(ctx context.Context, was, placed gitstore.Entry, displa
 	return done, true, disk.WriteDurably(marker, b)
 }
 
-// appendLate appends to the live file whole lines that a program, which still
-// has the displaced file open, added to that one since it was seen. What is
-// more than that, or too large, is in its kept version.
+// appendLate appends to the live file the whole lines that a program, which still has the
+// displaced file open, added to that file since it was last looked at. Anything else, or
+// too much, is only in the version that is kept under a ref.
 func (mv *Mover) appendLate(ctx context.Context, seen, late gitstore.Entry, dir int, name string) error {
 	if !seen.IsRegular() || !late.IsRegular() {
 		return nil
@@ -85,8 +85,8 @@ func (mv *Mover) appendLate(ctx context.Context, seen, late gitstore.Entry, dir 
 	return err
 }
 
-// readSmall reads a file of the engine's own; of one that is too large, or no
-// file, the mode is empty.
+// readSmall reads a file of the engine's own. If it is too large, or not a regular file,
+// the returned mode is empty.
 func readSmall(name string) ([]byte, wire.Mode, error) {
 	r, st, err := disk.OpenContent(unix.AT_FDCWD, name, -1)
 	if errors.Is(err, disk.ErrGone) || err != nil && disk.IsGone(err) {
@@ -118,7 +118,7 @@ func sameEnd(a, b []byte) bool {
 func appendAt(dir int, name string, tail []byte) (bool, error) {
 	fd, err := disk.OpenBeneath(dir, name, unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK, 0)
 	if err != nil {
-		// Removed, or a link or pipe by now: that is newer.
+		// It was removed, or replaced by a link or a pipe, which is newer.
 		if disk.IsGone(err) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EISDIR) {
 			return false, nil
 		}

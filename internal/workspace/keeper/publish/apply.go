@@ -19,8 +19,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// FinishPlan does what is left of a plan that has started, and returns the paths
-// that it put in place now. It may be called again after any interruption.
+// FinishPlan carries out what is left of a plan that has started, and returns the paths
+// that this call put in place. It may be called again after any interruption.
 func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, placed []wire.Path, err error) {
 	if r, done, err := mv.LoadResult(id); err != nil || done {
 		return r.Applied, nil, err
@@ -94,8 +94,8 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, pla
 	return r.Applied, placed, nil
 }
 
-// stage writes every file the plan puts in place under aside/, durably, before
-// the first is moved: a crash of the machine then never leaves half a file.
+// stage writes every file that the plan puts in place to aside/, durably, before the first
+// one is moved, so that a crash of the machine never leaves half a file.
 func (mv *Mover) stage(ctx context.Context, p Plan) error {
 	if done, err := disk.Exists(mv.PlanDir(p.ID, "staged")); err != nil || done {
 		return err
@@ -158,8 +158,8 @@ type applier struct {
 	seen      map[string]gitstore.Entry
 }
 
-// needed reports whether the target has a directory at a path. Where that can't be
-// read one stays.
+// needed reports whether the target tree has a directory at a path. It returns true if that
+// can't be read, so that the directory stays.
 func (a *applier) needed(p string) bool {
 	return a.target.Folder(p) || a.target.At(p).Mode == wire.ModeEmptyDir || a.target.Err() != nil
 }
@@ -168,7 +168,7 @@ func (a *applier) conflict(p wire.Path, reason string) {
 	a.conflicts = append(a.conflicts, wire.Conflict{Path: p, Reason: reason})
 }
 
-// step does one step, from whatever point an earlier try left it at.
+// step carries out one step, whatever point an earlier try reached.
 func (a *applier) step(ctx context.Context, n int, s Step) error {
 	p := string(s.Path)
 	if err := wire.CheckPath(p, false); err != nil {
@@ -192,7 +192,7 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 		}
 		fd, err := disk.MakeDirs(a.mover.look.Root, p)
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EEXIST) {
-			return nil // the user has a file there: that is what a directory gives way to
+			return nil // return nil // the user has a file there, for which a directory gives way
 		}
 		if err != nil {
 			return err
@@ -205,8 +205,8 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 	return a.place(ctx, n, s)
 }
 
-// denied is a step that permissions keep from being done: the path stays as it
-// is, which is told. What was moved aside by then is kept.
+// denied handles a step that file permissions prevent: the path stays as it is and is
+// reported as a conflict. What was already moved aside is kept.
 func (a *applier) denied(n int, s Step) error {
 	a.conflict(s.Path, "its permissions, or those of its folder, keep it from being changed")
 	aside := a.mover.aside(a.plan.ID, n)
@@ -227,12 +227,12 @@ func (a *applier) removeDir(p string) {
 		err = unix.Unlinkat(dir, path.Base(p), unix.AT_REMOVEDIR)
 		unix.Close(dir)
 		if err != nil {
-			return // not empty: the user has something there
+			return // return // not empty: the user has something there
 		}
 	}
 }
 
-// remove moves a file out of the tree, if it is what was expected.
+// remove moves a file out of the tree if its content is what the plan expected.
 func (a *applier) remove(ctx context.Context, n int, s Step) error {
 	aside := a.mover.aside(a.plan.ID, n)
 	p := string(s.Path)
@@ -281,13 +281,13 @@ func (a *applier) remove(ctx context.Context, n int, s Step) error {
 	a.conflict(s.Path, "was changed while it was being removed")
 	err = disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EEXIST) {
-		return a.keep(ctx, n, s.Path, got) // and there is a still newer one, which stays
+		return a.keep(ctx, n, s.Path, got) // an even newer file is at the path, and stays there
 	}
 	return err
 }
 
-// place puts a staged file at its path by exchange, compares what it displaced
-// with what was expected there, and merges or gives way when the user was faster.
+// place puts a staged file at its path by an atomic exchange, compares what it displaced
+// with what the plan expected there, and merges or gives way if the user wrote in between.
 func (a *applier) place(ctx context.Context, n int, s Step) error {
 	aside := a.mover.aside(a.plan.ID, n)
 	staged, err := disk.Exists(aside)
@@ -295,7 +295,7 @@ func (a *applier) place(ctx context.Context, n int, s Step) error {
 		return err
 	}
 	if !staged {
-		return nil // in place since an earlier try; what the user did since is the user's
+		return nil // an earlier try put it in place; what the user did since stays
 	}
 	p := string(s.Path)
 	dir, err := disk.MakeDirs(a.mover.look.Root, wire.ParentDir(p))
@@ -343,7 +343,7 @@ func (a *applier) place(ctx context.Context, n int, s Step) error {
 	return a.displaced(ctx, n, s, dir, name)
 }
 
-// displaced looks at what an exchange moved aside.
+// displaced compares the file that an exchange moved aside with what the plan expected.
 func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name string) error {
 	aside := a.mover.aside(a.plan.ID, n)
 	got, other, err := a.mover.store.EntryAt(unix.AT_FDCWD, aside, s.From)
@@ -363,7 +363,7 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 			a.seen[strconv.Itoa(n)] = done
 			return nil
 		}
-		// The user was faster. Their version is stored first of all.
+		// The user wrote in between. Their version is stored before anything else.
 		if got, err = a.mover.store.StoreFile(ctx, aside); err != nil {
 			return err
 		}
@@ -372,7 +372,8 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 			return err
 		}
 		if ok {
-			// The merge has every line of it, but is not it.
+			// The merge contains every line of their version, but is a different file, so
+			// that version is kept as well.
 			if err := a.mover.keepEntry(ctx, fmt.Sprintf("%s-%d", a.plan.ID, n), s.Path, got); err != nil {
 				return err
 			}
@@ -388,7 +389,7 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 	}
 	a.conflict(s.Path, "was changed in the very moment")
 	if err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil {
-		if disk.IsGone(err) { // removed after we placed ours: that is newer
+		if disk.IsGone(err) { // it was removed after ours was put in place, which is newer
 			return a.keep(ctx, n, s.Path, got)
 		}
 		return err
@@ -400,15 +401,16 @@ func (a *applier) displaced(ctx context.Context, n int, s Step, dir int, name st
 	if !other && back == s.To {
 		return a.mover.discard(aside, s.Path, s.To)
 	}
-	// Something newer than what we put back came out: it belongs there.
+	// The exchange displaced something newer than what was put back, so it goes back to its
+	// path.
 	if err := disk.RenameAt(unix.AT_FDCWD, aside, dir, name, unix.RENAME_EXCHANGE); err != nil && !disk.IsGone(err) {
 		return err
 	}
 	return a.keep(ctx, n, s.Path, got)
 }
 
-// keep stores a version of the user's that is not in the tree any more. What is
-// no file goes to the trash whole.
+// keep keeps a version of the user's that is no longer in the tree. What is not a file or
+// link goes to the trash whole.
 func (a *applier) keep(ctx context.Context, n int, p wire.Path, en gitstore.Entry) error {
 	aside := a.mover.aside(a.plan.ID, n)
 	st, err := disk.Lstat(unix.AT_FDCWD, aside)
@@ -424,9 +426,8 @@ func (a *applier) keep(ctx context.Context, n int, p wire.Path, en gitstore.Entr
 	return err
 }
 
-// exchangeMerged puts merged where want, which is held elsewhere, is expected.
-// It reports false when the user was there first again; then everything is as
-// before.
+// exchangeMerged puts merged at a path at which want, which is held elsewhere, is expected.
+// It returns false if the user wrote again in between; then everything is as before.
 func (mv *Mover) exchangeMerged(ctx context.Context, p wire.Path, dir int, want, merged gitstore.Entry) (bool, error) {
 	name := path.Base(string(p))
 	if cur, _, err := mv.store.EntryAt(dir, name, merged); err != nil || cur == merged {

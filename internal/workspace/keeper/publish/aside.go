@@ -24,10 +24,9 @@ func (m *stalePlanError) Error() string {
 	return fmt.Sprintf("publish %s was prepared on %s, but the newest checkpoint is %s", m.id, m.from, m.head)
 }
 
-// setAside takes a plan out of the way that can't be gone on with: its files say
-// nothing that can be followed, or it is one that was done and of which only the
-// Result is gone. What it had displaced goes to the trash. It returns any other
-// error.
+// setAside moves away a plan that can't be continued: its files can't be read, or it was
+// finished and only its Result is missing. What it had displaced goes to the trash. If err
+// is of any other kind, it is returned.
 func (mv *Mover) setAside(ctx context.Context, id string, err error) error {
 	var book *disk.BadFile
 	var moved *stalePlanError
@@ -41,7 +40,7 @@ func (mv *Mover) setAside(ctx context.Context, id string, err error) error {
 	if err := mv.TrashAside(id, p.Ops); err != nil {
 		return err
 	}
-	if err := mv.store.Settle(); err != nil { // else the journal would bring it back
+	if err := mv.store.Settle(); err != nil { // otherwise the journal would bring it back
 		return err
 	}
 	to := mv.store.Work("unreadable", id+"-"+strconv.FormatInt(mv.now().UnixNano(), 10))
@@ -64,7 +63,7 @@ func (mv *Mover) SetAsides() ([]wire.Aside, error) {
 	if err != nil {
 		return nil, err
 	}
-	when := func(a wire.Aside) string { return a.Name[len(a.Publish):] } // nanoseconds, of one length until 2286
+	when := func(a wire.Aside) string { return a.Name[len(a.Publish):] } // nanoseconds, which have the same number of digits until 2286
 	var out []wire.Aside
 	for _, en := range entries {
 		if i := strings.LastIndexByte(en.Name(), '-'); i > 0 {

@@ -10,11 +10,11 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Follow has a file of the engine's own, which is on disk, take the place of what
-// name is in dir, and reports whether it did. displaced says what that may be:
-// something that the host holds, like the file itself, so that neither is synced or
-// kept here. What nobody expected goes back where it was, and what came in between
-// stays in its place, with the other in the trash.
+// Follow puts a file of the engine's own, which is on disk, in the place of the file name
+// in dir, and reports whether it did. displaced says whether what is there may be
+// displaced: it is then something that the host holds, as it holds the file itself, so
+// neither is synced or kept here. Anything else goes back to its place. What was written in
+// between stays at the path, and the other file goes to the trash.
 func (mv *Mover) Follow(file string, p wire.Path, dir int, name string, displaced func(gitstore.Entry) bool) (took bool, err error) {
 	mv.look.Wrote(string(p))
 	ours, _, err := mv.store.EntryAt(unix.AT_FDCWD, file)
@@ -28,7 +28,8 @@ func (mv *Mover) Follow(file string, p wire.Path, dir int, name string, displace
 		}
 		return err == nil, err
 	}
-	// From here on file may be somebody's work. A start keeps what has such a name.
+	// After the exchange, file may be somebody's work. A start of the engine keeps files
+	// with such a name.
 	stray := mv.store.Work("tmp-write-" + Token())
 	if err := disk.RenameAt(unix.AT_FDCWD, file, unix.AT_FDCWD, stray, unix.RENAME_NOREPLACE); err != nil {
 		return false, err
@@ -46,13 +47,13 @@ func (mv *Mover) Follow(file string, p wire.Path, dir int, name string, displace
 	}
 	for range 2 {
 		if xerr := disk.RenameAt(unix.AT_FDCWD, stray, dir, name, unix.RENAME_EXCHANGE); xerr != nil {
-			break // the live file is gone, which is the newer word
+			break // the live file was removed, which is newer
 		}
 		out, other, oerr := mv.store.EntryAt(unix.AT_FDCWD, stray)
 		if err = errors.Join(err, oerr); oerr == nil && !other && out == ours {
 			return false, errors.Join(err, mv.discard(stray, p, ours))
 		}
-		// Somebody wrote in between, and that belongs there.
+		// Somebody wrote in between, and what they wrote goes back to its path.
 	}
 	_, terr := mv.ToTrash(unix.AT_FDCWD, stray, TrashEntry{Trashed: wire.Trashed{Path: p}, Op: "merge"})
 	return false, errors.Join(err, terr)

@@ -18,27 +18,27 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// A change that the host makes an event of has an intent, durable before it
-// takes effect, so that what took effect is told however soon somebody died
-// after it. A put's and a removal's intent is their entry in the trash; that of
-// a move, of what comes back from the trash and of what is imported is a file of
-// its own, .git/choir/deeds/{id}.json. Making a folder is none: it has no event.
+// A change of which the host appends an event has an intent, which is durable before the
+// change takes effect, so that the change is reported even if the process ends right after
+// it. The intent of a put or a removal is its entry in the trash. The intent of a move, of
+// something that comes back from the trash and of an import is a file of its own,
+// .git/choir/deeds/{id}.json. Making a folder needs no intent, for it has no event.
 
-// Intent is an operation that is about to be done, and what tells afterwards whether
-// it was: Content, a file or folder of the engine's own in .git/choir that went
-// to its place, is gone; or what had a name (Was) has another one now.
+// Intent is an operation that is about to be done, and what shows afterwards whether it
+// was: either Content, a file or folder of the engine's own in .git/choir, is gone because
+// it went to its place; or the file that Was says had one name has another name now.
 type Intent struct {
 	wire.Operation
 	Content string `json:"content,omitempty"`
 	Was     Inode  `json:"was,omitzero"`
 }
 
-// Inode is what a file or folder keeps when it is renamed and shares with
-// nothing that is made later.
+// Inode identifies a file or folder: it stays the same when that is renamed, and nothing
+// that is made later has the same.
 type Inode struct {
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
-	Born int64  `json:"born,omitempty"` // ns; 0 where the file system doesn't say
+	Born int64  `json:"born,omitempty"` // nanoseconds; 0 where the file system has no birth times
 }
 
 // InodeAt is the inode of a name in a directory.
@@ -56,7 +56,8 @@ func InodeAt(dirfd int, name string) (Inode, error) {
 
 func (mv *Mover) intentFile(id string) string { return mv.store.Work("deeds", id+".json") }
 
-// newID names an operation or an entry of the trash so that they sort by time.
+// newID returns an id for an operation or an entry of the trash, such that ids sort by
+// time.
 func (mv *Mover) newID() (id string, at int64) {
 	now := mv.now().UTC()
 	return fmt.Sprintf("%s-%09d-%s", now.Format(trashTime), now.Nanosecond(), Token()), now.UnixMilli()
@@ -80,7 +81,7 @@ func (mv *Mover) Mean(in *Intent) error {
 	return nil
 }
 
-// openIntents makes the intents' folder, which is on disk before anything is in it.
+// openIntents makes the intents' folder, which is synced before anything is in it.
 func (mv *Mover) openIntents() error {
 	if mv.intentsThere {
 		return nil
@@ -93,8 +94,9 @@ func (mv *Mover) openIntents() error {
 	return err
 }
 
-// Forget removes an intent: it was told, or came to nothing. It is not synced:
-// being told again is harmless, and what came to nothing is seen to have.
+// Forget removes an intent that was reported or that did not take effect. The removal is
+// not synced: reporting a change twice is harmless, and a change that did not take effect
+// is recognised as such again.
 func (mv *Mover) Forget(id string) error { return disk.RemoveIfThere(mv.intentFile(id)) }
 
 // EachIntent visits the intents of changes that the host may not have heard of.
@@ -106,8 +108,9 @@ func (mv *Mover) EachIntent(visit func(Intent) error) error {
 	for _, file := range files {
 		var in Intent
 		if err := disk.ReadJSON(file, &in); err != nil || in.ID != strings.TrimSuffix(filepath.Base(file), ".json") {
-			// Never durable, so nothing was done; or damaged, and then nobody can
-			// say any more what was: the files are what they are all the same.
+			// Either it never became durable, so nothing was done; or it is damaged, and
+			// nobody can say any more what the change was. The files are as they are in
+			// both cases.
 			mv.logger.Warn("the record of a change can't be read", "file", file, "error", err)
 			if err := disk.RemoveIfThere(file); err != nil {
 				return err
@@ -121,8 +124,8 @@ func (mv *Mover) EachIntent(visit func(Intent) error) error {
 	return nil
 }
 
-// DropUndone forgets what a death kept from being done. It comes before anything
-// that could change what tells.
+// DropUndone forgets the operations that a crash prevented. It must be called before
+// anything changes what their intents are compared with.
 func (mv *Mover) DropUndone() error {
 	return mv.EachIntent(func(in Intent) error {
 		done, err := mv.done(in)
@@ -147,12 +150,13 @@ func (mv *Mover) done(in Intent) (bool, error) {
 	if err != nil || to == in.Was {
 		return err == nil, err
 	}
-	// Somebody has been there since, such as an editor that saves by renaming:
-	// it was moved if the one name is gone and the other taken.
+	// Somebody has changed the names since, such as an editor that saves by renaming: the
+	// file counts as moved if its old name is gone and its new one exists.
 	return from == Inode{} && to != Inode{}, nil
 }
 
-// inodeOf is the inode of what has a name in the live tree, or none.
+// inodeOf returns the inode of a path in the live tree, or the zero Inode if nothing is
+// there.
 func (mv *Mover) inodeOf(p string) (Inode, error) {
 	if err := wire.CheckPath(p, false); err != nil {
 		return Inode{}, err
@@ -166,8 +170,8 @@ func (mv *Mover) inodeOf(p string) (Inode, error) {
 	return id, disk.IgnoreUnreachable(err)
 }
 
-// CarryOut does what was meant, which is one rename, and forgets the intent when
-// it did not take place.
+// CarryOut does what an intent stands for, which is one rename, and forgets the intent if
+// the rename did not take place.
 func (mv *Mover) CarryOut(in *Intent, rename func() error) error {
 	if err := mv.Mean(in); err != nil {
 		return err
@@ -179,7 +183,7 @@ func (mv *Mover) CarryOut(in *Intent, rename func() error) error {
 	return nil
 }
 
-// Token is a name that nobody else has.
+// Token returns a random name that nothing else has.
 func Token() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails since Go 1.24

@@ -7,8 +7,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// keepVersion keeps a version of a path that is in no tree as a commit of its
-// own under refs/choir/kept/, and returns what it kept.
+// keepVersion keeps a version of a path that is in no tree, as a commit of its own under
+// refs/choir/kept/, and returns the entry that it kept.
 func (mv *Mover) keepVersion(ctx context.Context, name string, p wire.Path, file string) (gitstore.Entry, error) {
 	en, err := mv.store.StoreFile(ctx, file)
 	if err != nil {
@@ -17,8 +17,8 @@ func (mv *Mover) keepVersion(ctx context.Context, name string, p wire.Path, file
 	return en, mv.keepEntry(ctx, name, p, en)
 }
 
-// keepEntry is keepVersion of what is stored already. The ref's name says what
-// it holds, so that a later version never takes the place of an earlier one.
+// keepEntry is keepVersion for content that is already stored. The content's id is part of
+// the ref's name, so that a later version never replaces an earlier one.
 func (mv *Mover) keepEntry(ctx context.Context, name string, p wire.Path, en gitstore.Entry) error {
 	tree, err := mv.store.WriteTree(ctx, gitstore.Tree{string(p): en})
 	if err != nil {

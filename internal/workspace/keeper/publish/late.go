@@ -15,10 +15,10 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// LookAtDisplaced looks again at the files that plans moved aside. A program
-// that had one open may have written to it since: that is the user's newest
-// word, and is merged into the live file, or kept under refs/choir/kept/. A
-// file nobody has open for writing any more is removed.
+// LookAtDisplaced looks again at the files that plans moved aside. A program that had one
+// open may have written to it since. That is the user's newest work, and is merged into the
+// live file or kept under refs/choir/kept/. A file that nobody has open for writing any
+// more is removed.
 func (mv *Mover) LookAtDisplaced(ctx context.Context) error {
 	ids, err := mv.Plans()
 	if err != nil {
@@ -41,7 +41,7 @@ func (mv *Mover) LookAtDisplaced(ctx context.Context) error {
 	return nil
 }
 
-// forgetOld drops a plan that was prepared long ago and never began.
+// forgetOld drops a plan that was prepared long ago and never started.
 func (mv *Mover) forgetOld(ctx context.Context, id string) error {
 	started, err := disk.Exists(mv.PlanDir(id, "started"))
 	if err != nil || started {
@@ -54,8 +54,8 @@ func (mv *Mover) forgetOld(ctx context.Context, id string) error {
 	return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), mv.store.DeleteRef(ctx, TaskRef(id)), mv.ForgetPlan(id))
 }
 
-// keepResults is for how long a finished plan's result is remembered, so that
-// applying it again is recognised, in seconds.
+// keepResults says for how many seconds the result of a finished plan is remembered, so
+// that applying it again is recognised.
 const keepResults = 24 * 3600
 
 func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
@@ -85,7 +85,7 @@ func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
 			return err
 		}
 		if now.Exists() && !other && now.Holds() != seen.Holds() {
-			// What counts as seen is what was stored: it may be a word further.
+			// What is recorded as seen is what was stored, which may already be newer.
 			if r.Seen[key], err = mv.lateWrite(ctx, fmt.Sprintf("%s-%d", id, n), p.Ops[n].Path, seen, file); err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
 	return mv.SaveResult(id, r)
 }
 
-// lateWrite brings what was written to a displaced file back, and returns it.
+// lateWrite brings back what was written to a displaced file, and returns its content.
 func (mv *Mover) lateWrite(ctx context.Context, name string, p wire.Path, seen gitstore.Entry, file string) (gitstore.Entry, error) {
 	late, err := mv.keepVersion(ctx, name, p, file)
 	if err != nil {
@@ -116,12 +116,13 @@ func (mv *Mover) lateWrite(ctx context.Context, name string, p wire.Path, seen g
 	}
 	err = mv.bringBack(ctx, name, p, seen, late)
 	if disk.IsGone(err) || disk.IsDenied(err) {
-		err = nil // there is no way back into the tree, but it is kept
+		err = nil // it can't go back into the tree, but it is kept
 	}
 	return late, err
 }
 
-// bringBack merges a late version into the live file, or appends what it has more.
+// bringBack merges a late version into the live file, or appends the lines that it has
+// more.
 func (mv *Mover) bringBack(ctx context.Context, name string, p wire.Path, seen, late gitstore.Entry) error {
 	mv.look.Wrote(string(p))
 	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(string(p)))
@@ -149,12 +150,12 @@ func (mv *Mover) bringBack(ctx context.Context, name string, p wire.Path, seen, 
 	return mv.appendLate(ctx, seen, late, dir, base)
 }
 
-// noWriter reports whether nobody has a file open for writing. Where the file
-// system has no leases, a file counts as quiet.
+// noWriter reports whether nobody has a file open for writing. On a file system without
+// leases it returns true.
 func noWriter(name string) (bool, error) { return NoOther(name, unix.F_RDLCK) }
 
-// NoOther reports whether a lease on a file is to be had: F_RDLCK where nobody has
-// it open for writing, F_WRLCK where nobody has it open at all.
+// NoOther reports whether a lease on a file can be had: F_RDLCK if nobody has it open for
+// writing, F_WRLCK if nobody has it open at all.
 func NoOther(name string, lease int) (bool, error) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -21,15 +21,15 @@ type MoverOptions struct {
 	Now    func() time.Time
 	Logger *slog.Logger
 	Crash  func(point string)
-	// May says why the tree may not be changed now, nil when it may.
+	// May returns an error that says why the tree may not be changed now, or nil.
 	May func() error
-	// Heal makes again what of an entry is damaged and says from where, "" when no
-	// other copy has it.
+	// Heal restores what is damaged of an entry and says from which copy, "" when there is
+	// no other copy.
 	Heal func(ctx context.Context, en gitstore.Entry, p string) (string, error)
 }
 
-// Mover moves files of one live tree, each move journalled before it is made. Its
-// caller sees to it that one change is under way at a time.
+// Mover moves files of one live tree and journals each move before it is made. Its caller
+// ensures that one change is under way at a time.
 type Mover struct {
 	store  *gitstore.Store
 	look   *scan.Scanner
@@ -39,12 +39,12 @@ type Mover struct {
 	may    func() error
 	heal   func(ctx context.Context, en gitstore.Entry, p string) (string, error)
 
-	// Head is the newest commit, "" before the first, and Tree its tree: what the
-	// next plan is made on, and what a finished one moves.
+	// Head is the newest commit, "" before the first, and Tree its tree: the next plan
+	// starts from them, and a finished plan replaces them.
 	Head, Tree string
 
-	unsettled []unsettled // puts whose names may not be on disk, in their turn
-	turn      uint64      // of the last put
+	unsettled []unsettled // puts whose names may not be on disk, in their order
+	turn      uint64      // number of the last put
 
 	trashAge     trashAge
 	trashThere   bool // the trash's folder is on disk
@@ -66,13 +66,13 @@ func (mv *Mover) Advance(c wire.Commit) error {
 	return nil
 }
 
-// MakeCommit makes a commit of what is so now; no ref names it yet.
+// MakeCommit makes a commit of a tree, dated now; no ref names it yet.
 func (mv *Mover) MakeCommit(ctx context.Context, tree, parent string, note wire.Note, pushed ...string) (wire.Commit, error) {
 	return mv.store.MakeCommit(ctx, tree, parent, note, mv.now().UnixMilli(), pushed...)
 }
 
-// MaterializeAt is materialize of what was at a path; what is damaged of it is
-// made again if another copy has it.
+// MaterializeAt is materialize for an entry of a path; what is damaged of the entry is
+// restored if there is another copy.
 func (mv *Mover) MaterializeAt(ctx context.Context, name string, en gitstore.Entry, p wire.Path, sync bool) error {
 	err := mv.store.Materialize(ctx, name, en, sync)
 	if err == nil || ctx.Err() != nil || fault.NoSpace(err) {

@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Why a path can't be as a restore wants it. Nothing that no checkpoint holds is
-// ever replaced.
+// Reasons why a path can't become what a restore wants. Content that no checkpoint holds is
+// never replaced.
 const (
 	inTheWay     = "a file that no checkpoint holds is in its place"
 	inTheWayDir  = "a folder with files that no checkpoint holds is in its place"
@@ -21,9 +21,10 @@ const (
 	inTheWayMode = "its permissions, or those of its folder, keep it from being changed"
 )
 
-// Obstacles foresees which of the steps from the live tree will leave a path as it is:
-// what stays, and the folders that are not to become empty ones, for what no
-// checkpoint holds is in them or in their place. An empty folder gives way to it.
+// Obstacles predicts which of the steps from the live tree will leave a path as it is. It
+// returns the paths that stay, and the folders that will not become empty because content
+// that no checkpoint holds is in them or in their place; an empty folder gives way to such
+// content.
 func (mv *Mover) Obstacles(ctx context.Context, steps []Step) (stay []wire.Conflict, filled []wire.Path, err error) {
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
@@ -46,14 +47,15 @@ func (mv *Mover) Obstacles(ctx context.Context, steps []Step) (stay []wire.Confl
 	return stay, filled, nil
 }
 
-// obstacle says what stands where a file or an empty folder is to be, beyond what was captured.
+// obstacle says what, beyond what was captured, is in the place of a file or an empty
+// folder that is to be put there.
 func (mv *Mover) obstacle(s Step) (string, error) {
 	p := string(s.Path)
 	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
 			if mv.look.Index.At(d).Exists() {
-				return "", nil // it goes first
+				return "", nil // it is moved away first
 			}
 		}
 		return inTheWayPath, nil
@@ -69,7 +71,7 @@ func (mv *Mover) obstacle(s Step) (string, error) {
 	}
 	defer unix.Close(dir)
 	st, err := disk.Lstat(dir, path.Base(p))
-	if !(err == nil && st.IsDir() && s.To.Mode == wire.ModeEmptyDir) { // which is there
+	if !(err == nil && st.IsDir() && s.To.Mode == wire.ModeEmptyDir) { // the folder is there already
 		if err := unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, 0); disk.IsDenied(err) {
 			return inTheWayMode, nil
 		}
@@ -92,7 +94,7 @@ func (mv *Mover) obstacle(s Step) (string, error) {
 	return "", err
 }
 
-// holdsForeign reports whether a folder holds a file that was not captured.
+// holdsForeign reports whether a folder contains a file that was not captured.
 func (mv *Mover) holdsForeign(folder string) (bool, error) {
 	queue := []string{folder}
 	for len(queue) > 0 {
@@ -106,7 +108,7 @@ func (mv *Mover) holdsForeign(folder string) (bool, error) {
 			if disk.IsGone(err) {
 				continue
 			}
-			return true, nil //nolint:nilerr // what can't be looked into stays as well
+			return true, nil //nolint:nilerr // a folder that can't be read stays as well
 		}
 		f := os.NewFile(uintptr(fd), p)
 		entries, err := f.ReadDir(-1)

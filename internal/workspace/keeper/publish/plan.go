@@ -38,21 +38,22 @@ type Plan struct {
 	Task   string `json:"task,omitempty"`
 	Mark   string `json:"mark,omitempty"` // live publishing: the tree that is now published
 	Ops    []Step `json:"ops"`
-	// Conflicts found when it was made; those paths are not in Ops.
+	// Conflicts are those found when the plan was made; their paths are not in Ops.
 	Conflicts []wire.Conflict `json:"conflicts,omitempty"`
 }
 
-// Step is one path of a plan: what is expected there, and what is to be.
+// Step is one path of a plan: the content expected there, and the content that is to
+// replace it.
 type Step struct {
 	Path wire.Path      `json:"path"`
 	From gitstore.Entry `json:"from"`
 	To   gitstore.Entry `json:"to"`
 }
 
-// Result is what became of a plan, and what is known of the files that it moved aside.
+// Result is the outcome of a plan, and what is known of the files that it moved aside.
 type Result struct {
 	wire.Applied
-	// Seen is, by step, the content of aside/{n} when it was last looked at.
+	// Seen is, by step number, the content of aside/{n} when it was last looked at.
 	Seen  map[string]gitstore.Entry `json:"seen,omitempty"`
 	Since int64                     `json:"since"`          // Unix seconds
 	Told  bool                      `json:"told,omitempty"` // the host has logged it
@@ -60,7 +61,7 @@ type Result struct {
 
 var planID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`) })
 
-// CheckPlanID checks an id that came from outside and becomes a name of a file.
+// CheckPlanID checks an id that came from outside and becomes part of a file's name.
 func CheckPlanID(id string) error {
 	if !planID().MatchString(id) {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("publish id %q must be letters, digits, - and _", wire.Short(id)))
@@ -87,12 +88,12 @@ func (mv *Mover) SavePlan(p Plan) error {
 	return mv.store.Keep(record(p.ID, "plan.json"), raw)
 }
 
-// record is the name of a plan's record, below the keeper's own folder.
+// record returns the name of a plan's record, relative to the keeper's own folder.
 func record(id, name string) string { return "publish/" + id + "/" + name }
 
-// ForgetPlan removes a plan, with all that is still in its folder. That it was begun is
-// removed before what came of it: a power cut in between must leave none that is begun
-// and has no result, which a start would carry out once more.
+// ForgetPlan removes a plan and everything that is still in its folder. The mark that it
+// was started is removed before its result: a power cut in between must never leave a plan
+// that was started and has no result, which the next start would carry out again.
 func (mv *Mover) ForgetPlan(id string) error {
 	records := []string{"started", "staged", "result.json", "plan.json"}
 	var names []string
@@ -110,8 +111,9 @@ func (mv *Mover) ForgetPlan(id string) error {
 	return disk.RemoveTree(mv.PlanDir(id))
 }
 
-// ClearPlan makes room for a plan: an earlier one of the same id did not start, or is done. What a finished one of the same id displaced,
-// and a program may still write to, goes to the trash.
+// ClearPlan makes room for a plan with an id that was used before: the earlier plan did not
+// start, or is finished. What a finished one displaced, and a program may still write to,
+// goes to the trash.
 func (mv *Mover) ClearPlan(id string) error {
 	r, done, err := mv.LoadResult(id)
 	if err != nil {
@@ -146,7 +148,7 @@ func (mv *Mover) LoadPlan(id string) (Plan, error) {
 	return p, disk.ReadJSON(mv.PlanDir(id, "plan.json"), &p)
 }
 
-// LoadResult reads what became of a plan, false when it is not done.
+// LoadResult reads the outcome of a plan, and returns false if it is not finished.
 func (mv *Mover) LoadResult(id string) (Result, bool, error) {
 	var r Result
 	err := disk.ReadJSON(mv.PlanDir(id, "result.json"), &r)
@@ -156,7 +158,7 @@ func (mv *Mover) LoadResult(id string) (Result, bool, error) {
 	return r, err == nil, err
 }
 
-// SaveResult makes what became of a plan durable.
+// SaveResult makes the outcome of a plan durable.
 func (mv *Mover) SaveResult(id string, r Result) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -165,8 +167,9 @@ func (mv *Mover) SaveResult(id string, r Result) error {
 	return mv.store.Keep(record(id, "result.json"), raw)
 }
 
-// NoteResult is SaveResult of what may be lost: that the host has heard, which it
-// hears again then, or that something displaced is gone, which is seen again.
+// NoteResult is SaveResult, unsynced, for facts that may be lost: that the host has heard
+// of the result, which is then reported to it again, or that a displaced file is gone,
+// which is then noticed again.
 func (mv *Mover) NoteResult(id string, r Result) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -175,10 +178,10 @@ func (mv *Mover) NoteResult(id string, r Result) error {
 	return mv.store.Note(record(id, "result.json"), raw)
 }
 
-// Mark notes, durably, that a plan has come to a point.
+// Mark records durably that a plan has reached a point.
 func (mv *Mover) Mark(id, name string) error { return mv.store.Keep(record(id, name), nil) }
 
-// Plans lists the ids of all plans that are kept.
+// Plans lists the ids of all plans on disk.
 func (mv *Mover) Plans() ([]string, error) {
 	entries, err := os.ReadDir(mv.store.Work("publish"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -224,7 +227,7 @@ func (mv *Mover) Pending(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// RollForward finishes every plan that has started, after what was put is on disk.
+// RollForward finishes every plan that has started, after syncing what was put.
 func (mv *Mover) RollForward(ctx context.Context) error {
 	if err := mv.may(); err != nil {
 		return err
@@ -249,9 +252,9 @@ func (mv *Mover) finishPlans(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// orderSteps puts steps in the order in which a half-done plan is least
-// surprising: what must make room goes first; a nested repository gets its
-// objects before the refs that name them, and loses them after.
+// orderSteps puts steps in the order in which a half-finished plan is least surprising:
+// what must make room goes first, and a nested repository gets its objects before the refs
+// that name them, and loses them after the refs.
 func orderSteps(steps []Step) {
 	added, deleted := map[string]bool{}, map[string]bool{}
 	for _, s := range steps {
@@ -296,7 +299,7 @@ func orderSteps(steps []Step) {
 	})
 }
 
-// Steps plans the way that changes are made.
+// Steps turns changes into steps, in the order in which they are made.
 func Steps(changes []gitstore.Change) []Step {
 	var steps []Step
 	for _, c := range changes {

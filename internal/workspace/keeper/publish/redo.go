@@ -22,55 +22,58 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// A put is acknowledged when two things are on disk: the content of the new file, and
-// an entry of the journal with its bytes as an object, its record in the trash and a
-// record of how to do it again, trash/{id}/redo. The entry's folder, the exchange with the live
-// file and the folder of that are not waited for. They are synced together with those
-// of other puts, before anything but another put changes the tree, and then the record goes.
-// A start does again, in their turn, what the records stand for that are still there.
+// A put is acknowledged when two things are on disk: the content of the new file, and an
+// entry of the journal with its bytes as an object, its record in the trash and a redo
+// record, trash/{id}/redo, that says how to do it again. The acknowledgement does not wait
+// for the folder of the trash entry, for the exchange with the live file, or for the live
+// file's folder. Those are synced together with those of other puts, before anything but
+// another put changes the tree, and then the redo record is removed. A start repeats, in
+// their order, the puts whose redo records are still there.
 //
-// What is done again is only names. Whether the exchange came to the disk is told by the
-// entry's own folder, whose names changed before it and with it: where it is another
-// folder, or still holds the new file, it did not, and what is live is older. If it did,
-// the live name has what was put or something newer, and nothing is touched.
+// Only names are done again. The entry's own folder shows whether the exchange reached the
+// disk, for its names changed before the exchange and with it: if it is another folder, or
+// still holds the new file, the exchange did not reach the disk, and the live file is
+// older. If it did, the live name has what was put or something newer, and nothing is
+// touched.
 
-// redoMark is the name of such a record in its entry.
+// redoMark is the name of a redo record in its entry.
 const redoMark = "redo"
 
-// maxUnsettled is how many puts may be done whose names nobody waited for.
+// maxUnsettled is how many puts may be done whose names are not synced yet.
 const maxUnsettled = 64
 
-// maxRedone is how many a start does again. There are no more, unless somebody else made
-// the records.
+// maxRedone is how many puts a start repeats. There are no more records unless somebody
+// else made them.
 const maxRedone = 64 * maxUnsettled
 
 // redo says how a put is done again.
 type redo struct {
-	Turn  uint64 `json:"turn"`         // its place among the puts of one engine
-	Is    Inode  `json:"is"`           // what is put
-	Was   Inode  `json:"was,omitzero"` // what it displaces; none where nothing is
+	Turn  uint64 `json:"turn"`         // its number in the sequence of puts of one engine
+	Is    Inode  `json:"is"`           // the file that is put
+	Was   Inode  `json:"was,omitzero"` // the file that it displaces; zero if there is none
 	Entry Inode  `json:"entry"`        // the folder of its entry in the trash
-	Trash Inode  `json:"trash"`        // the trash itself: in a copy of all files it is another one
+	Trash Inode  `json:"trash"`        // the trash itself, which differs in a copy of all files
 }
 
 // unsettled is a put whose names are not known to be on disk.
 type unsettled struct {
 	redo
 	entry TrashEntry
-	dir   Inode // the folder that it lies in, none when it was found by a start
+	dir   Inode // the folder of the live file; zero if a start found the put
 }
 
-// is reports whether two inodes are one. The device has another number after a start
-// of the machine, and everything here is on one.
+// is reports whether two inodes are the same. The device is not compared: its number
+// changes when the machine starts again, and everything here is on one device.
 func (i Inode) is(j Inode) bool { return i.Ino != 0 && i.Ino == j.Ino && i.Born == j.Born }
 
-// at is the inode of a name in a directory, none when nothing is there.
+// at returns the inode of a name in a directory, or the zero Inode if nothing is there.
 func at(dirfd int, name string) (Inode, error) {
 	i, err := InodeAt(dirfd, name)
 	return i, disk.IgnoreUnreachable(err)
 }
 
-// BeforePut finishes every plan that has started. Other puts need not be on disk.
+// BeforePut finishes every plan that has started. It does not wait for other puts to be on
+// disk.
 func (mv *Mover) BeforePut(ctx context.Context) error {
 	if err := mv.may(); err != nil {
 		return err
@@ -82,10 +85,10 @@ func (mv *Mover) BeforePut(ctx context.Context) error {
 	return errors.Join(err, mv.finishPlans(ctx, ids))
 }
 
-// Put has a file of the engine's own take the place of what name is in dir, and reports
-// what was displaced, none when that isn't a file. store stores what the file holds. It
-// took no place where somebody removed meanwhile what was there, or after an error. What
-// took place is on disk when it returns, or will be after the next start.
+// Put puts a file of the engine's own in the place of name in dir, and reports what was
+// displaced, none if that isn't a file. store stores the file's content. The file is not
+// put if somebody meanwhile removed what was there, or after an error. If Put succeeds, the
+// file is on disk when it returns, or will be after the next start.
 func (mv *Mover) Put(file string, m TrashEntry, dir int, name string, store func() (gitstore.Entry, error)) (_ TrashEntry, took bool, was gitstore.Entry, err error) {
 	mv.turn++
 	m.redo = &redo{Turn: mv.turn}
@@ -112,8 +115,9 @@ func (mv *Mover) Put(file string, m TrashEntry, dir int, name string, store func
 	return m, took, was, err
 }
 
-// swapped looks at what was exchanged. Where that is not what the record says, since
-// somebody was faster, it would not be done again, and is synced at once.
+// swapped looks at what an exchange displaced. If that is not what the redo record says,
+// because somebody wrote in between, the put would not be done again, so it is synced at
+// once.
 func (mv *Mover) swapped(m TrashEntry) error {
 	was, err := at(unix.AT_FDCWD, mv.Trash(m.ID, "content"))
 	if err == nil && was != m.redo.Was {
@@ -122,7 +126,7 @@ func (mv *Mover) swapped(m TrashEntry) error {
 	return err
 }
 
-// leaveAs has nothing done again of an entry: it stays as it is.
+// leaveAs removes an entry's redo record, so that nothing of it is done again.
 func (mv *Mover) leaveAs(m TrashEntry) error {
 	if m.redo == nil {
 		return nil
@@ -142,7 +146,8 @@ func (mv *Mover) SettlePuts() error {
 	mv.crash("puts.synced")
 	names := make([]string, 0, len(mv.unsettled))
 	for _, u := range mv.unsettled {
-		// Before the journal says so: one that begins anew at that syncs the folder.
+		// The record is removed before the journal drops the put: a journal that begins
+		// anew at that point syncs the folder.
 		if err := disk.IgnoreUnreachable(disk.RemoveIfThere(mv.Trash(u.entry.ID, redoMark))); err != nil {
 			return err
 		}
@@ -155,8 +160,9 @@ func (mv *Mover) SettlePuts() error {
 	return nil
 }
 
-// syncPuts syncs the folders that puts changed, live and in the trash, and those on
-// the way to them. Many, or where a folder has moved meanwhile, are synced with all else.
+// syncPuts syncs the folders that puts changed, in the live tree and in the trash, and
+// those above them. If there are many, or a folder has moved meanwhile, the whole file
+// system is synced.
 func (mv *Mover) syncPuts() error {
 	own, live := map[string]bool{mv.Trash(): true}, map[string]Inode{}
 	moved := false
@@ -171,14 +177,14 @@ func (mv *Mover) syncPuts() error {
 		for d != "." {
 			d = wire.ParentDir(d)
 			if _, known := live[d]; !known {
-				live[d] = Inode{} // on the way
+				live[d] = Inode{} // a folder above it
 			}
 		}
 	}
 	if moved || len(own)+len(live) > disk.SyncAllAbove {
 		return mv.syncAll()
 	}
-	var g errgroup.Group // together, so that they share commits of the file system's journal
+	var g errgroup.Group // concurrently, so that they share commits of the file system's journal
 	g.SetLimit(8)
 	for d := range own {
 		g.Go(func() error { return disk.IgnoreUnreachable(durable.SyncDir(d)) })
@@ -199,7 +205,7 @@ func (mv *Mover) syncAll() error {
 
 var errElsewhere = errors.New("the folder is another one now")
 
-// syncLive syncs a folder of the live tree if it is the one that is meant.
+// syncLive syncs a folder of the live tree if it still is the folder that is meant.
 func (mv *Mover) syncLive(d string, want Inode) error {
 	fd, err := disk.OpenDir(mv.look.Root, d)
 	if err == nil {
@@ -215,8 +221,8 @@ func (mv *Mover) syncLive(d string, want Inode) error {
 	return err
 }
 
-// RedoPuts does again what the machine's end kept from the disk, in its turn. It comes
-// before anything of the trash is cleared away.
+// RedoPuts repeats, in their order, the puts that a crash of the machine kept from the
+// disk. It must be called before anything is removed from the trash.
 func (mv *Mover) RedoPuts(ctx context.Context) error {
 	files, err := filepath.Glob(mv.Trash("*", redoMark))
 	if err != nil {
@@ -267,8 +273,9 @@ func (mv *Mover) RedoPuts(ctx context.Context) error {
 	return mv.SettlePuts()
 }
 
-// unput has an entry say that what was put is not there any more: its bytes are an
-// object, which the next checkpoint does not meet and keeps.
+// unput removes the new file from an entry, which then says that the put took place and
+// that the file is gone since. The next checkpoint keeps its bytes, which are an object,
+// although it does not find the file.
 func (mv *Mover) unput(m TrashEntry) error {
 	content := mv.Trash(m.ID, "content")
 	now, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, m.New)
@@ -278,7 +285,7 @@ func (mv *Mover) unput(m TrashEntry) error {
 	return disk.RemoveIfThere(content)
 }
 
-// again does a put again, unless it took place. Those before it were done again.
+// again repeats a put unless it took place. The puts before it have been repeated.
 func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) error {
 	content := mv.Trash(u.entry.ID, "content")
 	live, err := mv.inodeOf(string(u.entry.Path))
@@ -323,25 +330,26 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 	return disk.RenameAt(unix.AT_FDCWD, content, dir, path.Base(string(u.entry.Path)), flag)
 }
 
-// tookPlace reports whether a put came to the disk, or something newer did: live is
-// what has its name in the tree now, kept what its entry holds, and folder the entry's folder.
+// tookPlace reports whether a put, or something newer, reached the disk: live is what has
+// its name in the tree now, kept is what its entry holds, and folder is the entry's folder.
 func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder Inode) (bool, error) {
 	switch {
-	case live.is(u.Is): // it is there
+	case live.is(u.Is): // the new file is there
 		return true, nil
-	case kept != Inode{} && !kept.is(u.Is): // what it displaced is in the entry
+	case kept != Inode{} && !kept.is(u.Is): // the entry holds what it displaced
 		return true, nil
-	case !folder.is(u.Entry): // nothing of it is on the disk, so what is live was before it
+	case !folder.is(u.Entry): // nothing of the put is on disk, so what is live is older
 		return false, nil
 	}
 	if kept != (Inode{}) {
-		// It waits for the exchange, and all before it is on the disk or was put again: anything
-		// else that is live came later, when nobody had acknowledged this.
+		// The new file is still in the entry. What is older than the put is what it
+		// displaced and what earlier puts put there; anything else that is live was written
+		// later, before anybody had acknowledged this put.
 		older := live == Inode{} || live.is(u.Was) || slices.ContainsFunc(before, func(b unsettled) bool { return live.is(b.Is) })
 		return !older, nil
 	}
 	if u.Was != (Inode{}) {
-		return false, nil // else what it displaced would be here
+		return false, nil // otherwise what it displaced would be here
 	}
 	// The new file was in the folder, unless it still is where it came from.
 	coming, err := filepath.Glob(mv.store.Work("incoming-*"))
@@ -350,12 +358,13 @@ func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder 
 			return false, err
 		}
 	}
-	return err == nil, err // it went to its place and was removed since, or moved
+	return err == nil, err // it went to its place and was removed or moved since
 }
 
-// tookPlaceInCopy is tookPlace where all files were copied, as from a snapshot of a file system that runs,
-// so that no inode tells of them, but what they hold and when they were written does. What
-// may be newer than the put stays, and what was put is kept by the next checkpoint.
+// tookPlaceInCopy is tookPlace for a copy of all files, such as one from a snapshot of a
+// running file system. Inodes say nothing there, so the files' content and times are
+// compared. What may be newer than the put stays, and the next checkpoint keeps what was
+// put.
 func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 	content, p := mv.Trash(u.entry.ID, "content"), string(u.entry.Path)
 	kept, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, u.entry.New)
@@ -363,7 +372,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 		return false, err
 	}
 	if !other && !kept.Exists() {
-		return u.Was == (Inode{}), nil // what it displaced would be here
+		return u.Was == (Inode{}), nil // otherwise what it displaced would be here
 	}
 	if other || kept != u.entry.New {
 		return true, nil // what it displaced is here
@@ -377,7 +386,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 		if u.Was == (Inode{}) {
 			return false, nil
 		}
-		return true, mv.unput(u.entry) // it was removed, or moved
+		return true, mv.unput(u.entry) // it was removed or moved
 	}
 	if err := disk.IgnoreUnreachable(err); err != nil {
 		return false, err
@@ -397,11 +406,11 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 	return false, nil
 }
 
-// madeAgain is the name, in an entry, of content that is made again.
+// madeAgain is the name, in an entry, of content that is being made again.
 const madeAgain = "again"
 
-// makeAgain has an entry hold what is to be put, and a record that fits what is there
-// now: a start that dies is followed by one that goes on.
+// makeAgain puts the new file's content into an entry again, with a redo record that fits
+// what is there now, so that a later start can continue if this one dies.
 func (mv *Mover) makeAgain(ctx context.Context, u *unsettled, now redo) error {
 	content, tmp := mv.Trash(u.entry.ID, "content"), mv.Trash(u.entry.ID, madeAgain)
 	if now.Is == (Inode{}) {
@@ -417,7 +426,7 @@ func (mv *Mover) makeAgain(ctx context.Context, u *unsettled, now redo) error {
 		}
 		content = tmp
 	}
-	// The record counts on these names.
+	// The redo record depends on these names.
 	if err := errors.Join(durable.SyncDir(filepath.Dir(content)), durable.SyncDir(mv.Trash())); err != nil {
 		return err
 	}
@@ -428,8 +437,8 @@ func (mv *Mover) makeAgain(ctx context.Context, u *unsettled, now redo) error {
 	return os.Rename(tmp, mv.Trash(u.entry.ID, "content"))
 }
 
-// keepRedo writes a record anew. One of an entry that was just made has what is known of
-// the entry in it, too.
+// keepRedo replaces a redo record. In an entry that was just made, the record file has the
+// entry's own fields as well.
 func (mv *Mover) keepRedo(id string, r *redo) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -438,8 +447,8 @@ func (mv *Mover) keepRedo(id string, r *redo) error {
 	return mv.store.Keep(trashRecord(id, redoMark), raw)
 }
 
-// syncBeside begins to sync a file, and returns what waits for its end. Nothing but a
-// file can be synced: a link is on disk with its folder.
+// syncBeside starts syncing a file in the background, and returns a function that waits for
+// it. Only a regular file needs that: a link is on disk with its folder.
 func syncBeside(name string) (func() error, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {

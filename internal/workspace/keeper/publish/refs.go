@@ -6,8 +6,8 @@ func PublishRef(id string) string { return "refs/choir/publish/" + id }
 // TaskRef names a task's own tree.
 func TaskRef(id string) string { return "refs/choir/task/" + id }
 
-// LiveRefs is the folder of the refs of tasks that publish while they work.
+// LiveRefs is the prefix of the refs of tasks that publish while they work.
 const LiveRefs = "refs/choir/live"
 
-// LiveRef names what of a task's tree is published already.
+// LiveRef names the part of a task's tree that is published already.
 func LiveRef(task string) string { return LiveRefs + "/" + task }

@@ -33,20 +33,21 @@ import (
 // what was displaced, which is somebody's acknowledged work: no death, however
 // late, leaves it in a place that a start clears away.
 
-// UncapturedMark is the mark of a put that no checkpoint has met yet.
+// UncapturedMark marks a put whose content is not in a checkpoint yet.
 const UncapturedMark = "uncaptured"
 
-// Captured takes the mark from a put. It is not synced: one that is met again is
-// found in the history.
+// Captured removes the mark from a put. That is not synced: a put whose mark comes back is
+// found in the history again.
 func (mv *Mover) Captured(id string) error {
 	return errors.Join(mv.store.Forget(trashRecord(id, UncapturedMark)), disk.RemoveIfThere(mv.Trash(id, UncapturedMark)))
 }
 
-// trashRecord is the name of an entry's record, below the keeper's own folder.
+// trashRecord returns the name of an entry's record, relative to the keeper's own folder.
 func trashRecord(id, name string) string { return "trash/" + id + "/" + name }
 
-// RemoveEntry removes an entry with what it holds. The record of a put that was not
-// told would, without content, say that it took place where nothing was.
+// RemoveEntry removes an entry with its content. The record goes first: the record of a put
+// that was not told would, without content, say that the put took place where there was no
+// file.
 func (mv *Mover) RemoveEntry(id string) error {
 	names := []string{trashRecord(id, "meta.json"), trashRecord(id, UncapturedMark), trashRecord(id, redoMark)}
 	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.entry.ID == id })
@@ -61,8 +62,8 @@ func (mv *Mover) RemoveEntry(id string) error {
 	return errors.Join(mv.store.Forget(names...), disk.RemoveTree(mv.Trash(id)))
 }
 
-// Compared says whether what was removed is what was wanted. From then on it stays
-// removed, whatever a program that has it open makes of it.
+// Compared reports whether what was removed is what the caller wanted to remove. If so, it
+// stays removed, even if a program that has it open changes it afterwards.
 func (mv *Mover) Compared(id string) (bool, error) {
 	m, err := mv.Entry(id)
 	if err != nil {
@@ -80,8 +81,9 @@ func (mv *Mover) Compared(id string) (bool, error) {
 	return true, mv.store.Keep(trashRecord(m.ID, "meta.json"), raw)
 }
 
-// back compares what a death left uncompared. What is not what was wanted goes back to
-// its place, or stays in the trash where something else is there, or no folder.
+// back compares a removed file that a crash left uncompared. If it is not what was to be
+// removed, it goes back to its place, or stays in the trash if something else is there or
+// the folder is gone.
 func (mv *Mover) back(m TrashEntry) error {
 	if m.Want == "" {
 		return nil
@@ -108,8 +110,8 @@ func (mv *Mover) back(m TrashEntry) error {
 	return mv.RemoveEntry(m.ID)
 }
 
-// NoteTaken notes that an entry's content is about to be brought back, with what is
-// made durable next. An entry that names nothing in its content's place goes with it.
+// NoteTaken records that an entry's content is about to be brought back; it becomes durable
+// with the next sync. An entry that puts nothing in the content's place is removed with it.
 func (mv *Mover) NoteTaken(m TrashEntry) error {
 	if !m.New.Exists() || m.Taken {
 		return nil
@@ -140,28 +142,28 @@ func (mv *Mover) TrashAside(id string, ops []Step) error {
 	return nil
 }
 
-// TrashEntry is what is known of an entry.
+// TrashEntry is the record of an entry.
 type TrashEntry struct {
 	wire.Trashed
 	At  int64  `json:"at,omitempty"`  // Unix milliseconds
-	Age int64  `json:"age,omitempty"` // of the trash then, see trashAge
+	Age int64  `json:"age,omitempty"` // of the trash at that time, see trashAge
 	Op  string `json:"op,omitempty"`  // write, remove, merge, heal
-	// New is what takes content's place in the live tree. While content is
-	// still this, nothing has happened. Its bytes are in the object database.
+	// New is what takes the content's place in the live tree. While content is still this,
+	// nothing has happened. Its bytes are in the object database.
 	New    gitstore.Entry `json:"new,omitzero"`
 	Size   int64          `json:"size,omitempty"`
 	SHA256 string         `json:"sha256,omitempty"`
 	Actor  string         `json:"role,omitempty"`
 	User   string         `json:"user,omitempty"`
 	Host   bool           `json:"host,omitempty"`  // the host appends an event of it
-	Named  bool           `json:"named,omitempty"` // which names the entry
-	// Want is what a removal was to remove and nobody has compared yet: what else it came
-	// upon goes back.
+	Named  bool           `json:"named,omitempty"` // the event names the entry
+	// Want is what a removal was to remove, if nobody has compared it yet; anything else
+	// goes back.
 	Want string `json:"want,omitempty"`
-	// Taken says that content was brought back to some place: that it is missing does
-	// not say that there was none.
+	// Taken says that content was brought back to some place, so that missing content does
+	// not mean that there was none.
 	Taken bool  `json:"taken,omitempty"`
-	redo  *redo // how it is done again, nil for what is synced at once
+	redo  *redo // how it is done again, nil if it is synced at once
 }
 
 // Trash is the path of the trash, or of something in it.
@@ -169,11 +171,12 @@ func (mv *Mover) Trash(elem ...string) string {
 	return mv.store.Work(append([]string{"trash"}, elem...)...)
 }
 
-// trashTime begins every entry's id, so that entries sort by time.
+// trashTime is the layout of the time with which every entry's id begins, so that entries
+// sort by time.
 const trashTime = "20060102T150405"
 
-// makeEntry makes an entry durable and returns what is known of it. file, when
-// not empty, is a file of the engine's own that becomes its content.
+// makeEntry makes an entry durable and returns its record. file, if not empty, is a file of
+// the engine's own that becomes its content.
 func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 	m.ID, m.At = mv.newID()
 	m.Named = true
@@ -186,8 +189,8 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 	}
 	var err error
 	if file != "" {
-		// Content that is missing is content that went where nothing was, so it is
-		// on disk in its place before the record is, or is made again from that.
+		// Missing content means that a put went where there was no file. So content is on
+		// disk before the record is, or can be made again from what the record says.
 		if err = os.Rename(file, mv.Trash(m.ID, "content")); err == nil && m.redo == nil {
 			err = durable.SyncDir(mv.Trash(m.ID))
 		}
@@ -204,8 +207,8 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 		TrashEntry
 		*redo
 	}{m, m.redo})
-	// One content for all three, so that they are one file with three names: to make a
-	// file takes a file system longer than all else that a put does with it.
+	// The three records are three names of one file, because making a file takes a file
+	// system longer than everything else that a put does with it.
 	if err = errors.Join(err, jerr); err == nil && m.redo != nil {
 		err = mv.store.Keep(trashRecord(m.ID, redoMark), raw)
 	}
@@ -216,13 +219,13 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 		err = mv.store.Keep(trashRecord(m.ID, "meta.json"), raw)
 	}
 	if err != nil {
-		// Nothing was exchanged yet: content, if there is any, is the new file.
+		// Nothing was exchanged yet: the content, if there is any, is the new file.
 		return m, errors.Join(err, mv.RemoveEntry(m.ID))
 	}
 	return m, nil
 }
 
-// openTrash makes the trash's folder, which is on disk before anything is in it.
+// openTrash makes the trash's folder, which is synced before anything is in it.
 func (mv *Mover) openTrash() error {
 	if mv.trashThere {
 		return nil
@@ -235,8 +238,8 @@ func (mv *Mover) openTrash() error {
 	return err
 }
 
-// Intend makes an entry of a file that is to be exchanged with a live one. store,
-// if there is any, stores what the file holds, which is durable with the entry.
+// Intend makes an entry of a file that is to be exchanged with a live one. store, if not
+// nil, stores the file's content, which is durable with the entry.
 func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry, error)) (TrashEntry, error) {
 	made := false
 	err := mv.store.Together(func(flush func() error) (err error) {
@@ -268,9 +271,9 @@ func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry,
 	return m, nil
 }
 
-// Swap exchanges an entry's content with what name is in dir, and returns what
-// was displaced (none when it isn't a file). Where nothing is, it goes there if
-// fresh says so; it reports false when nothing took place.
+// Swap exchanges an entry's content with name in dir, and returns what was displaced (none
+// if it isn't a file). If nothing is at name, the content goes there if fresh is true. It
+// returns false if nothing was put.
 func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool, was gitstore.Entry, err error) {
 	mv.look.Wrote(string(m.Path))
 	content := mv.Trash(m.ID, "content")
@@ -296,7 +299,7 @@ func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool
 	return true, was, durable.SyncDir(mv.Trash(m.ID))
 }
 
-// TakeBack undoes a swap. What is newer than what it put in place stays there,
+// TakeBack undoes a swap. A file that is newer than what the swap put in place stays there,
 // and what can't go back stays in the entry.
 func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
 	mv.look.Invalidate() // a folder may come back
@@ -305,7 +308,7 @@ func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
 	if err != nil {
 		return err
 	}
-	if !there { // nothing was displaced: what was put there goes out again
+	if !there { // nothing was displaced: what was put is taken out again
 		err = disk.RenameAt(dir, name, unix.AT_FDCWD, content, unix.RENAME_NOREPLACE)
 	} else if cur, _, cerr := mv.store.EntryAt(unix.AT_FDCWD, content, m.New); cerr != nil || cur == m.New {
 		err = cerr // it was not swapped, or for the same
@@ -322,8 +325,8 @@ func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
 	if !other && (out == m.New || !out.Exists()) {
 		return errors.Join(unix.Fsync(dir), mv.dropEntry(m, m.New))
 	}
-	// Somebody's newer file came out: it belongs there, and what it gave way to
-	// is in the entry. Where the live file is gone, that is the newer word.
+	// Somebody's newer file came out, so it goes back, and what it replaced is in the
+	// entry. If the live file was removed, that is newer still.
 	err = disk.RenameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
 	if disk.IsGone(err) {
 		err = nil
@@ -331,8 +334,8 @@ func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
 	return errors.Join(err, unix.Fsync(dir), mv.Captured(m.ID), durable.SyncDir(mv.Trash(m.ID)), mv.leaveAs(m))
 }
 
-// dropEntry forgets an entry whose content is want, which is held elsewhere, if
-// nobody can write to it any more; otherwise the entry stays.
+// dropEntry removes an entry whose content is want, which is held elsewhere, if nobody can
+// write to it any more; otherwise the entry stays.
 func (mv *Mover) dropEntry(m TrashEntry, want gitstore.Entry) error {
 	content := mv.Trash(m.ID, "content")
 	quiet, err := noWriter(content)
@@ -349,9 +352,9 @@ func (mv *Mover) dropEntry(m TrashEntry, want gitstore.Entry) error {
 	return mv.RemoveEntry(m.ID)
 }
 
-// discard removes a file of the engine's own whose content is want, which is
-// held elsewhere. A file that is anything else by now, or that somebody may
-// still write to, goes to the trash.
+// discard removes a file of the engine's own whose content is want, which is held
+// elsewhere. If its content differs by now, or somebody may still write to it, it goes to
+// the trash.
 func (mv *Mover) discard(file string, p wire.Path, want gitstore.Entry) error {
 	quiet, err := noWriter(file)
 	if err != nil {
@@ -381,23 +384,24 @@ func (mv *Mover) ToTrash(dirfd int, name string, m TrashEntry) (wire.Trashed, er
 	return m.Trashed, errors.Join(durable.SyncDir(mv.Trash(m.ID)), mv.EmptyTrash())
 }
 
-// Entry reads what is known of an entry.
+// Entry reads an entry's record.
 func (mv *Mover) Entry(id string) (TrashEntry, error) {
 	var m TrashEntry
 	err := disk.ReadJSON(mv.Trash(id, "meta.json"), &m)
 	return m, err
 }
 
-// Told notes that nobody need be told of an entry any more. It is not synced:
-// being told again is harmless.
+// Told records that nobody needs to be told of an entry any more. It is not synced: being
+// told again is harmless.
 func (mv *Mover) Told(id string) error { return mv.mark(id, "told") }
 
-// Took notes that a put took place, which else is told by what the entry holds: not
-// where that was the same. It is not synced: a power cut is told of by the record.
+// Took records that a put took place, for the case that the entry's content can't show it
+// because the old content was the same as the new. It is not synced: after a power cut the
+// redo record shows it.
 func (mv *Mover) Took(id string) error { return mv.mark(id, "took") }
 
-// mark gives an entry a name that says something by being there: another one of the
-// record's, for a file of its own takes a file system longer to make.
+// mark gives an entry a name that means something by its presence. It is another hard link
+// to the record, for a file of its own takes a file system longer to make.
 func (mv *Mover) mark(id, name string) error {
 	err := os.Link(mv.Trash(id, "meta.json"), mv.Trash(id, name))
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -406,8 +410,8 @@ func (mv *Mover) mark(id, name string) error {
 	return disk.WriteNew(mv.Trash(id, name), nil)
 }
 
-// UntoldEntries visits every entry of the trash that is not told, and says
-// whether what it stands for took effect.
+// UntoldEntries visits every entry of the trash that is not told, and says whether the
+// change that it stands for took effect.
 func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) error {
 	entries, err := os.ReadDir(mv.Trash())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -425,8 +429,8 @@ func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) er
 		}
 		m, err := mv.Entry(en.Name())
 		if err != nil {
-			// Its record never became durable, so nothing was exchanged yet; or
-			// it is damaged, and what it holds stays all the same.
+			// The record never became durable, so nothing was exchanged yet; or it is
+			// damaged, and the content stays in any case.
 			continue
 		}
 		m.ID = en.Name()
@@ -446,7 +450,7 @@ func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) er
 			}
 			happened = took || other || now != m.New
 		} else if m.New.Exists() {
-			happened = true // it went where nothing was
+			happened = true // it went where there was no file
 		}
 		if err := visit(m, happened); err != nil {
 			return err
@@ -455,8 +459,8 @@ func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) er
 	return nil
 }
 
-// RecoverTrash drops the entries of exchanges that a death kept from happening,
-// and brings what an earlier version left exchanged outside the trash into it.
+// RecoverTrash drops the entries of exchanges that a crash prevented, and moves into the
+// trash what an earlier version left exchanged outside it.
 func (mv *Mover) RecoverTrash() error {
 	err := mv.UntoldEntries(func(m TrashEntry, happened bool) error {
 		if happened {

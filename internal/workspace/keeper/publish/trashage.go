@@ -10,28 +10,29 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 )
 
-// trashFor is for how long the trash keeps things, by its own age.
+// trashFor is for how long the trash keeps things, measured by its own age.
 const trashFor = 7 * 24 * time.Hour
 
-// trashAge is how old the trash is: the time in which there was an engine, and of
-// the time in between at most a day at once. A clock that is put forward, or was
-// behind and is put right, ages nothing, so that nobody's removed work goes with it.
+// trashAge is the age of the trash: the time during which an engine ran, plus at most a day
+// for each pause in between. A clock that is put forward, or that was behind and is
+// corrected, does not age the trash, so that nobody's removed work is deleted by it.
 type trashAge struct {
-	Age  time.Duration `json:"age"`  // when it was kept last
-	Wall int64         `json:"wall"` // Unix milliseconds then
+	Age  time.Duration `json:"age"`  // when it was last stored
+	Wall int64         `json:"wall"` // Unix milliseconds at that time
 
-	at     time.Time // then, by the clock that runs while this process does
+	at     time.Time // that time by the monotonic clock of this process
 	looked bool      // since the engine was opened
 }
 
-// betweenEngines bounds how much the time between two engines counts.
+// betweenEngines limits how much of the time between two engines counts.
 const betweenEngines = 24 * time.Hour
 
-// keepAgeEach is after how much of its age it is kept, and the trash looked at.
+// keepAgeEach is how often, by its own age, the age is stored and the trash emptied of what
+// is old.
 const keepAgeEach = time.Hour
 
-// LoadTrashAge goes on from where the engine before this one was. What can't be read
-// makes the trash younger than it is, and what is in it stays longer.
+// LoadTrashAge continues from the age at which the previous engine stopped. If that can't
+// be read, the trash counts as younger than it is, and its content stays longer.
 func (mv *Mover) LoadTrashAge() error {
 	now := mv.now()
 	err := disk.ReadJSON(mv.store.Work("trash-age.json"), &mv.trashAge)
@@ -77,19 +78,20 @@ func (mv *Mover) EmptyTrash() error {
 			m.Age = 0 // it never became durable, or is damaged: it goes with the oldest
 		}
 		if now-time.Duration(m.Age)*time.Millisecond <= trashFor {
-			// Sorted by time, but for what was made while the clock was elsewhere,
-			// which stays a little longer.
+			// Entries are sorted by time, except those made while the clock was wrong,
+			// which stay a little longer.
 			return nil
 		}
 		if err := mv.RemoveEntry(en.Name()); err != nil {
-			// It stays in nobody's way, and is tried again.
+			// The entry disturbs nobody, and is tried again.
 			mv.logger.Warn("an old entry of the trash was not removed", "entry", en.Name(), "error", err)
 		}
 	}
 	return nil
 }
 
-// isNoBook reports whether a book is not there or damaged, and not only out of reach.
+// isNoBook reports whether the file of the age is missing or damaged, as opposed to
+// unreadable for the moment.
 func isNoBook(err error) bool {
 	var bad *disk.BadFile
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &bad)

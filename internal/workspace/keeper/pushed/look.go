@@ -17,18 +17,18 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// look looks at all that a push brings, before anything of it is written.
+// look checks everything that a push brings, before any of it is written.
 type look struct {
 	*Receiver
 	*spool
-	outside   map[string]string   // what it names and does not bring, by id: the kind
-	links     map[string]struct{} // links' targets
-	manifests map[string]struct{} // of large files
-	parents   []string            // commits of the history that it goes on from
+	outside   map[string]string   // what it names and does not bring: id to kind
+	links     map[string]struct{} // blobs that are targets of links
+	manifests map[string]struct{} // manifests of large files
+	parents   []string            // commits of the history that it builds on
 	commits   int
 }
 
-// all looks at each object by itself, then at what they name.
+// all checks each object by itself, then the objects that they name.
 func (l *look) all(ctx context.Context, base, tip string) error {
 	l.outside, l.links, l.manifests = map[string]string{}, map[string]struct{}{}, map[string]struct{}{}
 	if l.at[tip].kind != commitKind {
@@ -65,7 +65,7 @@ var commitHead = func() *regexp.Regexp {
 	return regexp.MustCompile(`^tree [0-9a-f]{40}\n(parent [0-9a-f]{40}\n)*author` + person + `\ncommitter` + person + `(\n|$)`)
 }()
 
-// commit looks at what a commit names, and that it says nothing that only checkpoints say.
+// commit checks what a commit names, and that it says nothing that only checkpoints say.
 func (l *look) commit(id string) error {
 	content, err := l.content(id)
 	if err != nil {
@@ -96,7 +96,7 @@ func (l *look) commit(id string) error {
 
 func (l *look) brought(id string) bool { _, ok := l.at[id]; return ok }
 
-// want notes that an object is named as one of a kind.
+// want records that an object is named as one of a kind.
 func (l *look) want(id, kind string) error {
 	got, brought := l.at[id]
 	if !brought {
@@ -135,7 +135,7 @@ func (l *look) tree(id string) error {
 	return nil
 }
 
-// there makes sure that what is named and was not brought is in the store.
+// there ensures that objects that are named and were not brought are in the store.
 func (l *look) there(ctx context.Context) error {
 	if len(l.outside) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func (l *look) there(ctx context.Context) error {
 	return nil
 }
 
-// linked makes sure that a link's target is one.
+// linked ensures that the target of each symbolic link is a possible path.
 func (l *look) linked(ctx context.Context) error {
 	for id := range l.links {
 		var target []byte
@@ -178,8 +178,8 @@ func (l *look) linked(ctx context.Context) error {
 	return nil
 }
 
-// large refuses what looks like a large file of the history and is none of it: of such a
-// file a tree has the list of its parts, which only the keeper writes.
+// large refuses manifests of large files that the history does not have: a tree has, in
+// place of such a file, the list of its parts, which only the keeper writes.
 func (l *look) large(ctx context.Context, base string) error {
 	if len(l.manifests) == 0 {
 		return nil
@@ -205,8 +205,8 @@ func (l *look) large(ctx context.Context, base string) error {
 	return nil
 }
 
-// onwards makes sure that the push goes on from the checkpoint that it names, and from
-// nothing that is not in the history of that.
+// onwards ensures that the push builds on the checkpoint that it names, and on nothing
+// outside the history of that checkpoint.
 func (l *look) onwards(ctx context.Context, base string) error {
 	if !slices.Contains(l.parents, base) {
 		return behind()
@@ -225,8 +225,8 @@ func behind() error {
 	return fault.New("", fault.Conflict, "Fetch, merge or rebase, then push again.", errors.New("the push does not go on from a checkpoint that was the newest a while ago"))
 }
 
-// differs looks at what the push changes of its base: at paths that may be, and no more
-// files than a computer has.
+// differs checks what the push changes of its base: that the paths are permitted, and that
+// there are no more files than a computer may have.
 func (l *look) differs(ctx context.Context, base, tip string) error {
 	content, err := l.content(tip)
 	if err != nil {

@@ -32,14 +32,14 @@ type Options struct {
 	Store *gitstore.Store
 	Look  *scan.Scanner
 	Moves *publish.Mover
-	// Alone runs what must not be run beside a change of the tree or its history; it
-	// refuses where the history can't be read.
+	// Alone runs a function that must not run beside a change of the tree or its history;
+	// it refuses if the history can't be read.
 	Alone  func(func() error) error
 	Limits wire.Limits
 	Crash  func(point string)
 }
 
-// New takes pushes into a store.
+// New returns a Receiver for a store.
 func New(o Options) *Receiver {
 	return &Receiver{store: o.Store, scan: o.Look, moves: o.Moves, alone: o.Alone, limits: o.Limits, crash: o.Crash}
 }
@@ -47,7 +47,8 @@ func New(o Options) *Receiver {
 // mostBehind is how many checkpoints there may be since the one that a push is based on.
 const mostBehind = 1000
 
-// Receive takes what a push brings. Whoever sends it slowly keeps nobody waiting.
+// Receive takes what a push brings. The object list is read before Alone is entered, so
+// that a slow sender makes nobody else wait.
 func (r *Receiver) Receive(ctx context.Context, req wire.ReceiveRequest, from io.Reader) (reply wire.ReceiveReply, err error) {
 	const op = "keeper.Receive"
 	f, err := os.CreateTemp(r.store.Work(), "incoming-push-*")
@@ -81,7 +82,7 @@ func (r *Receiver) Receive(ctx context.Context, req wire.ReceiveRequest, from io
 	return wire.ReceiveReply{Commits: l.commits, Subject: gitstore.OneLine(strings.ToValidUTF8(first[:min(len(first), 200)], "\uFFFD"))}, err
 }
 
-// newest makes sure that a commit is a checkpoint that was the newest not long ago.
+// newest ensures that a commit is one of the last mostBehind checkpoints.
 func (r *Receiver) newest(ctx context.Context, base string) error {
 	id := r.moves.Head
 	for range mostBehind {
@@ -99,7 +100,7 @@ func (r *Receiver) newest(ctx context.Context, base string) error {
 	return behind()
 }
 
-// write writes all of it, what is named before what names it.
+// write writes all objects, each after the objects that it names.
 func (l *look) write(ctx context.Context) error {
 	var ids []string
 	for _, kind := range []string{blobKind, treeKind, commitKind} {

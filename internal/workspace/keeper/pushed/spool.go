@@ -22,21 +22,21 @@ const (
 	blobKind   = "blob"
 )
 
-// Bounds of what one push brings.
+// Limits of what one push brings.
 const (
 	mostObjects = 250_000
 	mostCommit  = 1 << 20  // bytes of a commit
-	mostTree    = 32 << 20 // and of a tree
+	mostTree    = 32 << 20 // bytes of a tree
 )
 
-// spool holds the objects of a push, in a file, until all of them were looked at.
+// spool holds the objects of a push in a file until all of them were checked.
 type spool struct {
 	file  *os.File
 	at    map[string]spooled // by id
 	order []string
 }
 
-// spooled is where an object is in the file.
+// spooled says where in the file an object is.
 type spooled struct {
 	kind         string
 	offset, size int64
@@ -44,8 +44,9 @@ type spooled struct {
 
 var errList = fault.New("", fault.Invalid, "", errors.New("this is no list of objects"))
 
-// fill reads a list of objects: id, kind and size in a line, then the content and a line's
-// end, as git's cat-file writes it. They have at most most bytes, a file mostFile of these.
+// fill reads a list of objects, each as a line of id, kind and size, then the content and a
+// newline, as git's cat-file writes it. They may have most bytes together, and each file
+// mostFile.
 func (s *spool) fill(from io.Reader, most, mostFile int64) error {
 	in, out := bufio.NewReaderSize(from, 64<<10), bufio.NewWriterSize(s.file, 64<<10)
 	s.at = map[string]spooled{}
@@ -95,7 +96,7 @@ func header(line string) (id string, o spooled, err error) {
 	return f[0], spooled{kind: f[1], size: size}, nil
 }
 
-// fits refuses an object that is too large, or of no kind that a checkpoint has.
+// fits refuses an object that is too large, or of a kind that no checkpoint has.
 func (o spooled) fits(mostFile int64) error {
 	most := mostFile
 	switch o.kind {
@@ -113,7 +114,7 @@ func (o spooled) fits(mostFile int64) error {
 	return nil
 }
 
-// said is a kind of object as people know it.
+// said returns the name of a kind of object for people.
 func said(kind string) string {
 	if kind == blobKind {
 		return "file"
@@ -121,7 +122,7 @@ func said(kind string) string {
 	return kind
 }
 
-// copied copies an object into the file, and compares it with its name.
+// copied copies an object into the file, and compares it with its id.
 func copied(out io.Writer, in *bufio.Reader, id string, o spooled) error {
 	sum := sha1.New()
 	fmt.Fprintf(sum, "%s %d\x00", o.kind, o.size)
@@ -140,7 +141,7 @@ func copied(out io.Writer, in *bufio.Reader, id string, o spooled) error {
 	return nil
 }
 
-// content reads an object that is small enough to be held.
+// content reads an object that is small enough for memory.
 func (s *spool) content(id string) ([]byte, error) {
 	o := s.at[id]
 	b := make([]byte, o.size)
@@ -151,7 +152,7 @@ func (s *spool) content(id string) ([]byte, error) {
 	return b, err
 }
 
-// open reads any object.
+// open opens any object.
 func (s *spool) open(id string) (io.ReadCloser, int64, error) {
 	o := s.at[id]
 	return io.NopCloser(io.NewSectionReader(s.file, o.offset, o.size)), o.size, nil

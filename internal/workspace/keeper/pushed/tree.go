@@ -25,7 +25,7 @@ type named struct {
 	chunked bool // it is a large file's manifest
 }
 
-// kind is what the entry names.
+// kind is the kind of object that the entry names.
 func (e named) kind() string {
 	if e.Mode == folderMode {
 		return treeKind
@@ -65,7 +65,7 @@ func entries(content []byte) ([]named, error) {
 }
 
 // read checks an entry's mode and name, and returns the name that the file has in the live
-// tree. For the mark of an empty folder that is "".
+// tree: "" for the marker of an empty folder.
 func (e *named) read() (string, error) {
 	kind := names.File
 	switch e.Mode {
