@@ -24,23 +24,23 @@ import (
 
 // Layers are the snapshots of one live tree.
 type Layers struct {
-	dir   string // of the snapshots
+	dir   string // directory of the snapshots
 	store *gitstore.Store
 	put   Put
 	crash func(point string) // is told the points at which a test ends the process
 
 	mu     sync.Mutex       // one snapshot at a time; guards what follows
-	known  map[string]layer // by name; nil before anybody looked
+	known  map[string]layer // by name; nil until the directory was read
 	newest string           // the top layer of the snapshot that was requested last
 }
 
-// Put writes an entry's content to a new file, and heals the content if it is damaged: p is
-// where it was.
+// Put writes an entry's content to a new file, and restores the content if it is damaged; p
+// is the path that it had.
 type Put func(ctx context.Context, name string, en gitstore.Entry, p wire.Path, sync bool) error
 
-// Options say what layers are made of.
+// Options say what layers are made from.
 type Options struct {
-	Dir   string // of the snapshots
+	Dir   string // directory of the snapshots
 	Store *gitstore.Store
 	Put   Put
 	Crash func(point string) // is told the points at which a test ends the process
@@ -51,7 +51,8 @@ func New(o Options) *Layers {
 	return &Layers{dir: o.Dir, store: o.Store, put: o.Put, crash: o.Crash}
 }
 
-// Show returns the layers that show a tree, the topmost first, making what is missing.
+// Show returns the layers that show a tree, the topmost first, and makes those that are
+// missing.
 func (ls *Layers) Show(ctx context.Context, tree string) ([]string, error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -67,21 +68,21 @@ func (ls *Layers) Show(ctx context.Context, tree string) ([]string, error) {
 	return names, nil
 }
 
-// layer is a directory of the snapshots, and its mark.
+// layer is a directory of the snapshots, with the content of its mark.
 type layer struct {
 	Name  string   `json:"name"`
 	Boot  string   `json:"boot"`
 	Tree  string   `json:"tree"`            // what it shows with those below it
-	Below []string `json:"below,omitempty"` // names, the topmost first; none: it is whole
-	Size  int      `json:"size"`            // how much is in it
+	Below []string `json:"below,omitempty"` // names, the topmost first; none: it is a whole checkout
+	Size  int      `json:"size"`            // how many entries are in it
 	Made  int64    `json:"made"`            // Unix nanoseconds, to tell the newest
 }
 
-// A new layer absorbs those under it that are not much larger than it has become by then:
-// so a chain stays short, and over time each change is written only a few times.
+// A new layer absorbs those under it that are not much larger than it has become by then,
+// so that a chain stays short and each change is written only a few times.
 const (
-	growth      = 4 // a layer up to so many times as large is taken in
-	wholeGrowth = 2 // and so the whole one
+	growth      = 4 // a layer up to this many times as large is absorbed
+	wholeGrowth = 2 // the same for the whole checkout
 )
 
 // nameOf is the name of the layer that turns one tree (or none) into another.
@@ -102,7 +103,7 @@ func (ls *Layers) path(name string) string { return filepath.Join(ls.dir, name) 
 
 func (ls *Layers) markFile(name string) string { return ls.path("." + name + ending) }
 
-// layers are those that are there, by name. It is called with snapMu held.
+// all returns the layers on disk, by name. It is called with ls.mu held.
 func (ls *Layers) all() (map[string]layer, error) {
 	if ls.known != nil {
 		return ls.known, nil
@@ -113,7 +114,7 @@ func (ls *Layers) all() (map[string]layer, error) {
 	}
 	out := map[string]layer{}
 	for _, en := range entries {
-		if strings.HasPrefix(en.Name(), part) { // left by an engine that died
+		if strings.HasPrefix(en.Name(), part) { // left by an engine that was killed
 			if err := disk.RemoveTree(ls.path(en.Name())); err != nil {
 				return nil, err
 			}
@@ -129,7 +130,7 @@ func (ls *Layers) all() (map[string]layer, error) {
 		}
 		var l layer
 		if json.Unmarshal(raw, &l) != nil || l.Name != name || len(l.Below) >= wire.MaxLayers {
-			continue // another version's, or damaged: it is made again
+			continue // written by another version, or damaged: it is made again
 		}
 		out[name] = l
 	}
@@ -139,7 +140,7 @@ func (ls *Layers) all() (map[string]layer, error) {
 
 func isName(s string) bool { return len(s) == 40 && wire.IsHex(s) }
 
-// chain is a layer with those below it, nil when one of them is not whole.
+// chain returns a layer with those below it, nil if one of them is not valid.
 func (ls *Layers) chain(ctx context.Context, top layer) ([]layer, error) {
 	out := []layer{top}
 	for _, name := range top.Below {
@@ -161,14 +162,14 @@ func (ls *Layers) chain(ctx context.Context, top layer) ([]layer, error) {
 	}
 	for i, l := range out {
 		if l.Name != nameOf(below(i), l.Tree) {
-			return nil, nil // it is of another tree than the one below it shows
+			return nil, nil // it was made over another tree than the layer below it shows
 		}
 		if l.Boot == boot {
 			continue
 		}
 		if ok, err := ls.holds(ctx, l, below(i)); err != nil {
 			return nil, err
-		} else if !ok { // no box of before is left that could see it
+		} else if !ok { // no box that was opened before this boot is left, so none sees it
 			delete(ls.known, l.Name)
 			return nil, nil
 		}
@@ -201,11 +202,11 @@ func (ls *Layers) mark(l layer) error {
 func (ls *Layers) holds(ctx context.Context, l layer, from string) (bool, error) {
 	steps, err := ls.store.Between(ctx, from, l.Tree)
 	if err != nil {
-		return false, ctx.Err() //nolint:nilerr // it is made again, where what is damaged is told
+		return false, ctx.Err() //nolint:nilerr // it is made again, and what is damaged is reported then
 	}
 	dir, err := unix.Open(ls.path(l.Name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false, nil //nolint:nilerr // not there: it is built
+		return false, nil //nolint:nilerr // it is missing, and is made again
 	}
 	defer unix.Close(dir)
 	for _, s := range steps {
@@ -213,7 +214,7 @@ func (ls *Layers) holds(ctx context.Context, l layer, from string) (bool, error)
 			return false, err
 		}
 		if ok, err := ls.stepHolds(dir, s); err != nil || !ok {
-			return false, nil //nolint:nilerr // damaged: it is built anew
+			return false, nil //nolint:nilerr // it is damaged, and is made again
 		}
 	}
 	return true, nil
@@ -240,7 +241,7 @@ func (ls *Layers) stepHolds(root int, s gitstore.Step) (bool, error) {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0, nil
 }
 
-// layersOf is the shortest chain that shows a tree; one is made if there is none.
+// layersOf returns the shortest chain that shows a tree; one is made if there is none.
 func (ls *Layers) layersOf(ctx context.Context, tree string) ([]layer, error) {
 	all, err := ls.all()
 	if err != nil {
@@ -269,8 +270,8 @@ func (ls *Layers) layersOf(ctx context.Context, tree string) ([]layer, error) {
 	return ls.addLayer(ctx, tree, newest)
 }
 
-// newestChain is the chain of the snapshot that was asked for last, nil when none
-// is whole.
+// newestChain returns the chain of the snapshot that was requested last, nil if it is not
+// valid.
 func (ls *Layers) newestChain(ctx context.Context) ([]layer, error) {
 	all, err := ls.all()
 	if err != nil {
@@ -305,13 +306,13 @@ func (ls *Layers) addLayer(ctx context.Context, tree string, over []layer) ([]la
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			over, changed = nil, nil // what the other one was made of can't be read any more
+			over, changed = nil, nil // the tree of the chain can't be read any more
 		}
 	}
 	return ls.writeLayer(ctx, tree, over, takenIn(over, len(changed)), changed)
 }
 
-// takenIn is how many layers of a chain a new one of a size absorbs.
+// takenIn is how many layers of a chain a new layer of a size absorbs.
 func takenIn(over []layer, size int) int {
 	n := 0
 	for ; n < len(over)-1 && (len(over)-n >= wire.MaxLayers || over[n].Size <= growth*size); n++ {
@@ -426,12 +427,12 @@ func (ls *Layers) Release(ctx context.Context, keep []string) error {
 // link from: ten thousand links are cheap that way.
 type builder struct {
 	layers  *Layers
-	root    string          // the layer, under a name that does not count
-	from    []int           // layers to link from, the topmost first
-	differs map[string]bool // paths that they have otherwise
+	root    string          // the new layer, under a temporary name
+	from    []int           // layers to hard-link from, the topmost first
+	differs map[string]bool // paths that differ from these layers
 	dir     string          // the directory that is open
-	dst     int             // it, in the layer; -1 while none is open
-	src     []int           // and in those to link from
+	dst     int             // its descriptor in the new layer; -1 while none is open
+	src     []int           // its descriptors in the layers to link from
 }
 
 func (b *builder) open(layers []layer) error {

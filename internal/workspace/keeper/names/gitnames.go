@@ -5,16 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// What git's fsck refuses in a tree, which is what servers refuse in a push. It
-// looks at names as HFS+ and NTFS would read them; so do these, to the letter.
+// The rules by which git's fsck refuses names in a tree; servers refuse them in a push,
+// too. Git looks at names as HFS+ and NTFS would read them, and these functions follow it
+// exactly.
 
-// gitFile is a file that git reads by itself; short is the beginning of the name
-// that NTFS makes up for it when the usual ones are taken.
+// gitFile is a file in the tree that git itself reads; short is the beginning of the short
+// name that NTFS makes up for it when the usual short names are taken.
 type gitFile struct{ name, short string }
 
 var readByGit = []gitFile{{"gitmodules", "gi7eba"}, {"gitattributes", "gi7d29"}, {"gitignore", "gi250a"}, {"mailmap", "maba30"}}
 
-// mayBeSpecial reports whether a name is worth a closer look.
+// mayBeSpecial reports whether a name needs a closer look.
 func mayBeSpecial(name string) bool {
 	switch name[0] {
 	case '.', 'g', 'G', 'm', 'M':
@@ -23,8 +24,8 @@ func mayBeSpecial(name string) bool {
 	return name[0] >= 0x80 || strings.IndexByte(name, '\\') >= 0
 }
 
-// refusedName reports whether git refuses a name of that kind. A .gitmodules is
-// refused by what it says, so it is never left to git.
+// refusedName reports whether git refuses a name of that kind. Git refuses a .gitmodules
+// because of its content, so the name is always escaped.
 func refusedName(name string, kind Kind) bool {
 	if hfsDot(name, "git") || ntfsDotGit(name) {
 		return true
@@ -42,8 +43,8 @@ func refusedName(name string, kind Kind) bool {
 	return false
 }
 
-// hfsDot reports whether HFS+ takes a name for "."+want: it ignores case and
-// some characters without width. To git, a byte that is no UTF-8 ends the name.
+// hfsDot reports whether HFS+ reads a name as "."+want: it ignores case and some characters
+// without width. To git, a byte that is not valid UTF-8 ends the name.
 func hfsDot(name, want string) bool {
 	next := func() (r rune) {
 		for name != "" {
@@ -76,7 +77,7 @@ func hfsDot(name, want string) bool {
 	return next() == 0
 }
 
-// ntfsDotGit reports whether NTFS takes a name for .git.
+// ntfsDotGit reports whether NTFS reads a name as .git.
 func ntfsDotGit(name string) bool {
 	rest := ""
 	switch {
@@ -91,7 +92,7 @@ func ntfsDotGit(name string) bool {
 	return rest == "" || rest[0] == '\\' || rest[0] == ':'
 }
 
-// ntfsDot reports whether NTFS takes a name for one of the files git reads.
+// ntfsDot reports whether NTFS reads a name as one of the files that git reads.
 func ntfsDot(name string, f gitFile) bool {
 	ends := func(rest string) bool {
 		rest = strings.TrimLeft(rest, ". ")

@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What is added to names in commits.
+// Suffixes that are added to names in commits.
 const (
 	EscapeSuffix = ".choir"
 	chunkBase    = ".chunks"
@@ -18,7 +18,7 @@ const (
 	hexPrefix    = ".choir-hex-"
 )
 
-// Kind is what a name in a tree names.
+// Kind is the kind of file that a name in a tree stands for.
 type Kind int
 
 const (
@@ -50,7 +50,7 @@ func reservedBase(base string) bool {
 	return base == ".empty" || strings.EqualFold(base, ".git") || slices.ContainsFunc(readByGit, func(r gitFile) bool { return strings.EqualFold(base, "."+r.name) })
 }
 
-// Escape returns a file name as it stands in a commit.
+// Escape returns the name that a file has in a commit.
 func Escape(name string, kind Kind) string {
 	if defence.Off(defence.GitNames) {
 		return name
@@ -92,14 +92,14 @@ func Unescape(name string) string {
 	return name
 }
 
-// EscapeChunked returns a large file's name as it stands in a commit.
+// EscapeChunked returns the name that a large file has in a commit.
 func EscapeChunked(name string) string { return Escape(name, File) + ChunkSuffix }
 
 // IsChunked reports whether a file's name in a commit is a large file's.
 func IsChunked(name string) bool { return strings.HasSuffix(name, ChunkSuffix) }
 
-// UnescapeFile returns a file's name in a commit, or a path that ends in it, as
-// it stands in the tree, and whether the file is a large one.
+// UnescapeFile takes a file's name in a commit, or a path that ends in one, and returns its
+// name in the tree, and whether the file is a large one.
 func UnescapeFile(name string) (string, bool) {
 	if IsChunked(name) {
 		return Unescape(strings.TrimSuffix(name, ChunkSuffix)), true
@@ -107,8 +107,8 @@ func UnescapeFile(name string) (string, bool) {
 	return Unescape(name), false
 }
 
-// Ways are the ways in which a path may stand in a commit, for its last
-// name may be a file's, a link's, a folder's or, in the end, a large file's.
+// Ways returns the paths that a path may have in a commit, for its last name may be a
+// file's, a link's, a folder's or a large file's.
 func Ways(p string) []string {
 	parts := strings.Split(p, "/")
 	last := len(parts) - 1
@@ -127,7 +127,7 @@ func Ways(p string) []string {
 	return append(out, strings.Join(parts, "/"))
 }
 
-// pathKind is what a path in a commit stands for.
+// pathKind is the kind of file that a path in a commit stands for.
 type pathKind int
 
 const (
@@ -136,8 +136,8 @@ const (
 	PathChunked                 // a large file, by its manifest
 )
 
-// UnescapePath returns a commit's path as it stands in the tree; the path of
-// an empty directory's marker gives the directory.
+// UnescapePath returns the path in the tree of a path in a commit; the path of an empty
+// directory's marker gives the directory.
 func UnescapePath(p string) (string, pathKind) {
 	kind := PathPlain
 	if p == EmptyMarker || strings.HasSuffix(p, "/"+EmptyMarker) {

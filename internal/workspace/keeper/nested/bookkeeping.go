@@ -9,30 +9,31 @@ import (
 	"slices"
 )
 
-// derived are extensions of an index that git makes again of the rest, or of a look at
-// the files: trees, untracked files, what a file system monitor said, and where parts are.
+// derived are extensions of an index that git can make again from the rest or by looking at
+// the files: cached trees, untracked files, the state of a file system monitor, and the
+// offsets of parts.
 var derived = []string{"TREE", "UNTR", "FSMN", "EOIE", "IEOT"}
 
-// SameIndex reports whether two indexes say the same of what is staged: they differ at most
-// in what git remembers of files so that it need not read them, as git status leaves it.
-// What can't be read, or holds anything else that differs, is not the same.
+// SameIndex reports whether two indexes stage the same: they may differ in what git caches
+// of files so that it need not read them, which git status updates. Indexes that can't be
+// read, or differ in anything else, are not the same.
 func SameIndex(a, b []byte) bool {
 	x, okA := stagedOf(a)
 	y, okB := stagedOf(b)
 	return okA && okB && slices.EqualFunc(x, y, func(p, q staged) bool { return p.name == q.name && p.flags == q.flags && bytes.Equal(p.what, q.what) })
 }
 
-// staged is an entry of an index, without what is remembered of the file, or an extension.
+// staged is an entry of an index, without what git caches of the file, or an extension.
 type staged struct {
 	name  string
-	flags uint32 // stage, and how git is to treat it
-	what  []byte // mode and object; the content of an extension
+	flags uint32 // stage, and flags that say how git treats the entry
+	what  []byte // mode and object of an entry, or the content of an extension
 }
 
-// stagedOf reads what an index says.
+// stagedOf reads the entries and extensions of an index.
 func stagedOf(b []byte) ([]staged, bool) {
 	width := 0
-	for _, h := range []hash.Hash{sha1.New(), sha256.New()} { // of which ids are, too
+	for _, h := range []hash.Hash{sha1.New(), sha256.New()} { // object ids have the same width as the checksum
 		if n := len(b) - h.Size(); n >= 12 {
 			h.Write(b[:n])
 			if bytes.Equal(h.Sum(nil), b[n:]) {
@@ -51,7 +52,7 @@ func stagedOf(b []byte) ([]staged, bool) {
 	out := make([]staged, 0, len(names))
 	at := 12
 	for i, name := range names {
-		const mode, id = 24, 40 // where they stand in an entry
+		const mode, id = 24, 40 // offsets in an entry
 		flags := uint32(binary.BigEndian.Uint16(b[at+id+width:]))
 		if flags&extendedFlag != 0 {
 			flags |= uint32(binary.BigEndian.Uint16(b[at+id+width+2:])) << 16

@@ -1,11 +1,10 @@
-// Package nested reads what the live tree's own repositories, those that people and agents
-// cloned or made in it, say of themselves. To the keeper they are data: this is where a
-// path within one is told from others, and where an index, which names what a repository
-// tracks, is read.
+// Package nested reads the repositories in the live tree, which people and agents cloned or
+// made there. To the keeper they are data: this package tells a path within one from other
+// paths, and reads an index, which names what a repository tracks.
 //
-// What holds of it: all of it may have been written by a box. An index is opened beneath
-// its folder, without links, and read within bounds of bytes, of names and of all names of
-// a tree together; one that is damaged tracks nothing.
+// All of it may have been written by a box. An index is opened beneath its folder, without
+// following links, and read within limits on its bytes, on its names and on all names of a
+// tree together; one that is damaged tracks nothing.
 //
-// It never runs git, follows no setting of a repository, and writes nothing.
+// The package never runs git, follows no setting of a repository, and writes nothing.
 package nested

@@ -14,22 +14,22 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// MaxIndex bounds a nested repository's index that is read, in bytes.
+// MaxIndex is the size up to which a nested repository's index is read, in bytes.
 const MaxIndex = 64 << 20
 
-// maxIndexNames bounds the names of one index, in bytes: version 4 shares
-// prefixes, so that 64 bytes of an index can stand for a name of kilobytes.
+// maxIndexNames limits the names of one index, in bytes: version 4 shares prefixes, so that
+// 64 bytes of an index can stand for a name of kilobytes.
 const maxIndexNames = 2 * MaxIndex
 
-// maxTracked bounds the paths and directories noted of all nested repositories
-// of a tree. A name of many short components counts for each of them.
+// maxTracked limits how many paths and directories are recorded for all nested repositories
+// of a tree. A name of many short components counts once for each of them.
 const maxTracked = 2_000_000
 
 var errIndex = errors.New("not a git index")
 
-// parseIndex lists the paths in a git index of version 2, 3 or 4. A nested
-// repository may track what its own .gitignore names; what it tracks is
-// captured. The index is hostile: only its names are read, within its bounds.
+// parseIndex lists the paths in a git index of version 2, 3 or 4. A nested repository may
+// track what its own .gitignore names, and what it tracks is captured. The index may be
+// forged: only its names are read, within the limits above.
 func parseIndex(b []byte) ([]string, error) {
 	names, _, err := parseEntries(b, sha1.Size)
 	return names, err
@@ -38,8 +38,8 @@ func parseIndex(b []byte) ([]string, error) {
 // extendedFlag says that an entry has more flags.
 const extendedFlag = 0x4000
 
-// parseEntries lists the paths in an index whose ids are width bytes long, and where each
-// entry ends.
+// parseEntries lists the paths in an index whose ids are width bytes long, and the offset
+// at which each entry ends.
 func parseEntries(b []byte, width int) (names []string, ends []int, err error) {
 	fixed := 42 + width // stat data, id and flags
 	if len(b) < 12 || string(b[:4]) != "DIRC" {
@@ -92,7 +92,7 @@ func parseEntries(b []byte, width int) (names []string, ends []int, err error) {
 	return names, ends, nil
 }
 
-// offsetVarint reads git's offset encoding and returns its length, 0 when damaged.
+// offsetVarint reads git's offset encoding and returns its length, 0 if it is damaged.
 func offsetVarint(b []byte) (uint64, int) {
 	var v uint64
 	for i, c := range b {
@@ -127,11 +127,11 @@ func IndexAt(dirfd int) []byte {
 	return b
 }
 
-// Tracked is what nested repositories track, and the directories of it.
+// Tracked is the set of paths that nested repositories track, and of their directories.
 type Tracked struct{ Paths, Dirs map[string]bool }
 
-// Add notes what the repository in dir tracks. A damaged index tracks nothing,
-// and what is beyond maxTracked is not noted.
+// Add records what the repository in dir tracks. A damaged index tracks nothing, and what
+// exceeds maxTracked is not recorded.
 func (r *Tracked) Add(dir string, index []byte) {
 	names, err := parseIndex(index)
 	if err != nil {

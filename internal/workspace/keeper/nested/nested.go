@@ -22,9 +22,9 @@ func In(p string) (string, bool) {
 	return "", false
 }
 
-// Obeyed reports whether git runs, obeys or is led elsewhere by what lies at a
-// path in a nested repository's .git, "" being the .git itself where it is no
-// folder. A submodule's or worktree's own data lies deeper in it.
+// Obeyed reports whether git runs or obeys the file at a path in a nested repository's
+// .git, or is redirected by it; "" is the .git itself if it is not a folder. The data of a
+// submodule or worktree lies deeper in it.
 func Obeyed(inside string) bool {
 	parts := strings.Split(inside, "/")
 	name := parts[len(parts)-1]

@@ -13,21 +13,21 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Where a scrub stands is kept after each slice, so that a pass over a long
-// history comes to its end although its box does so sooner: what was read, by raw
-// ids, and what is still to be read. It only ever saves work, so it is not synced,
-// and a pass whose place can't be read begins anew. Objects are never removed, so
-// what was to be read stays to be read; chunks are, when no commit reaches them any
-// more. What came later is the next pass's.
+// The position of a pass is stored after each slice, so that a pass over a long history
+// comes to its end even if its box ends sooner: what was read, by raw ids, and what is
+// still to be read. It only saves work, so it is not synced, and a pass whose position
+// can't be read begins anew. Objects are never removed, so those still to be read stay;
+// chunks are removed when no commit reaches them any more. What was added later is left to
+// the next pass.
 
 const version = "choir scrub 1\n"
 
-// maxKept is the largest pass whose place is kept, in objects: ten megabytes.
+// maxKept is the largest pass whose position is stored, in objects: ten megabytes.
 const maxKept = 500_000
 
-const keySize = 21 // of a raw id and a kind
+const keySize = 21 // a raw id and a kind
 
-// place is the head of the file; the keys of what was seen follow it.
+// place is the header of the file; the keys of what was seen follow it.
 type place struct {
 	Objects int       `json:"objects"`
 	Bytes   int64     `json:"bytes"`
@@ -43,7 +43,7 @@ type waiting struct {
 	Size   uint32    `json:"size,omitempty"`
 }
 
-// keep writes down where the pass stands, or that there is none.
+// keep stores the position of the pass, or removes it if the pass is done.
 func (sr *Scrubber) keep(done bool) error {
 	p := sr.pass
 	if done || len(p.seen) > maxKept {
@@ -108,8 +108,8 @@ func readPlace(raw []byte) (*pass, bool) {
 	return p, len(p.queue) > 0
 }
 
-// letGoMeanwhile reports whether what a pass still waited for was let go meanwhile: no ref
-// reaches the commit any more in which it was met.
+// letGoMeanwhile reports whether a chunk that a pass still had to read was removed
+// legitimately: no ref reaches the commit any more in which it was found.
 func (sr *Scrubber) letGoMeanwhile(ctx context.Context, commit string) (bool, error) {
 	out, err := sr.store.GitLine(ctx, "for-each-ref", "--count=1", "--contains="+commit, "--format=%(refname)")
 	return out == "", err

@@ -22,7 +22,7 @@ type Scrubber struct {
 	store  *gitstore.Store
 	heal   *heal.Healer
 	head   func() string                // the newest commit
-	asides func() ([]wire.Aside, error) // what was set aside
+	asides func() ([]wire.Aside, error) // records that were set aside
 	logger *slog.Logger
 
 	mu   sync.Mutex // one slice at a time; guards what follows
@@ -34,45 +34,45 @@ type Options struct {
 	Store  *gitstore.Store
 	Heal   *heal.Healer
 	Head   func() string                // the newest commit
-	Asides func() ([]wire.Aside, error) // what was set aside, which is told of with what is damaged
+	Asides func() ([]wire.Aside, error) // records that were set aside, which are reported with the damage
 	Logger *slog.Logger
 }
 
-// New scrubs a store. No pass is under way.
+// New returns a Scrubber of a store. No pass is under way.
 func New(o Options) *Scrubber {
 	return &Scrubber{store: o.Store, heal: o.Heal, head: o.Head, asides: o.Asides, logger: o.Logger}
 }
 
 // pass is a pass under way.
 type pass struct {
-	queue   []item           // what is to be read, the next one last
-	seen    map[key]struct{} // what was or is to be read
-	objects int              // that were read
-	bytes   int64            // of these
+	queue   []item           // still to be read; the next one is last
+	seen    map[key]struct{} // everything that was or is to be read
+	objects int              // how many were read
+	bytes   int64            // how many they had
 }
 
 // item is an object, or a chunk, to be checked.
 type item struct {
-	id, kind, commit, path string // commit and path: where it was met first
-	at                     int64  // of a chunk: where it is in its file
+	id, kind, commit, path string // commit and path: where it was found first
+	at                     int64  // of a chunk: its offset in its file
 	size                   uint32 // of a chunk, in bytes
 }
 
-// key is the beginning of a raw id, and whether it is read as a manifest or
-// as a chunk: a blob may be a file of somebody's and a manifest too.
+// key is the beginning of a raw id, and whether it is read as a manifest or as a chunk: a
+// blob may be somebody's file and a manifest as well.
 type key struct {
 	id   [20]byte
 	kind byte
 }
 
-// maxQueue bounds what a pass remembers, in objects; a history beyond it is
-// scrubbed as far as that, newest first.
+// maxQueue limits the memory of a pass, in objects; of a longer history that many are
+// scrubbed, newest first.
 const maxQueue = 4_000_000
 
-// chunk is what a scrub checks beside objects.
+// chunk is the kind of an item that is not a git object.
 const chunk = "chunk"
 
-// Scrub does a slice of a pass.
+// Scrub reads a slice of a pass.
 func (sr *Scrubber) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.ScrubReply, error) {
 	const op = "keeper.Scrub"
 	if req.Objects <= 0 {
@@ -137,8 +137,8 @@ func (sr *Scrubber) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.Scru
 	return reply, fault.Wrap(op, sr.keep(reply.Done))
 }
 
-// begin begins a pass at everything that a ref names, the history last in
-// the queue and so first in turn.
+// begin begins a pass at everything that a ref names; the history is last in the queue and
+// so is read first.
 func (sr *Scrubber) begin(ctx context.Context) (*pass, error) {
 	out, err := sr.store.Git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname)")
 	if err != nil && len(out) == 0 {
@@ -160,7 +160,7 @@ func (sr *Scrubber) begin(ctx context.Context) (*pass, error) {
 }
 
 func (it item) key() (k key) {
-	_, _ = hex.Decode(k.id[:], []byte(it.id[:min(40, len(it.id))])) // a damaged id is none that anything has
+	_, _ = hex.Decode(k.id[:], []byte(it.id[:min(40, len(it.id))])) // the id of a damaged object equals no other
 	if it.kind == gitstore.KindManifest || it.kind == chunk {
 		k.kind = it.kind[0]
 	}
@@ -240,7 +240,7 @@ func (sr *Scrubber) check(ctx context.Context, p *pass, it item) (*wire.Damage, 
 	return d, nil
 }
 
-// checkChunk checks one chunk and, if it is damaged, makes it again.
+// checkChunk checks one chunk and, if it is damaged, restores it.
 func (sr *Scrubber) checkChunk(ctx context.Context, it item) (*wire.Damage, error) {
 	c, ok := chunks.Named(it.id, it.size)
 	if !ok {

@@ -1,10 +1,12 @@
-// Package uppers is the folders in which the boxes of tasks write: what each has written is
-// made durable, and looked at for whether there is anything.
+// Package uppers handles the folders in which the boxes of tasks write, the upper
+// directories of their overlays: it makes durable what each has written, and says which of
+// its folders hold anything.
 //
-// What holds of it: what was written before a settling began is on disk when it ends, by
-// name or, where there is too much or too deep, with its whole file system. Boxes write
-// there meanwhile: folders are opened beneath, without links, and as many names are looked
-// at as may be.
+// What was written before a call of Settle began is on disk when it ends: file by file or,
+// if that is too much or lies too deep, with the whole file system. Boxes write there at
+// the same time, so folders are opened beneath, without following links, and the number of
+// names that are looked at is limited.
 //
-// It never writes to one, and does not know what of it becomes a tree: package scan does.
+// The package never writes to an upper, and does not know what of it becomes a tree:
+// package scan does.
 package uppers

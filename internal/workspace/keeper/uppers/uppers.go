@@ -21,18 +21,19 @@ import (
 // Uppers are the folders in which boxes of tasks write.
 type Uppers struct {
 	dir     string
-	entries int // names that are looked at
+	entries int // how many names of a folder are looked at
 
-	settling  sync.Mutex           // one upper at a time; guards what follows
-	settledAt map[string]time.Time // by upper: what was written before is durable
+	settling  sync.Mutex           // settles one upper at a time; guards what follows
+	settledAt map[string]time.Time // by upper: everything written before this time is durable
 }
 
-// New are the uppers in a folder, of each of which so many names are looked at.
+// New returns the Uppers of a folder; at most entries names of each directory are looked
+// at.
 func New(dir string, entries int) *Uppers {
 	return &Uppers{dir: dir, entries: entries, settledAt: map[string]time.Time{}}
 }
 
-// Open opens an upper. Who asks closes it.
+// Open opens an upper. The caller closes it.
 func (up *Uppers) Open(upper string) (int, error) {
 	if err := wire.CheckPath(upper, false); err != nil {
 		return -1, fault.New("", fault.Invalid, "", fmt.Errorf("upper %q %w", wire.Short(upper), err))
@@ -45,12 +46,12 @@ func (up *Uppers) Open(upper string) (int, error) {
 	return disk.OpenDir(dirs, upper)
 }
 
-// slack is how far the clock that files are stamped with may lie behind ours.
+// slack is how far the clock that stamps files may be behind ours.
 const slack = 2 * time.Second
 
-// Settle makes durable what a task has written since it was last asked. A
-// task that is resumed goes on with its upper as it stands and is not told to
-// write again what it was told is written, so that must survive the machine.
+// Settle makes durable what a task has written since the last call. A task that is resumed
+// continues with its upper as it is, and does not write again what it was told is written,
+// so that must survive a crash of the machine.
 func (up *Uppers) Settle(ctx context.Context, upper string) error {
 	root, err := up.Open(upper)
 	if err != nil {
@@ -87,8 +88,8 @@ func (up *Uppers) Forget(id string) {
 	delete(up.settledAt, id+"/upper")
 }
 
-// writtenSince lists the files and directories that were changed. all says that
-// there are too many, or that they lie too deep, to be named one by one.
+// writtenSince lists the files and directories that were changed since a time. all says
+// that they are too many, or too deep, to be listed.
 func (up *Uppers) writtenSince(ctx context.Context, root int, since time.Time) (paths []string, all bool, err error) {
 	seen := 0
 	for todo := []string{"."}; len(todo) > 0; {
@@ -102,7 +103,7 @@ func (up *Uppers) writtenSince(ctx context.Context, root int, since time.Time) (
 			if disk.IsGone(err) {
 				continue
 			}
-			return nil, true, nil //nolint:nilerr // what can't be opened is synced with everything
+			return nil, true, nil //nolint:nilerr // what can't be opened is synced with the whole file system
 		}
 		f := os.NewFile(uintptr(fd), dir)
 		names, err := f.Readdirnames(up.entries)
@@ -116,7 +117,7 @@ func (up *Uppers) writtenSince(ctx context.Context, root int, since time.Time) (
 		}
 		for _, name := range names {
 			if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				continue // it is gone
+				continue // it was removed
 			}
 			switch st.Mode & unix.S_IFMT {
 			case unix.S_IFDIR:
@@ -137,8 +138,8 @@ func (up *Uppers) writtenSince(ctx context.Context, root int, since time.Time) (
 	return paths, false, nil
 }
 
-// Filled says which of a task's folders, beneath what its boxes wrote, hold
-// anything. What is no folder, such as a link, holds nothing.
+// Filled says which of a task's folders, in what its boxes wrote, contain anything. What is
+// not a folder, such as a link, contains nothing.
 func (up *Uppers) Filled(ctx context.Context, req wire.FilledRequest) (wire.FilledReply, error) {
 	const op = "keeper.Filled"
 	if len(req.Folders) > wire.MaxFilled {
@@ -153,7 +154,7 @@ func (up *Uppers) Filled(ctx context.Context, req wire.FilledRequest) (wire.Fill
 	for i, folder := range req.Folders {
 		at := path.Join(req.ID, string(folder))
 		if len(at) > wire.MaxTreePath {
-			continue // nothing was made there: nobody can name it
+			continue // nothing can be made at a path that is too long
 		}
 		if err := wire.CheckPath(at, false); err != nil {
 			return wire.FilledReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("folder %q %w", wire.Short(at), err))
@@ -172,14 +173,14 @@ func (up *Uppers) Filled(ctx context.Context, req wire.FilledRequest) (wire.Fill
 	return reply, nil
 }
 
-// holdsAny reports whether a folder, if it is one, holds anything.
+// holdsAny reports whether a path is a folder that contains anything.
 func holdsAny(uppers int, at string) (bool, error) {
 	fd, err := disk.OpenDir(uppers, at)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
 		return false, nil
 	case errors.Is(err, unix.EACCES):
-		return true, nil // whoever closed it had something to close
+		return true, nil // somebody closed it, so it counts as filled
 	case err != nil:
 		return false, err
 	}

@@ -11,12 +11,13 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// maxIgnoreRead is more of a .gitignore than is followed.
+// maxIgnoreRead is the size of a .gitignore above which it is not followed.
 const maxIgnoreRead = 1 << 20
 
-// LeaveIgnored has what the live tree holds, and the wanted tree's own ignore files keep
-// out, stay as it is, and says so: while such a file was away a checkpoint took what it had
-// kept out, so that it looks as if it had been made then. What stands in its way stays away.
+// LeaveIgnored leaves alone what the live tree holds and the wanted tree's own ignore files
+// exclude, and returns it. (While such an ignore file was gone, a checkpoint captured what
+// it had excluded, so those files look as if they had been made then.) What is in the way
+// of such a file is not brought back.
 func (w *Tree) LeaveIgnored(ctx context.Context) ([]wire.Conflict, error) {
 	var lost []string
 	for p, c := range w.changes {
@@ -44,8 +45,8 @@ func (w *Tree) LeaveIgnored(ctx context.Context) ([]wire.Conflict, error) {
 	return slices.SortedFunc(maps.Values(told), func(a, b wire.Conflict) int { return cmp.Compare(a.Path, b.Path) }), nil
 }
 
-// KeptOut are the files that would be new and the wanted tree's own ignore files keep out:
-// no checkpoint would take them by itself.
+// KeptOut returns the files that would be new and that the wanted tree's own ignore files
+// exclude: no checkpoint would capture them by itself.
 func (w *Tree) KeptOut(ctx context.Context) ([]wire.Conflict, error) {
 	var made []string
 	for p, c := range w.changes {
@@ -62,8 +63,8 @@ func (w *Tree) KeptOut(ctx context.Context) ([]wire.Conflict, error) {
 	return told, err
 }
 
-// ignoring is the wanted tree for its ignore files. A repository that is there is one for
-// them, too: that it is ignored did not keep it out.
+// ignoring is the wanted tree as its ignore files see it. A repository in the live tree
+// counts as one even if it is ignored.
 func (w *Tree) ignoring(ctx context.Context) scan.Wanted {
 	made := map[string]bool{} // folders that hold something new
 	for p, c := range w.changes {
@@ -82,7 +83,7 @@ func (w *Tree) ignoring(ctx context.Context) scan.Wanted {
 				return nil, false, nil
 			}
 			content, err := w.store.Blob(ctx, en.ID, maxIgnoreRead)
-			if fault.Is(err, fault.Exhausted) { // a walk would not follow it either
+			if fault.Is(err, fault.Exhausted) { // a walk of the tree would not follow it either
 				return nil, false, nil
 			}
 			return content, err == nil, err

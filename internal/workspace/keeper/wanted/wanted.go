@@ -10,20 +10,20 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Tree is what the live tree is to become, as what is to change of what was captured
-// of it: what stays as it is takes no room, and is not read.
+// Tree is what the live tree is to become, stored as the changes to what was captured of
+// it: what stays as it is takes no memory, and is not read.
 type Tree struct {
 	store   *gitstore.Store
 	live    *scan.Index
-	changes map[string]gitstore.Change // by path; From is what live has there
+	changes map[string]gitstore.Change // by path; From is what the live tree has there
 }
 
-// New wants the live tree as it was captured.
+// New returns a Tree that wants the live tree as it was captured.
 func New(store *gitstore.Store, live *scan.Index) *Tree {
 	return &Tree{store: store, live: live, changes: map[string]gitstore.Change{}}
 }
 
-// at is what is wanted at a path.
+// at returns what is wanted at a path.
 func (w *Tree) at(p string) gitstore.Entry {
 	if c, ok := w.changes[p]; ok {
 		return c.To
@@ -31,7 +31,7 @@ func (w *Tree) at(p string) gitstore.Entry {
 	return w.live.At(p).Entry
 }
 
-// set wants something at a path, or nothing.
+// set makes an entry, or nothing, wanted at a path.
 func (w *Tree) set(p string, en gitstore.Entry) {
 	was := w.live.At(p).Entry
 	if delete(w.changes, p); en != was {
@@ -39,13 +39,13 @@ func (w *Tree) set(p string, en gitstore.Entry) {
 	}
 }
 
-// List are the changes, sorted by path.
+// List returns the changes, sorted by path.
 func (w *Tree) List() []gitstore.Change {
 	return slices.SortedFunc(maps.Values(w.changes), func(a, b gitstore.Change) int { return gitstore.ComparePaths(a.Path, b.Path) })
 }
 
-// Becomes wants what another tree has at paths and beneath; no paths means all of it.
-// live is the tree of what was captured.
+// Becomes makes everything at paths and beneath them wanted as another tree has it; no
+// paths means all of it. live is the tree of what was captured.
 func (w *Tree) Becomes(ctx context.Context, live, target string, paths []wire.Path) error {
 	changes, err := w.store.Differences(ctx, live, target, Plain(paths)...)
 	for _, c := range changes {
@@ -54,7 +54,7 @@ func (w *Tree) Becomes(ctx context.Context, live, target string, paths []wire.Pa
 	return err
 }
 
-// Plain are paths as the trees have them.
+// Plain returns paths as the trees have them.
 func Plain(paths []wire.Path) []string {
 	list := make([]string, len(paths))
 	for i, p := range paths {
@@ -63,15 +63,15 @@ func Plain(paths []wire.Path) []string {
 	return list
 }
 
-// Only has everything but what is at paths and beneath stay as it is; no paths means
-// that nothing has to.
+// Only drops all changes that are not at paths or beneath them; no paths means that none is
+// dropped.
 func (w *Tree) Only(paths []wire.Path) {
 	list := Plain(paths)
 	maps.DeleteFunc(w.changes, func(p string, _ gitstore.Change) bool { return !gitstore.Within(p, list) })
 }
 
-// MakeRoom takes away what is where the folder of something new is to be: what is
-// wanted of a path outranks what is above it.
+// MakeRoom removes what is in the place of a folder of something new: what is wanted at a
+// path takes precedence over what is at the paths above it.
 func (w *Tree) MakeRoom() {
 	for _, c := range w.List() {
 		if !c.To.Exists() {
@@ -85,7 +85,7 @@ func (w *Tree) MakeRoom() {
 	}
 }
 
-// LeaveFiles has those of paths that are files of the live tree stay as they are.
+// LeaveFiles leaves alone those of paths that are files of the live tree.
 func (w *Tree) LeaveFiles(paths []wire.Path) {
 	var files []string
 	for _, p := range paths {
@@ -96,8 +96,8 @@ func (w *Tree) LeaveFiles(paths []wire.Path) {
 	w.leave(files)
 }
 
-// leave has files of the live tree stay as they are, and returns the changes that are
-// not wanted any more: theirs, and what would have been in their way.
+// leave leaves files of the live tree alone, and returns the changes that it dropped: those
+// of the files, and those that were in conflict with them.
 func (w *Tree) leave(files []string) []gitstore.Change {
 	here, above := map[string]bool{}, map[string]bool{}
 	for _, p := range files {
@@ -120,12 +120,13 @@ func (w *Tree) leave(files []string) []gitstore.Change {
 	return left
 }
 
-// takenBack is a commit that is taken back: what that changes of what it made, and
-// what the live tree has other than it there.
+// takenBack is the revert of a commit: yours are the changes from what the commit made to
+// what was before it, mine those from what the commit made to the live tree, at the same
+// paths.
 type takenBack struct{ yours, mine []gitstore.Change }
 
-// Revert wants the live tree without what commits changed in it, newest first. What
-// can't be taken back of one of them is taken back of none: it stays as it is.
+// Revert makes the live tree wanted without the changes of commits, newest first. If a path
+// can't be reverted for one of them, it is reverted for none and stays as it is.
 func (w *Tree) Revert(ctx context.Context, live string, commits []wire.Reverted) ([]wire.Conflict, error) {
 	var all []takenBack
 	for _, r := range commits {
@@ -149,7 +150,7 @@ func (w *Tree) Revert(ctx context.Context, live string, commits []wire.Reverted)
 			}
 		}
 		if found {
-			continue // what was taken back of these by another commit is not
+			continue // a path that conflicts for one commit is reverted for none
 		}
 		var conflicts []wire.Conflict
 		for _, p := range stays.Paths() {
@@ -159,7 +160,8 @@ func (w *Tree) Revert(ctx context.Context, live string, commits []wire.Reverted)
 	}
 }
 
-// reverted is a commit taken back; nothing when it is not the one meant.
+// reverted computes the revert of a commit; it is empty if the commit is not the one that
+// is meant.
 func (w *Tree) reverted(ctx context.Context, live string, r wire.Reverted) (back takenBack, err error) {
 	made, err := w.store.Commit(ctx, r.Commit)
 	if err != nil || r.Publish != "" && made.Publish != r.Publish {
@@ -180,8 +182,8 @@ func (w *Tree) reverted(ctx context.Context, live string, r wire.Reverted) (back
 	return back, err
 }
 
-// since is what is wanted as changes of another tree, of which mine makes the live one.
-// Where it does not tell, the two are the same, or nobody asks.
+// since returns what is wanted as changes of another tree, which the changes mine turn into
+// the live tree. Paths that are in neither are the same in all.
 func (w *Tree) since(mine []gitstore.Change) []gitstore.Change {
 	all := make(map[string]gitstore.Change, len(mine)+len(w.changes))
 	for _, c := range mine {
@@ -196,8 +198,9 @@ func (w *Tree) since(mine []gitstore.Change) []gitstore.Change {
 	return slices.Collect(maps.Values(all))
 }
 
-// Merge merges changes of a base, yours, into what is wanted, which mine makes of that
-// base as far as it has a say, and returns what can't be: that stays as it is.
+// Merge merges yours, changes of a base, into what is wanted; mine are the changes of the
+// same base to what is wanted, at the paths that matter. It returns the conflicts, whose
+// paths stay as they are.
 func (w *Tree) Merge(ctx context.Context, mine, yours []gitstore.Change) ([]wire.Conflict, error) {
 	if len(yours) == 0 {
 		return nil, nil
@@ -213,8 +216,8 @@ func (w *Tree) Merge(ctx context.Context, mine, yours []gitstore.Change) ([]wire
 	return conflicts, nil
 }
 
-// sides are base, ours and theirs at the paths that either has other than the
-// base, and at those that stand in the way of one.
+// sides returns base, ours and theirs at the paths that either side changed, and at the
+// paths above these that are files.
 func (w *Tree) sides(mine, yours []gitstore.Change) (base, ours, theirs gitstore.Tree) {
 	base, ours, theirs = gitstore.Tree{}, gitstore.Tree{}, gitstore.Tree{}
 	put := func(t gitstore.Tree, p string, en gitstore.Entry) {
@@ -238,7 +241,7 @@ func (w *Tree) sides(mine, yours []gitstore.Change) (base, ours, theirs gitstore
 	for _, p := range slices.Collect(maps.Keys(changed)) {
 		for d := wire.ParentDir(p); d != "." && !changed[d]; d = wire.ParentDir(d) {
 			changed[d] = true
-			if en := w.at(d); en.Exists() { // as all three have it
+			if en := w.at(d); en.Exists() { // it is the same in all three
 				base[d], ours[d], theirs[d] = en, en, en
 			}
 		}

@@ -28,27 +28,31 @@ type Keeper interface {
 const maxAnswer = 96 << 20
 
 // StillHeader carries, in a request, the name of the period in which only the keeper could
-// write to the live tree: another name, or none, means that somebody else could.
+// write to the live tree. If the name differs from the last one, or is missing, somebody
+// else could write in between.
 const StillHeader = "X-Choir-Still"
 
-// Beside takes a stillness's place in StillHeader while others can write, and each
-// of them only to the directories and files of the live tree itself, by calls of the kernel
-// that keeper and they share: in no box is an overlay above the tree, or can one be mounted.
+// Beside is the value of StillHeader while others can write, each of them only to the
+// directories and files of the live tree itself and through the same kernel as the keeper:
+// no box has an overlay above the tree, or can mount one.
 const Beside = "beside"
 
-// WatchesHeader says, in a request, how many watches of the kernel (inotify) the keeper may have,
-// and in the answer how many it has: whoever runs the keepers of several computers counts them together.
+// WatchesHeader says, in a request, how many inotify watches the keeper may have, and in
+// the answer how many it has: the process that runs the keepers of several computers adds
+// them up.
 const WatchesHeader = "X-Choir-Watches"
 
-// AnsweredHeader says, in an answer, when that was given, by the keeper's clock. The next request
-// repeats it: what it says of who could write was known after that. To anybody but the keeper it means nothing.
+// AnsweredHeader says, in an answer, when it was given, by the keeper's clock. The next
+// request repeats it, so that the keeper knows that what the request says about writers was
+// determined after that time. It means nothing to anybody else.
 const AnsweredHeader = "X-Choir-Answered"
 
-// maxAnswered bounds what is repeated.
+// maxAnswered limits the length of the value that is repeated.
 const maxAnswered = 64
 
-// NewClient returns a Keeper over a transport that ends at the engine's handler, such
-// as the keeper box's tether. still is asked with each call; nil: never still.
+// NewClient returns a Keeper over a transport that ends at the engine's handler, such as
+// the keeper box's tether. still returns the value of StillHeader for each call; if it is
+// nil, the header is never sent.
 func NewClient(rt http.RoundTripper, still func() string) Keeper {
 	if still == nil {
 		still = func() string { return "" }
@@ -59,7 +63,7 @@ func NewClient(rt http.RoundTripper, still func() string) Keeper {
 type client struct {
 	http     http.Client
 	still    func() string
-	answered atomic.Pointer[string] // by which the keeper knows the time of an answer that has come
+	answered atomic.Pointer[string] // the AnsweredHeader of the last answer
 }
 
 // Call implements Keeper.
@@ -77,8 +81,8 @@ func (c *client) Call(ctx context.Context, verb string, in, out any) error {
 	return fault.Wrap(op, Decode(resp.Body, out))
 }
 
-// smallBody is how much is sent as a whole, of a known length and in one piece with the
-// request's header. More is sent as it comes.
+// smallBody is the size up to which a body is sent with a known length and in one piece
+// with the request's header. A larger one is streamed.
 const smallBody = 12 << 10
 
 // Stream implements Keeper; the caller closes the response's body.
@@ -94,7 +98,7 @@ func (c *client) Stream(ctx context.Context, verb string, query any, body io.Rea
 	}
 	begin := bytes.NewBuffer(make([]byte, 0, smallBody+bytes.MinRead))
 	if _, err := begin.ReadFrom(io.LimitReader(body, smallBody+1)); err != nil {
-		return nil, fault.Wrap(op, cmp.Or(ctx.Err(), err)) // whoever sends it ended it, in the middle for all we know
+		return nil, fault.Wrap(op, cmp.Or(ctx.Err(), err)) // the sender ended it, perhaps in the middle
 	}
 	if begin.Len() <= smallBody {
 		return c.post(ctx, op, path, begin)
@@ -102,7 +106,7 @@ func (c *client) Stream(ctx context.Context, verb string, query any, body io.Rea
 	sent := &sent{content: io.MultiReader(begin, body)}
 	resp, err := c.post(ctx, op, path, sent)
 	if failed := sent.failed.Load(); err != nil && failed != nil && ctx.Err() == nil {
-		return nil, fault.Wrap(op, *failed) // whoever sends it ended it, not the keeper
+		return nil, fault.Wrap(op, *failed) // the sender ended it, not the keeper
 	}
 	return resp, err
 }
@@ -112,7 +116,7 @@ func (c *client) post(ctx context.Context, op, path string, body io.Reader) (*ht
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	if at := c.answered.Load(); at != nil { // before it is asked who can write
+	if at := c.answered.Load(); at != nil { // before still is called
 		req.Header.Set(AnsweredHeader, *at)
 	}
 	if still := c.still(); still != "" {

@@ -40,7 +40,7 @@ type RepairRequest struct {
 type RepairReply struct {
 	Broken     string           `json:"broken,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
-	From       string           `json:"from,omitempty"` // the last whole checkpoint
+	From       string           `json:"from,omitempty"` // the last undamaged checkpoint
 	Checkpoint *CheckpointReply `json:"checkpoint,omitempty"`
 }
 
@@ -91,7 +91,7 @@ type Healed struct {
 
 // HealReply lists what was restored, and what could not be.
 type HealReply struct {
-	Checkpoint string   `json:"checkpoint,omitempty"` // from which
+	Checkpoint string   `json:"checkpoint,omitempty"` // the checkpoint it was restored from
 	Healed     []Healed `json:"healed,omitempty"`
 	Lost       []Healed `json:"lost,omitempty"` // damaged, and so is the checkpoint's copy
 	// Doubted are new files in no checkpoint that a crash may have emptied (see package

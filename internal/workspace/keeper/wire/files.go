@@ -9,9 +9,9 @@ type FileInfo struct {
 	Time   int64  `json:"time"`             // modification, Unix milliseconds
 	Target Path   `json:"target,omitempty"` // of a symlink
 	ID     string `json:"id,omitempty"`     // blob id, from Stat and Write: what If compares with
-	// Unkept says why no checkpoint will hold it as it is; "" when one does or
-	// the next one will. Beneath counts, in a directory, the paths of which that
-	// was so when the tree was last looked at.
+	// Unkept says why no checkpoint will hold the file as it is; it is "" if one does or
+	// the next one will. For a directory, Beneath counts the paths in it that no checkpoint
+	// will hold, as of the last scan of the tree.
 	Unkept  string `json:"unkept,omitempty"`
 	Beneath int    `json:"beneath,omitempty"`
 }
@@ -34,8 +34,8 @@ type WriteRequest struct {
 }
 
 // Written is the result of a write: the file, its content's SHA-256 in hex, and the trash
-// entry with what was there before ("" when nothing was). Op and At (Unix milliseconds)
-// identify the operation; the host calls Told when it is in its log.
+// entry with what was there before ("" if nothing was). Op and At (Unix milliseconds)
+// identify the operation; the host calls Told when the operation's event is in its log.
 type Written struct {
 	FileInfo
 	SHA256 string `json:"sha256"`
@@ -131,7 +131,8 @@ type ImportRequest struct {
 	User   string `json:"user,omitempty"`
 }
 
-// Imported is what came. Commit is the HEAD of the repository in it, if it is one.
+// Imported is the result of an import. Commit is the HEAD of the repository in the
+// directory, if it is one.
 type Imported struct {
 	Path    Path   `json:"path"`
 	Origin  string `json:"origin,omitempty"`
@@ -140,7 +141,7 @@ type Imported struct {
 	Bytes   int64  `json:"bytes"`
 	Skipped int    `json:"skipped,omitempty"` // devices, sockets and the like
 	Commit  string `json:"commit,omitempty"`
-	LeftOut        // those
+	LeftOut        // the files that were skipped
 }
 
 // Trashed is something that was removed or overwritten through Files.

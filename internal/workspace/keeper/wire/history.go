@@ -25,8 +25,8 @@ type Note struct {
 	At       int64  `json:"at,omitempty"` // Unix milliseconds, within the commit's second
 	Verified string `json:"verified"`     // pass, fail or unknown
 	Files    int    `json:"files"`        // paths changed against the parent
-	// Actor, a contract.ActorName, is who asked for it, and User the account; none in
-	// one that nobody asked for, and in those from before they were written down.
+	// Actor, a contract.ActorName, is who asked for the commit, and User the account. They
+	// are empty if nobody asked for it, and in commits from before they were recorded.
 	Actor string `json:"actor,omitempty"`
 	User  string `json:"user,omitempty"`
 	NotIn
@@ -48,9 +48,9 @@ type Restore struct {
 	To     string `json:"to"`
 	Safety string `json:"safety"`
 	Paths  []Path `json:"paths,omitempty"`
-	Part   bool   `json:"part,omitempty"` // it changed what this commit does, and no more; more than paths would name
+	Part   bool   `json:"part,omitempty"` // it changed only what this commit changes, which is more paths than can be listed
 	Undo   bool   `json:"undo,omitempty"`
-	// Actor and User are who asked, in those from before it was the note's to say.
+	// Actor and User are who asked, in commits from before they were fields of the note.
 	Actor string `json:"actor,omitempty"`
 	User  string `json:"user,omitempty"`
 	Cause string `json:"cause,omitempty"` // id of the event that caused it
@@ -145,8 +145,8 @@ func CountFiles(skips []Skip) int {
 	return n
 }
 
-// Under is the part that is in a directory. A heap that is too much for one checkpoint
-// counts for directories inside it, too.
+// Under returns the part that is in a directory. A directory that is too large for one
+// checkpoint counts for each directory inside it, too.
 func (l LeftOut) Under(dir string) LeftOut {
 	out := LeftOut{}
 	for _, s := range l.Left {
@@ -169,7 +169,7 @@ func (l *LeftOut) Add(more LeftOut) {
 	l.Total += more.Total
 }
 
-// Since is what was not left out before, as far as both lists go.
+// Since returns what was not left out before, as far as both lists are complete.
 func (l LeftOut) Since(before LeftOut) LeftOut {
 	fresh := func(now, then []Skip) (out []Skip) {
 		old := make(map[Skip]bool, len(then))
@@ -293,8 +293,9 @@ type ObjectRequest struct {
 	Path   Path   `json:"path"`
 }
 
-// CollectReply is the result of a collection. Commits counts those that it read; what the
-// main line needed before is remembered.
+// CollectReply is the result of a collection of unreachable chunks. Commits counts the
+// commits that it read; what earlier commits of the main line need is remembered from the
+// last collection.
 type CollectReply struct {
 	Removed int   `json:"removed"`
 	Bytes   int64 `json:"bytes"`

@@ -21,7 +21,7 @@ type Limits struct {
 // MaxBeside bounds each list of a BesideRequest.
 const MaxBeside = 64
 
-// WithDefaults are the limits with what is 0 at its default.
+// WithDefaults returns the limits with defaults in place of zeros.
 func (l Limits) WithDefaults() Limits {
 	if l.FileBytes <= 0 {
 		l.FileBytes = 100 << 20
@@ -44,19 +44,20 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// What a computer's owner can set reaches the keeper's box by its environment.
+// Environment variables by which the limits that a computer's owner sets reach the keeper's
+// box.
 const (
 	envLargestFile = "CHOIR_KEEPER_LARGEST_FILE"
 	envChunkBytes  = "CHOIR_KEEPER_CHUNK_BYTES"
 	envFiles       = "CHOIR_KEEPER_FILES"
 )
 
-// Env is what LimitsFrom reads.
+// Env returns the environment that LimitsFrom reads.
 func (l Limits) Env() map[string]string {
 	return map[string]string{envLargestFile: strconv.FormatInt(l.LargestFile, 10), envChunkBytes: strconv.FormatInt(l.ChunkBytes, 10), envFiles: strconv.Itoa(l.Files)}
 }
 
-// LimitsFrom are the limits that an environment sets; the others are the defaults.
+// LimitsFrom returns the limits that an environment sets; the others are the defaults.
 func LimitsFrom(env map[string]string) (Limits, error) {
 	var l Limits
 	var files int64
@@ -75,5 +76,6 @@ func LimitsFrom(env map[string]string) (Limits, error) {
 	return l, nil
 }
 
-// MaxSkips is how many paths of a kind are listed: what was left out, damaged or set aside.
+// MaxSkips is how many paths are listed in each list of what was left out, damaged or set
+// aside.
 const MaxSkips = 200

@@ -1,10 +1,10 @@
 package wire
 
-// Mode is what git keeps of a file's kind.
+// Mode is a file's mode in a git tree.
 type Mode string
 
-// The modes a captured path can have. ModeEmptyDir is ours: a directory with
-// nothing in it.
+// The modes that a captured path can have. ModeEmptyDir is not one of git's: it is a
+// directory with nothing in it.
 const (
 	ModeFile     Mode = "100644"
 	ModeExec     Mode = "100755"

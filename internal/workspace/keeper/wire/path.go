@@ -49,8 +49,8 @@ const MaxRequest = 4 << 20
 // MaxPath bounds a path that the kernel is given, in bytes.
 const MaxPath = 4096
 
-// MaxTreePath bounds a path in a tree, in bytes: with what stands in front of it
-// in a snapshot it is still one that the kernel takes. Nothing is deeper either.
+// MaxTreePath limits a path in a tree, in bytes, such that the kernel still accepts it with
+// the prefix that it has in a snapshot. It limits the depth as well.
 const MaxTreePath = 3500
 
 // CheckPath checks a path that came from outside; root says whether "." is
@@ -78,7 +78,7 @@ func CheckPath(p string, root bool) error {
 // MaxName bounds one name in a path, in bytes: no file system here takes more.
 const MaxName = 255
 
-// CheckNames checks that each name in a path is one that a file can have.
+// CheckNames checks that each name in a path can be the name of a file.
 func CheckNames(p string) error {
 	for name := range strings.SplitSeq(p, "/") {
 		if len(name) > MaxName {
@@ -88,7 +88,7 @@ func CheckNames(p string) error {
 	return nil
 }
 
-// ParentDir is the folder that a path is in, "." for one in the root.
+// ParentDir returns the folder that a path is in, "." for one in the root.
 func ParentDir(p string) string {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
 		return p[:i]
@@ -96,7 +96,7 @@ func ParentDir(p string) string {
 	return "."
 }
 
-// JoinPath is the path of a name in a folder, whose root is "." or "".
+// JoinPath returns the path of a name in a folder; the root is "." or "".
 func JoinPath(dir, name string) string {
 	if dir == "." || dir == "" {
 		return name
@@ -104,7 +104,7 @@ func JoinPath(dir, name string) string {
 	return dir + "/" + name
 }
 
-// Short is the beginning of a text that somebody else wrote, for an error.
+// Short returns the beginning of a text that somebody else wrote, for an error.
 func Short(s string) string {
 	if len(s) > 60 {
 		s = s[:60] + "…"

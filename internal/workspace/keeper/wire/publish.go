@@ -56,8 +56,9 @@ type PrepareRequest struct {
 	Task  string `json:"task,omitempty"` // names the task's live publishing
 	Kind  string `json:"kind,omitempty"` // publish when empty, or invert
 	Note  Note   `json:"note"`
-	// Pushed is Tree's commit where it was received: it becomes a parent beside the
-	// checkpoint before. Nothing of it is brought in that no checkpoint takes.
+	// Pushed is the commit of Tree if it was received by a push: it becomes a second
+	// parent, beside the newest checkpoint. Paths that no checkpoint takes are not merged
+	// from it.
 	Pushed string `json:"pushed,omitempty"`
 }
 
@@ -70,15 +71,15 @@ func (r PrepareRequest) Parents() []string {
 }
 
 // ReceiveRequest brings what was pushed into the history of the computer's own files:
-// commits up to Tip, which goes on from the checkpoint Base, as a list of all their
-// objects that Base does not have, of Most bytes at most.
+// commits up to Tip, which build on the checkpoint Base, as a list of all their objects
+// that Base does not have, of Most bytes at most.
 type ReceiveRequest struct {
 	Base string `json:"base"`
 	Tip  string `json:"tip"`
 	Most int64  `json:"most"`
 }
 
-// ReceiveReply says what came: how many commits, and what the last one says of itself.
+// ReceiveReply says how many commits came, and the subject line of the last one.
 type ReceiveReply struct {
 	Commits int    `json:"commits"`
 	Subject string `json:"subject"`
@@ -102,8 +103,8 @@ type PrepareReply struct {
 	IsLive     bool            `json:"is_live,omitempty"`
 }
 
-// ApplyReply is what became of a plan, and the checkpoint after it when the
-// live tree holds more than the plan put there (the user was at work).
+// ApplyReply is the outcome of a plan, and the checkpoint after it if the live tree
+// contains more than the plan put there (because the user was at work).
 type ApplyReply struct {
 	Applied
 	After *CheckpointReply `json:"after,omitempty"`
@@ -114,13 +115,13 @@ type UpperRequest struct {
 	Upper string `json:"upper"`
 }
 
-// Conflict is a path that stayed as the user has it.
+// Conflict is a path that stays as the user has it, and the reason.
 type Conflict struct {
 	Path   Path   `json:"path"`
 	Reason string `json:"reason"`
 }
 
-// Applied is what became of a plan. Commit is the commit that holds it.
+// Applied is the outcome of a plan. Commit is the commit that contains it.
 type Applied struct {
 	Publish   string     `json:"publish"`
 	Kind      string     `json:"kind"`

@@ -9,7 +9,7 @@ type Error struct {
 	Hint    string     `json:"hint,omitempty"`
 }
 
-// One field requests and replies.
+// Requests and replies with few fields.
 type (
 	// IDRequest names a plan.
 	IDRequest struct {
@@ -23,7 +23,8 @@ type (
 	CommitRequest struct {
 		Commit string `json:"commit"`
 	}
-	// StatRequest names a path; Unread spares reading the file for its id.
+	// StatRequest names a path; with Unread the file is not read, and has no id in the
+	// answer.
 	StatRequest struct {
 		Path   Path `json:"path"`
 		Unread bool `json:"unread,omitempty"`
@@ -39,23 +40,23 @@ type (
 		After string `json:"after,omitempty"`
 		Limit int    `json:"limit,omitempty"`
 	}
-	// KeepRequest lists the layers that stay.
+	// KeepRequest lists the layers that are not removed.
 	KeepRequest struct {
 		Layers []string `json:"layers"`
 	}
-	// IgnoredReply lists directories that no checkpoint takes.
+	// IgnoredReply lists directories that no checkpoint captures.
 	IgnoredReply struct {
 		Ignored []Path `json:"ignored"`
 	}
-	// FilesReply is a directory's content; More counts what was left out.
+	// FilesReply is a directory's content; More counts the entries that were not listed.
 	FilesReply struct {
 		Files []FileInfo `json:"files"`
 		More  int        `json:"more,omitempty"`
 	}
-	// ReadRequest asks for bytes of a file, of the live tree or (with Commit)
-	// of a checkpoint; Limit 0 means to the end. Named asks for the live tree's file
-	// itself, not what a link leads to, and what names it (IDHeader, StateHeader): what
-	// comes then is of what ID names, or breaks off.
+	// ReadRequest asks for bytes of a file, of the live tree or (with Commit) of a
+	// checkpoint; Limit 0 means to the end. With Named the live tree's file itself is read,
+	// not the target of a link, and the answer has its ids (IDHeader, StateHeader): the
+	// bytes that follow are those of that id, or the answer breaks off.
 	ReadRequest struct {
 		Path   Path   `json:"path"`
 		Commit string `json:"commit,omitempty"`
@@ -63,16 +64,16 @@ type (
 		Offset int64  `json:"offset,omitempty"`
 		Limit  int64  `json:"limit,omitempty"`
 	}
-	// BesideRequest asks which of Paths are files in each of Commits, at most
-	// MaxBeside of them, and whether one of Names lies in their folders or above. One
-	// that ends in a slash may be a folder.
+	// BesideRequest asks which of Paths are files in each of Commits (at most MaxBeside of
+	// each), and whether one of Names exists in their folders or above. A name that ends in
+	// a slash may be a folder.
 	BesideRequest struct {
 		Commits []string `json:"commits"`
 		Paths   []Path   `json:"paths"`
 		Names   []string `json:"names"`
 	}
-	// BesideReply is the answer, by commit and path; without Plain there is more to
-	// say than that, and nothing of it is said.
+	// BesideReply is the answer, by commit and path. If Plain is false, the answer can't be
+	// given in this form, and the rest is empty.
 	BesideReply struct {
 		Plain bool     `json:"plain"`
 		There [][]bool `json:"there,omitempty"`
@@ -81,8 +82,8 @@ type (
 	Done struct{}
 )
 
-// Headers of an answer to a read that is named: the id of what is read, if there is
-// one, and of the state in which the file was opened.
+// Headers of the answer to a read with Named: the id of the content, if there is one, and
+// the id of the state in which the file was opened.
 const (
 	IDHeader    = "X-Choir-Id"
 	StateHeader = "X-Choir-State"
