@@ -1,6 +1,6 @@
-// Package chromium drives a headless Chromium over its debugging pipe, for what
-// only a real browser can show: how soon a desktop has painted, and whether an
-// attack of a page works.
+// Package chromium drives a headless Chromium over its debugging pipe, to test what only a
+// real browser can show: how soon a desktop has painted, and whether an attack by a page
+// works.
 package chromium
 
 import (
@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// ErrMissing is when there is no Chromium.
+// ErrMissing is returned if there is no Chromium.
 var ErrMissing = errors.New("no Chromium is installed")
 
-// Browser is a headless Chromium, spoken to over its debugging pipe: JSON
-// messages that end with a NUL. One goroutine uses it at a time.
+// Browser is a headless Chromium and its debugging pipe, which carries JSON messages that
+// end with a NUL. One goroutine may use it at a time.
 type Browser struct {
 	cmd      *exec.Cmd
 	out      *os.File
@@ -90,7 +90,7 @@ func (b *Browser) read(back *os.File) {
 		}
 		var m message
 		if json.Unmarshal(raw[:len(raw)-1], &m) == nil && m.ID != 0 {
-			b.messages <- m // at most one is awaited
+			b.messages <- m // at most one answer is awaited
 		}
 	}
 }
@@ -110,8 +110,8 @@ func (b *Browser) Close() error {
 // PID is the browser's own process.
 func (b *Browser) PID() int { return b.cmd.Process.Pid }
 
-// Call sends a command to the page, or to the browser while there is none, and
-// waits for its answer.
+// Call sends a command to the page, or to the browser if none is attached, and waits for
+// its answer.
 func (b *Browser) Call(ctx context.Context, method string, params map[string]any, out any) error {
 	b.id++
 	request := map[string]any{"id": b.id, "method": method, "params": params}
@@ -145,8 +145,7 @@ func (b *Browser) Call(ctx context.Context, method string, params map[string]any
 	}
 }
 
-// Page opens a page in a profile of its own and speaks to it until leave drops
-// both.
+// Page opens a page in a profile of its own and attaches to it; leave closes both.
 func (b *Browser) Page(ctx context.Context) (leave func(context.Context) error, err error) {
 	var profile struct {
 		ID string `json:"browserContextId"`
@@ -163,7 +162,7 @@ func (b *Browser) Page(ctx context.Context) (leave func(context.Context) error, 
 	}, nil
 }
 
-// attach opens a page in a profile and speaks to it from now on.
+// attach opens a page in a profile; later calls go to it.
 func (b *Browser) attach(ctx context.Context, profile string) error {
 	var created struct {
 		ID string `json:"targetId"`
@@ -181,11 +180,11 @@ func (b *Browser) attach(ctx context.Context, profile string) error {
 	return nil
 }
 
-// ErrNoFrame is when the page has no such frame.
+// ErrNoFrame is returned if the page has no such frame.
 var ErrNoFrame = errors.New("the page has no such frame in a process of its own")
 
-// Frame speaks to a frame of the page that is a process of its own, found by how
-// its address begins, until back turns to the page again.
+// Frame attaches to a frame of the page that is in a process of its own, found by the
+// beginning of its address; back attaches to the page again.
 func (b *Browser) Frame(ctx context.Context, address string) (back func(), err error) {
 	page := b.session
 	var self struct {
@@ -231,8 +230,8 @@ func (b *Browser) frame(ctx context.Context, profile, address string) (string, e
 	return "", ErrNoFrame
 }
 
-// Until evaluates an expression in the page, again and again, until it is true.
-// While a page is being replaced there is nothing to ask, which is no error.
+// Until evaluates an expression in the page repeatedly until it is true. While a page is
+// being replaced it can't be evaluated, which is no error.
 func (b *Browser) Until(ctx context.Context, expression string) error {
 	var last error
 	for {
@@ -255,8 +254,8 @@ func (b *Browser) Until(ctx context.Context, expression string) error {
 	}
 }
 
-// Evaluate runs an expression in the page, waits for its promise, and decodes
-// what it came to. With gesture it runs as if the user had just clicked.
+// Evaluate runs an expression in the page, waits for its promise, and decodes the result.
+// With gesture it runs as if the user had just clicked.
 func (b *Browser) Evaluate(ctx context.Context, expression string, gesture bool, out any) error {
 	var answer struct {
 		Result struct {
@@ -281,12 +280,12 @@ func (b *Browser) Evaluate(ctx context.Context, expression string, gesture bool,
 	return json.Unmarshal(answer.Result.Value, out)
 }
 
-// Click presses and releases the mouse at a place of the page, whichever frame
-// is there.
+// Click presses and releases the mouse at a position of the page, in whichever frame is
+// there.
 func (b *Browser) Click(ctx context.Context, x, y float64) error {
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
-		// A frame that goes away under the pointer never answers: what a click did is
-		// for the caller to see.
+		// A frame that disappears under the pointer never answers; the caller checks the
+		// effect of the click.
 		answered, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err := b.Call(answered, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}, nil)
 		cancel()
@@ -297,12 +296,12 @@ func (b *Browser) Click(ctx context.Context, x, y float64) error {
 	return nil
 }
 
-// Cookie is one that a page's profile holds.
+// Cookie is a cookie in a page's profile.
 type Cookie struct {
 	Name     string `json:"name"`
 	Value    string `json:"value"`
 	Domain   string `json:"domain,omitempty"`
-	URL      string `json:"url,omitempty"` // where one that is set comes from
+	URL      string `json:"url,omitempty"` // the page that sets it, when it is set
 	Path     string `json:"path,omitempty"`
 	Secure   bool   `json:"secure"`
 	HTTPOnly bool   `json:"httpOnly"`
@@ -314,7 +313,7 @@ func (b *Browser) SetCookies(ctx context.Context, cookies ...Cookie) error {
 	return b.Call(ctx, "Network.setCookies", map[string]any{"cookies": cookies}, nil)
 }
 
-// Cookies returns those of the page's profile for an address.
+// Cookies returns the cookies of the page's profile for an address.
 func (b *Browser) Cookies(ctx context.Context, url string) ([]Cookie, error) {
 	var out struct {
 		Cookies []Cookie `json:"cookies"`

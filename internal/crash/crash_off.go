@@ -2,8 +2,8 @@
 
 package crash
 
-// At marks a point.
+// At marks a crash point.
 func At(string) {}
 
-// BoxArgs are arguments of bubblewrap that let boxes see what is armed.
+// BoxArgs are arguments of bubblewrap that make armed points visible in boxes.
 func BoxArgs() []string { return nil }

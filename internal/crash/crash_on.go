@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// Env names the directory that holds what is armed; without it nothing is.
+// Env names the directory that says which point is armed; without it none is.
 const Env = "CRASHPOINTS"
 
-// inBox is where a box sees that directory.
+// inBox is the path of that directory in a box.
 const inBox = "/crashpoints"
 
-// dir and role are what the process was started with: inside a box it is
-// "guest KIND", and its points bear the kind as a prefix.
+// dir and role are determined at the start: inside a box the role is "guest KIND", and the
+// names of its points begin with the kind.
 var dir, role = place()
 
 func place() (dir, role string) {
@@ -30,10 +30,10 @@ func place() (dir, role string) {
 	return os.Getenv(Env), ""
 }
 
-// At ends the process when the point is armed: the file "arm" holds a point's
-// name and which pass of it is meant, counted over all processes. The file
-// "hit" is made first, so that a point kills once and the test knows that it
-// did. The size of the file "passed.NAME" counts the passes.
+// At ends the process if the point is armed. The file "arm" contains a point's name and the
+// number of the pass that is meant, counted over all processes. The file "hit" is made
+// first, so that a point kills only once and the test knows that it did. The size of the
+// file "passed.NAME" is the number of passes.
 func At(point string) {
 	if dir == "" {
 		return
@@ -75,13 +75,13 @@ func At(point string) {
 		panic(err)
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	// Process 1 of a box is safe from its own signals, but not from this.
+	// The kernel ignores a SIGKILL that process 1 of a namespace sends itself.
 	for {
 		syscall.Exit(137)
 	}
 }
 
-// BoxArgs are arguments of bubblewrap that let boxes see what is armed.
+// BoxArgs are arguments of bubblewrap that make armed points visible in boxes.
 func BoxArgs() []string {
 	if dir == "" {
 		return nil

@@ -7,14 +7,15 @@ import (
 	"os"
 )
 
-// Tag is the build tag of this build's kind; tests build what they start with it.
+// Tag is the build tag of this kind of build; tests build the programs that they start with
+// it.
 const Tag = "defenceswitches"
 
-// Env names the file that lists the defences that are off, one a line. It is
-// read at each question, so that a test can switch while the process runs.
+// Env names the file that lists the defences that are off, one per line. It is read at each
+// call, so that a test can switch them while the process runs.
 const Env = "DEFENCES_OFF_FILE"
 
-// InBox is where a box of this build sees that file.
+// InBox is the path of that file in a box.
 const InBox = "/defences-off"
 
 // Off reports whether the suite has switched a defence off.
@@ -34,7 +35,7 @@ func Off(name Name) bool {
 	return false
 }
 
-// BoxArgs are arguments of bubblewrap that let boxes see what is off.
+// BoxArgs are arguments of bubblewrap that make the switches visible in boxes.
 func BoxArgs() []string {
 	if path := os.Getenv(Env); path != "" {
 		return []string{"--ro-bind", path, InBox}
@@ -42,7 +43,8 @@ func BoxArgs() []string {
 	return nil
 }
 
-// LauncherEnv is what a launcher, which has no environment else, needs of it.
+// LauncherEnv is the environment that a launcher, which otherwise has none, needs for the
+// switches.
 func LauncherEnv() []string {
 	return []string{Env + "=" + os.Getenv(Env)}
 }

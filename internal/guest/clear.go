@@ -21,8 +21,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Cleared is the answer of POST /clear: Fresh says that the box is as it was when
-// it began, but for its tree, so that another command may be run in it.
+// Cleared is the answer of POST /clear. Fresh says that, except for its tree, the box is as
+// it was when it began, so that another command may be run in it.
 type Cleared struct {
 	Fresh bool `json:"fresh"`
 }
@@ -34,8 +34,8 @@ const (
 	lastRlimit = unix.RLIMIT_RTTIME
 )
 
-// clear leaves nothing but the guest in the box. When it has answered, nothing of
-// what was run writes anywhere any more.
+// clear ends everything in the box except the guest. When it has answered, nothing that was
+// run writes anywhere any more.
 func (g *server) clear(w http.ResponseWriter, r *http.Request) {
 	var req struct{}
 	if err := decode(w, r, &req); err != nil {
@@ -66,7 +66,7 @@ func (g *server) clear(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, Cleared{Fresh: g.fresh != "" && (g.state() == g.fresh || defence.Off(defence.GuestFresh))})
 }
 
-// others says whether anything runs in the box beside the guest. What can't be
+// others says whether anything runs in the box beside the guest. A process that can't be
 // read counts.
 func others() (bool, error) {
 	names, err := readNames("/proc")
@@ -91,10 +91,10 @@ func others() (bool, error) {
 	return false, nil
 }
 
-// ended says whether a process and all its threads are gone, but for what their
-// parent asks of them.
+// ended says whether a process and all its threads have ended, so that only its parent
+// still has to wait for it.
 func ended(stat []byte) bool {
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name in parentheses may hold anything
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name in parentheses may contain anything
 	const threads = 17
 	return len(fields) > threads && (fields[0] == "Z" || fields[0] == "X") && (fields[threads] == "0" || fields[threads] == "1")
 }
@@ -108,10 +108,10 @@ func readNames(dir string) ([]string, error) {
 	return names, errors.Join(err, d.Close())
 }
 
-// state names everything that a command can leave in a terminal's box beside its
-// tree: names and folders where it may write, objects of interprocess communication, and what
-// it may set of the guest, which the next command would inherit. "" is a state
-// that can't be told from another.
+// state identifies everything that a command can leave in a terminal's box outside its
+// tree: names and folders where it may write, objects of interprocess communication, and
+// settings of the guest's process that the next command would inherit. "" means that the
+// state can't be determined and equals no other.
 func (g *server) state() string {
 	if g.spec.Kind != contract.BoxTerminal {
 		return ""
@@ -146,7 +146,7 @@ func (g *server) state() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// folder adds a folder's names and modes, and when its names changed last.
+// folder adds a folder's names and modes, and when its names last changed, to the hash.
 func folder(h hash.Hash, dir string, left *int) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); errors.Is(err, unix.ENOENT) {

@@ -21,12 +21,12 @@ import (
 	"choir.dev/choiros/internal/fault/httpstatus"
 )
 
-// Client is the host's view of a box's guest. The guest of a box that runs
-// agent code is ours, but what it reports of that code is not to be trusted:
-// output and exit codes are the command's own.
+// Client is the host's view of a box's guest. The guest of a box that runs agent code is
+// ours, but what it reports about that code must not be trusted: output and exit codes are
+// the command's own.
 type Client struct{ transport http.RoundTripper }
 
-// NewClient speaks over rt, a tether's Transport.
+// NewClient returns a Client over rt, a tether's Transport.
 func NewClient(rt http.RoundTripper) *Client { return &Client{transport: rt} }
 
 func (c *Client) do(ctx context.Context, method, path string, body io.Reader, set func(*http.Request)) (*http.Response, error) {
@@ -52,10 +52,10 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader, se
 	return res, nil
 }
 
-// problem turns an answer that is an error back into one.
+// problem turns an answer that is an error back into a fault.
 func problem(op string, res *http.Response) error {
 	defer res.Body.Close()
-	data, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // what arrived of the reason is enough
+	data, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // the part of the reason that arrived is enough
 	var p Problem
 	if json.Unmarshal(data, &p) == nil && p.Code != "" {
 		return fault.New(op, p.Code, p.Hint, errors.New(p.Message))
@@ -141,11 +141,11 @@ func (c *Client) open(ctx context.Context, op, path string, in any) (io.ReadWrit
 	return stream, nil
 }
 
-// Exec runs a command in the box and copies its streams until it has ended.
-// Ending ctx kills the command and what it started. The error tells of the box
-// and the request, not of the command: that is Exit. Errors: fault.NotFound (no
-// such command), fault.Denied (it can't be run), fault.Invalid (no such directory,
-// too), fault.Unavailable (the box ended).
+// Exec runs a command in the box and copies its streams until it has ended. Ending ctx
+// kills the command and what it started. The error is about the box and the request; how
+// the command ended is in Exit. Errors: fault.NotFound (no such command), fault.Denied (it
+// can't be run), fault.Invalid (for example, no such directory), fault.Unavailable (the box
+// ended).
 func (c *Client) Exec(ctx context.Context, req ExecRequest, s Streams) (Exit, error) {
 	const op = "guest.Exec"
 	req.Stdin = s.Stdin != nil
@@ -178,8 +178,8 @@ func (c *Client) Exec(ctx context.Context, req ExecRequest, s Streams) (Exit, er
 		})
 	}
 	if s.Stdin != nil {
-		// Not waited for: s.Stdin may block for as long as its owner likes, and
-		// what is written after the end goes nowhere.
+		// It is not waited for: s.Stdin may block as long as its owner likes, and what is
+		// written after the end is dropped.
 		go func() { copyInput(out, s.Stdin, room) }()
 	}
 	exit, err := receive(stream, s, room)
@@ -206,7 +206,7 @@ func copyInput(out *frameWriter, in io.Reader, room *credit) {
 	}
 }
 
-// sendInput sends p as room allows.
+// sendInput sends p as the window allows.
 func sendInput(out *frameWriter, p []byte, room *credit) error {
 	for len(p) > 0 {
 		n := room.take(len(p))
@@ -275,17 +275,16 @@ func receive(stream io.Reader, s Streams, room *credit) (Exit, error) {
 	}
 }
 
-// Output runs a command and returns its stdout, bounded by max bytes at each
-// end, and stderr likewise.
+// Output runs a command and returns its stdout and its stderr; of each, max bytes at the
+// beginning and at the end are kept.
 func (c *Client) Output(ctx context.Context, max int64, argv ...string) (stdout, stderr []byte, exit Exit, err error) {
 	var out, eout bytes.Buffer
 	exit, err = c.Exec(ctx, ExecRequest{Argv: argv, HeadBytes: max, TailBytes: max}, Streams{Stdout: &out, Stderr: &eout})
 	return out.Bytes(), eout.Bytes(), exit, err
 }
 
-// PTY is a command on a terminal in the box. Read gives what the terminal
-// shows, io.EOF after the command's end; Wait gives how it ended, and is to be
-// called after that.
+// PTY is a command on a terminal in the box. Read returns the terminal's output, and io.EOF
+// after the command's end; Wait, to be called after that, returns how it ended.
 type PTY struct {
 	stream io.ReadWriteCloser
 	in     *bufio.Reader
@@ -337,7 +336,7 @@ func (p *PTY) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Write types b. It waits while the command doesn't read, until Close.
+// Write sends b as typed input. While the command doesn't read, it blocks until Close.
 func (p *PTY) Write(b []byte) (int, error) {
 	if err := sendInput(p.out, b, p.room); err != nil {
 		return 0, fault.New("guest.PTY", fault.Unavailable, "", err)
@@ -345,7 +344,7 @@ func (p *PTY) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Resize tells the terminal its size in characters.
+// Resize sets the terminal's size in characters.
 func (p *PTY) Resize(rows, cols uint16) error {
 	return p.out.frame(frameResize, binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, rows), cols))
 }
@@ -364,7 +363,7 @@ func (p *PTY) Wait() (Exit, error) {
 	return Exit{}, fault.New("guest.PTY", fault.Invalid, "", errors.New("still running"))
 }
 
-// Close hangs the terminal up; everything on it is killed.
+// Close hangs up the terminal; everything on it is killed.
 func (p *PTY) Close() error {
 	p.once.Do(func() {
 		p.stop()
@@ -374,8 +373,8 @@ func (p *PTY) Close() error {
 	return nil
 }
 
-// Forward sends requests to a port of the box's loopback; the Host header and
-// the path stay as they are. Upgrades work as with any http.RoundTripper.
+// Forward sends requests to a port of the box's loopback; the Host header and the path are
+// passed unchanged. Upgrades work as with any http.RoundTripper.
 func (c *Client) Forward(port int) http.RoundTripper { return forwarder{c.transport, port} }
 
 type forwarder struct {
@@ -410,8 +409,8 @@ func (c *Client) ReadFile(ctx context.Context, name string) (io.ReadCloser, int6
 	return res.Body, res.ContentLength, nil
 }
 
-// WriteFile replaces a file below the box's root, or makes it, with the
-// directories that lead to it.
+// WriteFile replaces or makes a file below the box's root, with the directories that lead
+// to it.
 func (c *Client) WriteFile(ctx context.Context, name string, r io.Reader, mode os.FileMode) error {
 	res, err := c.do(ctx, http.MethodPut, "/files/"+escape(name), r, func(req *http.Request) {
 		req.Header.Set("X-Choir-Mode", strconv.FormatUint(uint64(mode.Perm()), 8))

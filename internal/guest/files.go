@@ -19,8 +19,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// files serves GET and PUT /files/{path} below the box's root. os.Root keeps
-// every step inside it, whatever symlinks are put in its way meanwhile.
+// files serves GET and PUT /files/{path} below the box's root. os.Root keeps every step
+// inside it, even if symlinks are made meanwhile.
 func (g *server) files(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/files/")
 	if name == "" || !fs.ValidPath(name) || strings.IndexByte(name, 0) >= 0 {
@@ -73,7 +73,7 @@ func fileError(err error) error {
 }
 
 func getFile(w http.ResponseWriter, root *os.Root, name string) error {
-	// Not blocking on a pipe that someone put there.
+	// O_NONBLOCK, so that a pipe in place of the file does not block.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -89,12 +89,12 @@ func getFile(w http.ResponseWriter, root *os.Root, name string) error {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
 	w.Header().Set("X-Choir-Mode", strconv.FormatUint(uint64(info.Mode().Perm()), 8))
-	_, _ = io.CopyN(w, f, info.Size()) // a file that shrinks meanwhile gives a cut answer, which the client sees
+	_, _ = io.CopyN(w, f, info.Size()) // if the file shrinks meanwhile, the answer is cut off, which the client notices
 	return nil
 }
 
-// putFile writes beside and renames, so that a reader sees the old or the new
-// content and a failed upload leaves nothing.
+// putFile writes a new file beside the old one and renames it, so that a reader sees the
+// old or the new content and a failed upload leaves nothing.
 func putFile(body io.Reader, root *os.Root, name, mode string) error {
 	perm := os.FileMode(0o644)
 	if mode != "" {

@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// loopback reaches what listens inside the box. It takes no proxy from the
-// environment and follows nothing.
+// loopback is the transport to servers inside the box. It uses no proxy from the
+// environment.
 var loopback = &http.Transport{
 	DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 	DisableCompression:  true,
@@ -22,8 +22,8 @@ var loopback = &http.Transport{
 	IdleConnTimeout:     30 * time.Second,
 }
 
-// forward passes /forward/{port}/rest on to 127.0.0.1:{port}/rest, WebSockets
-// included. The Host header and the path's spelling arrive as they were sent.
+// forward passes /forward/{port}/rest on to 127.0.0.1:{port}/rest, WebSockets included. The
+// Host header and the spelling of the path are passed unchanged.
 func (g *server) forward(w http.ResponseWriter, r *http.Request) {
 	number, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/forward/"), "/")
 	port, err := strconv.ParseUint(number, 10, 16)

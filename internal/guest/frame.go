@@ -12,7 +12,7 @@ const (
 	frameStdin    = 'i' // host → guest; empty: end of input
 	frameSignal   = 's' // host → guest; one byte
 	frameResize   = 'r' // host → guest; rows, columns as 16 bits each
-	frameTaken    = 'a' // guest → host; 4 bytes: how much input was taken
+	frameTaken    = 'a' // guest → host; 4 bytes: how much of the input was taken
 	frameStdout   = 'o'
 	frameStderr   = 'e'
 	frameOutGap   = 'O' // 8 bytes: how many bytes of stdout were left out here

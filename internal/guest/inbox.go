@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// inputWindow is how much input the host may send before the command has taken
-// it. Input is acknowledged, so that the stream is always read on: a signal or
-// the host's hanging up is never stuck behind input that nobody reads.
+// inputWindow is how much input the host may send before the command has taken it. Input is
+// acknowledged, as in flow control, so that the stream is always read: a signal or the
+// host's disconnecting never waits behind input that nobody reads.
 const inputWindow = 256 << 10
 
-// inbox holds input that arrived and was not yet taken.
+// inbox holds input that has arrived and was not taken yet.
 type inbox struct {
 	mu     sync.Mutex
 	more   *sync.Cond
@@ -25,7 +25,7 @@ func newInbox(taken func(n int)) *inbox {
 	return b
 }
 
-// put adds input; false when the host sent more than the window.
+// put adds input; it returns false if the host sent more than the window allows.
 func (b *inbox) put(p []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +61,7 @@ func (b *inbox) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// credit is the host's side of the window.
+// credit is the host's side of the window: how much it may still send.
 type credit struct {
 	mu    sync.Mutex
 	more  *sync.Cond
@@ -75,7 +75,8 @@ func newCredit() *credit {
 	return c
 }
 
-// take waits for room and takes at most want of it; 0 when the stream ended.
+// take waits until something may be sent and takes at most want of it; it returns 0 if the
+// stream ended.
 func (c *credit) take(want int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,14 +1,14 @@
 package guest
 
-// limiter passes on the first head bytes of a stream at once, keeps the last
-// tail bytes for the end, and counts what lies between.
+// limiter passes on the first head bytes of a stream at once, keeps the last tail bytes
+// until the end, and counts what is between them.
 type limiter struct {
 	to         sink
 	bounded    bool
 	head, tail int64
 	total      int64
 	ring       []byte // at most tail bytes
-	at         int    // where the oldest byte of a full ring is
+	at         int    // index of the oldest byte of a full ring
 	err        error
 }
 

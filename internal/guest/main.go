@@ -39,15 +39,15 @@ type ServiceEnv struct {
 	Host *http.Client
 }
 
-// Exit codes of a guest.
+// Exit codes of a guest's process.
 const (
 	exitEnded  = 0   // the tether ended
-	exitFailed = 125 // it could not begin
+	exitFailed = 125 // it could not start
 )
 
-// Main is a guest's whole life. It must be called from the main goroutine of a
-// binary that imports guest/early, as process 1 of a box; it returns the exit
-// code when the tether has ended and everything else in the box is dead.
+// Main is the whole run of a guest. It must be called from the main goroutine of a binary
+// that imports guest/early, as process 1 of a box; it returns the exit code when the tether
+// has ended and everything else in the box is dead.
 func Main(ctx context.Context, kind string, services Services) int {
 	if err := serve(ctx, kind, services); err != nil {
 		fmt.Fprintln(os.Stderr, "choir guest:", err)
@@ -62,8 +62,9 @@ func serve(ctx context.Context, kind string, services Services) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// This goroutine has the main thread to itself, and each of its waits for another
-	// is a change of threads: it waits twice, for the beginning and for the end.
+	// This goroutine is locked to the main thread, and each time that it waits for another
+	// goroutine costs a switch of threads. So it waits only twice: for the start and for
+	// the end.
 	begun := make(chan beginning, 1)
 	go func() { begun <- begin(ctx, kind, services) }()
 	b := <-begun
@@ -76,11 +77,11 @@ func serve(ctx context.Context, kind string, services Services) error {
 	return nil
 }
 
-// beginning is a guest that has begun, or why it could not.
+// beginning is a guest that has started, or the error.
 type beginning struct {
 	session *tether.Session
 	signals <-chan os.Signal
-	stop    func() // the proxy
+	stop    func() // stops the proxy
 	err     error
 }
 
@@ -93,7 +94,7 @@ func (b beginning) close() {
 	}
 }
 
-// begin has the guest answer the host.
+// begin starts the guest, so that it answers the host.
 func begin(ctx context.Context, kind string, services Services) (b beginning) {
 	specFile := os.NewFile(SpecFD, "spec")
 	spec, err := readSpec(specFile)
@@ -126,7 +127,7 @@ func begin(ctx context.Context, kind string, services Services) (b beginning) {
 	ready := make(chan struct{})
 	b.session, b.err = tether.Dial(ctx, conn, tether.Options{
 		Token: token, Limits: tether.Limits{BodyBytes: -1},
-		// The host may ask before the services below are made.
+		// The host may send requests before the services below are made.
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			<-ready
 			g.ServeHTTP(w, r)
@@ -148,13 +149,13 @@ func begin(ctx context.Context, kind string, services Services) (b beginning) {
 		}
 	}
 	g.fresh = g.state()
-	runtime.SetDefaultGOMAXPROCS() // it was started on one (seal.Procs)
+	runtime.SetDefaultGOMAXPROCS() // it was started with one (seal.Procs)
 	crash.At("ready")
 	close(ready)
 	return b
 }
 
-// harden closes what early.init could not and checks that it ran.
+// harden does what early.init could not do, and checks that early.init ran.
 func harden() error {
 	if early.Err != nil {
 		return fmt.Errorf("make this process undumpable: %w", early.Err)
@@ -168,7 +169,7 @@ func harden() error {
 	if runtime.LockOSThread(); unix.Gettid() != os.Getpid() {
 		return errors.New("not on the main thread")
 	}
-	// Whatever the driver left open is for this process alone.
+	// Descriptors that the driver left open are for this process alone.
 	if !defence.Off(defence.GuestDescriptors) {
 		if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 			return fmt.Errorf("keep descriptors from children: %w", err)
@@ -180,10 +181,10 @@ func harden() error {
 
 const (
 	maxPending = 4096      // queued signals, of which each timer of a process holds one
-	maxQueued  = 256 << 10 // bytes in POSIX message queues
+	maxQueued  = 256 << 10 // of POSIX message queues, in bytes
 )
 
-// limit sets what every process of the box inherits.
+// limit sets the resource limits that every process of the box inherits.
 func limit(spec Spec) error {
 	set := func(what string, resource int, n uint64) error {
 		var was unix.Rlimit
@@ -199,7 +200,7 @@ func limit(spec Spec) error {
 	if err := set("core dumps", unix.RLIMIT_CORE, 0); err != nil {
 		return err
 	}
-	// Through package syscall, so that Go doesn't restore an older soft limit in children.
+	// It calls package syscall, so that Go doesn't restore an older soft limit in children.
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return fmt.Errorf("limit open files: %w", err)
@@ -213,8 +214,8 @@ func limit(spec Spec) error {
 	if spec.FileBytes > 0 && !defence.Off(defence.BoxFileSize) {
 		errs = append(errs, set("file size", unix.RLIMIT_FSIZE, uint64(spec.FileBytes)))
 	}
-	// These the kernel counts for the user, in each user namespace above as well:
-	// so they are the box's bounds, and it has a part of what the host's user has.
+	// The kernel counts these per user, in this user namespace and in those above it. So
+	// they limit the box, and what the box uses also counts for the host's user.
 	if spec.Processes > 0 && !defence.Off(defence.BoxProcesses) {
 		errs = append(errs, set("processes", unix.RLIMIT_NPROC, uint64(spec.Processes)))
 	}
@@ -227,9 +228,10 @@ func limit(spec Spec) error {
 	return errors.Join(errs...)
 }
 
-// reap buries orphans until done is closed; signals tells of them. It runs on the main thread, to
-// which the kernel gives orphans, and waits for this thread's children only:
-// the children of every other thread belong to whoever started them.
+// reap waits for orphans that have ended, until done is closed; signals reports the ends of
+// children. It runs on the main thread, whose children are the orphans, and waits for the
+// children of this thread only: those of other threads belong to the code that started
+// them.
 func reap(done <-chan struct{}, signals <-chan os.Signal) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
@@ -257,7 +259,7 @@ func reap(done <-chan struct{}, signals <-chan os.Signal) {
 	}
 }
 
-// killAll leaves nothing but this process in the box.
+// killAll kills everything in the box except this process.
 func killAll() {
 	deadline := time.Now().Add(5 * time.Second)
 	for time.Now().Before(deadline) {

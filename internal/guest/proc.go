@@ -30,9 +30,10 @@ func processes() []member {
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
-			continue // ended meanwhile
+			continue // it has ended meanwhile
 		}
-		// The name in parentheses may hold anything; fields go on after the last one.
+		// The name in parentheses may contain anything; the other fields follow the last
+		// parenthesis.
 		i := bytes.LastIndexByte(stat, ')')
 		if i < 0 {
 			continue
@@ -48,11 +49,10 @@ func processes() []member {
 	return out
 }
 
-// killTree kills a command: its session, and everything that descends from it,
-// again until nothing is found. What has left both (a daemon) lives until its
-// box ends.
+// killTree kills a command: its session, and everything that descends from it, repeatedly
+// until nothing is found. A process that has left both (a daemon) lives until its box ends.
 func killTree(pid int) {
-	doomed := map[int]bool{pid: true} // kept between rounds: the dead no longer show whose parents they were
+	doomed := map[int]bool{pid: true} // kept between rounds, because a dead parent is no longer listed
 	for range 64 {
 		all := processes()
 		for again := true; again; {

@@ -25,8 +25,8 @@ const (
 	proxyRequest = 16 << 10
 )
 
-// startProxy listens on the box's loopback. It decides nothing: whatever is
-// well-formed is asked of the host, which answers for each connection.
+// startProxy listens on the box's loopback. It decides nothing: every well-formed request
+// is passed to the host, which decides on each connection.
 func startProxy(ctx context.Context, session *tether.Session) (stop func(), err error) {
 	ln, err := net.Listen("tcp", ProxyAddr)
 	if err != nil {
@@ -84,7 +84,7 @@ func proxyConn(ctx context.Context, conn net.Conn, session *tether.Session) {
 	}
 	target, answer, err := speak(conn, in)
 	if err != nil {
-		return // the client was told, or broke off
+		return // the client was told, or disconnected
 	}
 	_ = conn.SetDeadline(time.Time{})
 	far, err := session.Connect(ctx, target, nil)
@@ -95,14 +95,14 @@ func proxyConn(ctx context.Context, conn net.Conn, session *tether.Session) {
 		return
 	}
 	defer far.Close()
-	early, _ := in.Peek(in.Buffered()) // what the client sent ahead of the answer
+	early, _ := in.Peek(in.Buffered()) // what the client sent before the answer
 	if _, err := far.Write(early); err != nil {
 		return
 	}
 	splice(conn, far)
 }
 
-// splice copies both ways until both are done, or one breaks.
+// splice copies in both directions until both are done, or one fails.
 func splice(a, b net.Conn) {
 	var both sync.WaitGroup
 	one := func(dst, src net.Conn) {
@@ -229,9 +229,8 @@ func proxySOCKS(conn net.Conn, in *bufio.Reader) (string, func(error) error, err
 	}, nil
 }
 
-// checkTarget lets only what can be a host and a port pass to the host, so that
-// no two readers of it can disagree: no NUL, no control or foreign characters,
-// nothing oversized.
+// checkTarget lets only a possible host and port pass to the host, so that no two parsers
+// can read it differently: no NUL, no control or non-ASCII characters, nothing oversized.
 func checkTarget(target string) (string, error) {
 	host, port, err := net.SplitHostPort(target)
 	if err != nil {

@@ -23,9 +23,9 @@ import (
 	"choir.dev/choiros/internal/process"
 )
 
-// ExecRequest is a command. Dir is absolute or relative to the box's root.
-// HeadBytes and TailBytes, when either is set, bound each output stream: its
-// first and last bytes are kept, what lies between is counted and left out.
+// ExecRequest is a command. Dir is absolute or relative to the box's root. HeadBytes and
+// TailBytes, when either is set, limit each output stream: its first and last bytes are
+// kept, and the rest is counted and left out.
 type ExecRequest struct {
 	Argv      []string          `json:"argv"`
 	Dir       string            `json:"dir,omitempty"`
@@ -36,8 +36,8 @@ type ExecRequest struct {
 	Stdin     bool              `json:"stdin,omitempty"` // input follows; otherwise /dev/null
 }
 
-// Exit is how a command ended. Code is 128+n when signal n ended it. With Refused
-// it did not start, and that says why.
+// Exit is how a command ended. Code is 128+n if signal n ended it. If the command did not
+// start, Refused says why.
 type Exit struct {
 	Code          int    `json:"code"`
 	Refused       string `json:"refused,omitempty"`
@@ -50,8 +50,8 @@ type Exit struct {
 	StderrDropped int64  `json:"stderr_dropped,omitempty"`
 }
 
-// maxKeep bounds what is kept of each end of a stream. How many words a command may
-// have and how long they may be the kernel says.
+// maxKeep limits what is kept of each end of a stream. The number and length of a command's
+// arguments are limited by the kernel only.
 const maxKeep = 64 << 20
 
 // Validate checks a request.
@@ -84,24 +84,23 @@ type Runner struct {
 	Env  map[string]string
 }
 
-// Streams are the ends of a command's streams; nil ones are /dev/null. Writers
-// are called from one goroutine each.
+// Streams are a command's streams; nil ones are /dev/null. Each writer is called from one
+// goroutine.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Signals        <-chan syscall.Signal // passed to the command's group, where a Client runs it
+	Signals        <-chan syscall.Signal // sent to the command's process group, if a Client runs it
 }
 
-// Run runs a command to its end. When ctx ends first, everything that the
-// command started and that can still be found is killed, and the error is
-// ctx's. Where output was left out, a line that says so stands in its place.
-// Errors: fault.Invalid (no such directory, too), fault.NotFound (no such command),
-// fault.Denied (there is one, and it can't be run).
+// Run runs a command to its end. If ctx ends first, everything that the command started and
+// that can still be found is killed, and the error is ctx's. Where output was left out,
+// there is a line that says so. Errors: fault.Invalid (for example, no such directory),
+// fault.NotFound (no such command), fault.Denied (there is one, and it can't be run).
 func (r Runner) Run(ctx context.Context, req ExecRequest, s Streams) (Exit, error) {
 	return r.run(ctx, req, s.Stdin, gapText{s.Stdout}, gapText{s.Stderr}, nil)
 }
 
-// sink takes a stream's bytes and is told of gaps.
+// sink takes a stream's bytes, and the sizes of gaps in it.
 type sink interface {
 	write(p []byte) error
 	gap(n int64) error
@@ -119,7 +118,7 @@ func (g gapText) write(p []byte) error {
 
 func (g gapText) gap(n int64) error { return g.write([]byte(GapLine(n))) }
 
-// GapLine stands in an output where n bytes were left out.
+// GapLine is the line in an output from which n bytes were left out.
 func GapLine(n int64) string { return fmt.Sprintf("\n[… %d bytes left out …]\n", n) }
 
 func (r Runner) command(req ExecRequest) (*exec.Cmd, error) {
@@ -155,7 +154,7 @@ func (r Runner) dir(dir string) string {
 	return filepath.Clean(dir)
 }
 
-// lookPath is exec.LookPath for another process's environment.
+// lookPath is exec.LookPath with the environment of another process.
 func lookPath(name, dir string, env []string) (string, error) {
 	usable := func(p string) error {
 		info, err := os.Stat(p)
@@ -193,8 +192,8 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("%s: command not found", name)
 }
 
-// notStarted is why the kernel does not run a program that is there: its
-// arguments are too long, for example, or nothing interprets it.
+// notStarted is the error for a program that exists and that the kernel does not run: for
+// example, its arguments are too long, or its interpreter is missing.
 func notStarted(req ExecRequest, err error) error {
 	var of *os.PathError
 	if errors.As(err, &of) {
@@ -208,7 +207,7 @@ func (r Runner) run(ctx context.Context, req ExecRequest, stdin io.Reader, stdou
 	if err != nil {
 		return Exit{}, err
 	}
-	// A session of its own: a group to signal, and no terminal to grab.
+	// It gets a session of its own: a group to signal, and no terminal to take over.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var in *os.File
 	if req.Stdin && stdin != nil {
@@ -266,7 +265,7 @@ func (r Runner) run(ctx context.Context, req ExecRequest, stdin io.Reader, stdou
 		_ = outR.SetReadDeadline(time.Now().Add(d))
 		_ = errR.SetReadDeadline(time.Now().Add(d))
 	}
-	// What the command left behind may hold its streams open for ever.
+	// Processes that the command left behind may keep its streams open forever.
 	setDeadline(drainGrace)
 	pumps.Wait()
 	if in != nil {
@@ -282,8 +281,8 @@ func (r Runner) run(ctx context.Context, req ExecRequest, stdin io.Reader, stdou
 	return exit, fault.Wrap("guest.Exec", err)
 }
 
-// drainGrace is how long output is still read after the command itself ended
-// while something else holds the stream open.
+// drainGrace is how long output is still read after the command itself has ended while
+// another process keeps the stream open.
 const drainGrace = 150 * time.Millisecond
 
 // wait waits for the command, its time limit or ctx.
@@ -335,8 +334,8 @@ func wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, begin time.Ti
 	return exit, nil
 }
 
-// pump copies r to l until its end. After exited it gives up at the reader's
-// deadline, but not before it has taken what the pipe held by then.
+// pump copies r to l until its end. After exited is closed it stops at the reader's
+// deadline, but not before it has read what was in the pipe by then.
 func pump(r *os.File, l *limiter, exited <-chan struct{}) error {
 	buf := make([]byte, 32<<10)
 	for {
@@ -351,13 +350,13 @@ func pump(r *os.File, l *limiter, exited <-chan struct{}) error {
 			continue
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return drain(r, l, buf)
-		default: // the end, or closed
+		default: // the end of the stream, or it was closed
 			return nil
 		}
 	}
 }
 
-// drain takes what is in the pipe now, at most what a pipe holds by default.
+// drain reads what is in the pipe now, at most as much as a pipe holds by default.
 func drain(r *os.File, l *limiter, buf []byte) error {
 	raw, err := r.SyscallConn()
 	if err != nil {
@@ -379,8 +378,8 @@ func drain(r *os.File, l *limiter, buf []byte) error {
 	return errors.Join(err, werr)
 }
 
-// preferOOM makes a command die before the guest when memory runs out. It is a
-// kindness of ours, not a limit: failing changes nothing else.
+// preferOOM makes the kernel kill a command before the guest when memory runs out. It is
+// not a protection: if it fails, nothing else changes.
 func preferOOM(pid int) {
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("500"), 0)
 }

@@ -24,18 +24,18 @@ import (
 	"choir.dev/choiros/internal/fault/httpstatus"
 )
 
-const maxRequest = 16 << 20 // the kernel takes arguments of 2 MiB and more, which JSON spells longer
+const maxRequest = 16 << 20 // the kernel accepts arguments of 2 MiB and more, which are longer as JSON
 
 // server answers the host.
 type server struct {
 	spec     Spec
 	runner   Runner
 	services http.Handler
-	fresh    string // state when it began
+	fresh    string // the state when the box began
 }
 
-// ServeHTTP does not use http.ServeMux, which cleans paths: what is forwarded
-// must arrive as it was sent.
+// ServeHTTP does not use http.ServeMux, which cleans paths: forwarded requests must keep
+// theirs.
 func (g *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == "/health":
@@ -69,7 +69,7 @@ type Health struct {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the reader has gone; it sees a cut answer
+	_ = json.NewEncoder(w).Encode(v) // if the reader has gone, the answer is cut off
 }
 
 // Problem is the body of an answer that is an error.
@@ -97,7 +97,7 @@ func decode(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
-// upgrade takes the stream over for frames.
+// upgrade takes the connection over for frames.
 func upgrade(w http.ResponseWriter) (net.Conn, *bufio.Reader, error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -112,8 +112,8 @@ func upgrade(w http.ResponseWriter) (net.Conn, *bufio.Reader, error) {
 	return conn, rw.Reader, nil
 }
 
-// frames is one upgraded stream: a writer, and a reader that hands input on
-// and cancels when the host goes away.
+// frames is one upgraded stream: a writer, and a reader that passes input on and cancels
+// when the host disconnects.
 type frames struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -123,7 +123,7 @@ type frames struct {
 // inbox takes the host's input and acknowledges what was read from it.
 func (f *frames) inbox() *inbox {
 	return newInbox(func(n int) {
-		// A host that has gone takes no acknowledgement; read notices.
+		// If the host has gone, the acknowledgement fails, and read notices.
 		_ = f.out.frame(frameTaken, binary.BigEndian.AppendUint32(nil, uint32(n)))
 	})
 }
@@ -179,7 +179,7 @@ func (g *server) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.Close()
 	f := &frames{conn: conn, in: in, out: &frameWriter{w: conn}}
-	ctx, cancel := context.WithCancel(context.Background()) // a hijacked request's own context no longer ends with its stream
+	ctx, cancel := context.WithCancel(context.Background()) // the context of a hijacked request does not end with its stream
 	defer cancel()
 
 	stdin := f.inbox()
@@ -217,7 +217,7 @@ func (g *server) exec(w http.ResponseWriter, r *http.Request) {
 func (f *frames) exit(exit Exit) {
 	p, err := json.Marshal(exit)
 	if err == nil {
-		_ = f.out.frame(frameExit, p) // the host has gone; nobody is left to tell
+		_ = f.out.frame(frameExit, p) // if the host has gone, nobody is left to be told
 	}
 }
 
@@ -280,7 +280,7 @@ func (g *server) pty(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			if err != nil {
-				return // EIO: the last process on the terminal has gone
+				return // EIO: the last process on the terminal has ended
 			}
 		}
 	})

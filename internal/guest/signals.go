@@ -9,24 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unhandled are the signals that Go leaves to a C library, which the guest has
-// not: nothing sets a handler for them.
+// unhandled are the signals that Go leaves to a C library, which the guest does not have,
+// so nothing sets a handler for them.
 var unhandled = []uintptr{32, 34}
 
-// caught are the signals that a Go program, left to itself, ends, stops or crashes at,
-// and the one that tells of a child's end. At each other one the handler that Go sets for
-// it does nothing. Each of them costs two changes of threads when the guest starts,
-// so it asks for no more than these.
+// caught are the signals at which a Go program by default ends, stops or crashes, and
+// SIGCHLD. For all others the handler that Go sets does nothing. Each costs two switches of
+// threads when the guest starts, so no others are requested.
 var caught = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGABRT, unix.SIGTRAP, unix.SIGSTKFLT, unix.SIGSYS,
-	unix.SIGILL, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, // as somebody sent them; those of a mistake here end the guest
+	unix.SIGILL, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, // sent by somebody; one that this program causes itself still ends the guest
 	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCHLD,
 }
 
-// catch sees to it that no signal ends or stops the guest, for a process of the box may
-// send any. A signal nobody handles does not end process 1 of a namespace, except for one
-// that comes while its main thread holds signals back, as it does in a handler: so what
-// can't be handled is ignored.
+// catch ensures that no signal ends or stops the guest, since any process of the box may
+// send any. A signal without a handler does not end process 1 of a namespace, except one
+// that arrives while its main thread blocks signals, as it does in a handler: so signals
+// that can't be handled are ignored.
 func catch() (<-chan os.Signal, error) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, caught...)

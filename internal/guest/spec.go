@@ -33,10 +33,10 @@ type Spec struct {
 	Proxy bool              `json:"proxy,omitempty"`
 	// FileBytes bounds the size of one file written in the box; 0: no bound.
 	FileBytes int64 `json:"file_bytes,omitempty"`
-	// Processes bounds the processes and threads of the box; 0: no bound. It does
-	// not hold for root, whose boxes have a control group.
+	// Processes limits the processes and threads of the box; 0: no limit. The kernel does
+	// not apply it to root, whose boxes have a control group instead.
 	Processes int `json:"processes,omitempty"`
-	// OpenFiles bounds the descriptors of each process; 0: 16384.
+	// OpenFiles limits the descriptors of each process; 0: 16384.
 	OpenFiles int64 `json:"open_files,omitempty"`
 }
 
@@ -61,7 +61,7 @@ func readSpec(f *os.File) (Spec, error) {
 	return spec, nil
 }
 
-// environment is what commands get before their own variables.
+// environment is what commands get in addition to their own variables.
 func environment(spec Spec) map[string]string {
 	env := map[string]string{
 		"PATH":   "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
@@ -71,7 +71,7 @@ func environment(spec Spec) map[string]string {
 		"LANG":   "C.UTF-8",
 		"TMPDIR": "/tmp",
 		"TERM":   "dumb",
-		// npm repeats a refused request for minutes otherwise.
+		// Otherwise npm repeats a refused request for minutes.
 		"npm_config_fetch_retries":      "1",
 		"npm_config_update_notifier":    "false",
 		"npm_config_fund":               "false",
@@ -80,9 +80,9 @@ func environment(spec Spec) map[string]string {
 		"PIP_DISABLE_PIP_VERSION_CHECK": "1",
 		"GOTOOLCHAIN":                   "local",
 		"GOTELEMETRY":                   "off",
-		// Whoever clears a box away must be able to.
+		// Otherwise nobody could remove the module cache with the box.
 		"GOFLAGS": "-modcacherw",
-		// Byte code is nobody's work; it would lie beside the sources.
+		// Byte code would be written beside the sources, where it is nobody's work.
 		"PYTHONDONTWRITEBYTECODE": "1",
 	}
 	if spec.Proxy {
@@ -101,8 +101,8 @@ func environment(spec Spec) map[string]string {
 	return env
 }
 
-// flatten merges maps, later ones winning, into sorted NAME=value pairs. Names
-// and values that the kernel can't carry are left out.
+// flatten merges maps, later ones winning, into sorted NAME=value pairs. Names and values
+// that can't be passed to the kernel are left out.
 func flatten(maps ...map[string]string) []string {
 	merged := map[string]string{}
 	for _, m := range maps {

@@ -8,8 +8,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Program fails with fault.Missing and the hint when boxes don't have a program:
-// they see the host's /usr.
+// Program returns fault.Missing with the hint if boxes don't have a program: they see the
+// host's /usr.
 func Program(name, hint string) error {
 	for _, dir := range []string{"/usr/local/bin", "/usr/bin", "/bin"} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
@@ -19,5 +19,5 @@ func Program(name, hint string) error {
 	return fault.New("", fault.Missing, hint, fmt.Errorf("%s is not installed", name))
 }
 
-// Certificates is where boxes see those that the machine trusts.
+// Certificates is the path at which boxes see the machine's trusted certificates.
 const Certificates = "/etc/ssl/certs/ca-certificates.crt"

@@ -11,12 +11,12 @@ import (
 	"choir.dev/choiros/internal/tether"
 )
 
-// Driver makes computers' boxes on one kind of isolation.
+// Driver makes computers' boxes with one kind of isolation.
 type Driver interface {
 	// Name is the driver's name in the configuration, such as "local".
 	Name() string
-	// Doctor says what this machine lacks or weakens; the worst first. An
-	// empty list means that everything the driver can enforce is enforced.
+	// Doctor lists what this machine lacks or weakens; the worst first. An empty list means
+	// that everything the driver can enforce is enforced.
 	Doctor(ctx context.Context) []Finding
 	// Open prepares a computer's place for boxes and ends what an earlier
 	// process left there. Errors: fault.Missing with a hint when the machine
@@ -42,7 +42,7 @@ type Computer interface {
 	Volumes() Volumes
 	// Boxes lists those that live.
 	Boxes() []Box
-	// Notes says which limits this machine can't enforce for these boxes.
+	// Notes lists the limits that this machine can't enforce for these boxes.
 	Notes() []Finding
 	// Pause stops every process of every box; Resume continues them.
 	Pause(ctx context.Context) error
@@ -83,11 +83,11 @@ type BoxSpec struct {
 	Env map[string]string
 	// Handler serves what the box asks of the host. nil refuses everything.
 	Handler http.Handler
-	// Proxy starts the loopback proxy, which turns HTTP CONNECT and SOCKS5 into
-	// CONNECT requests to Handler. Without it nothing in the box can ask.
+	// Proxy starts the loopback proxy, which turns HTTP CONNECT and SOCKS5 into CONNECT
+	// requests to Handler. Without it no program in the box can reach Handler.
 	Proxy bool
-	// Lock names a volume, Live or an overlay, of which one box at most is the
-	// holder: another that asks for it is refused while anything of the first lives.
+	// Lock names a volume, Live or an overlay, that at most one box can hold: another box
+	// that asks for it is refused while any process of the first lives.
 	Lock   Volume
 	Limits Limits
 	// TetherLimits bound what the guest can make the host hold.
@@ -129,9 +129,8 @@ type Limits struct {
 	Pids        int
 	CPUPercent  int   // 100 is one core
 	TmpBytes    int64 // size of /tmp
-	// DiskBytes and DiskInodes bound what lies in writable places: every
-	// throwaway upper, every Upper, and Counted. They count growth since the
-	// box began.
+	// DiskBytes and DiskInodes limit what is in the writable places: every throwaway upper,
+	// every Upper, and Counted. They count growth since the box began.
 	DiskBytes  int64
 	DiskInodes int64
 	Counted    []Volume
@@ -141,7 +140,7 @@ type Limits struct {
 	WallTime time.Duration
 }
 
-// Usage is what a box has used so far. Zero where the machine doesn't say.
+// Usage is what a box has used so far; a value is zero if the machine doesn't count it.
 type Usage struct {
 	CPU         time.Duration
 	MemoryBytes int64
@@ -207,8 +206,8 @@ const (
 	Fatal Severity = "fatal"
 )
 
-// NoWatches is the ID of the finding that programs in boxes can't be told of
-// changes to files, because no more may be watched.
+// NoWatches is the ID of the finding that no more files can be watched, so that programs in
+// boxes can't be notified of changes.
 const NoWatches = "inotify-left"
 
 // Finding is one thing about this machine that a person should know. Hint says
@@ -220,8 +219,8 @@ type Finding struct {
 	Hint     string
 }
 
-// NoWatchesHint is what to do about watchers of files when the findings say that none
-// are left, "" when they don't.
+// NoWatchesHint returns the hint about file watchers if the findings contain NoWatches,
+// otherwise "".
 func NoWatchesHint(findings []Finding) string {
 	for _, f := range findings {
 		if f.ID == NoWatches {

@@ -22,28 +22,28 @@ const (
 	// VolumeLive holds the computer's files and their history. There is one, which
 	// has no name; its keeper alone writes the history.
 	VolumeLive VolumeKind = "live"
-	// VolumeSnapshot is a checkout, or a layer of one, that never changes. The
-	// keeper makes them: without a name it is the place of them all.
+	// VolumeSnapshot is a checkout, or a layer of one, that never changes. The keeper makes
+	// them. Without a name it is the folder of them all.
 	VolumeSnapshot VolumeKind = "snapshot"
-	// VolumeOverlay holds what boxes wrote above lower layers. Its parts (Path)
-	// are layers of their own. Without a name it is the place of them all, with
-	// the layer of each part in a folder "upper": {name}/{path}/upper.
+	// VolumeOverlay holds what boxes wrote above lower layers. Its parts (Path) are layers
+	// of their own. Without a name it is the folder of them all, with the layer of each
+	// part in a folder "upper": {name}/{path}/upper.
 	VolumeOverlay VolumeKind = "overlay"
 	// VolumeOutput is what a box makes for the host to keep.
 	VolumeOutput VolumeKind = "output"
-	// VolumeCache is kept by a computer for boxes to come. Its name begins with one
-	// of ComputerSpec.Caches.
+	// VolumeCache is kept by a computer for later boxes. Its name begins with one of
+	// ComputerSpec.Caches.
 	VolumeCache VolumeKind = "cache"
 	// VolumeShared is a cache of all computers of the machine. A box writes it only
 	// while it is filled, under a name that nobody else mounts.
 	VolumeShared VolumeKind = "shared"
 )
 
-// Volume names a tree that boxes see. Where it lies is the driver's to decide.
+// Volume names a tree that boxes see. The driver decides where it is stored.
 type Volume struct {
 	Kind VolumeKind
-	// Name tells volumes of a kind apart: parts of [A-Za-z0-9._-], separated by
-	// slashes, of which none is "." or "..".
+	// Name distinguishes volumes of a kind: parts of [A-Za-z0-9._-], separated by slashes,
+	// of which none is "." or "..".
 	Name string
 	// Path is a folder or file beneath it; empty: all of it.
 	Path string
@@ -73,7 +73,7 @@ func (v Volume) At(at string) Volume {
 	return v
 }
 
-// IsZero says that it names none.
+// IsZero reports whether v names no volume.
 func (v Volume) IsZero() bool { return v == Volume{} }
 
 // String is for people who read logs.
@@ -111,51 +111,51 @@ func (v Volume) Validate() error {
 	return nil
 }
 
-// Volumes are what the host does with a computer's volumes. Boxes write in them:
-// nothing here follows a link or trusts a name that it finds. The host reads
-// none of them but Output, Cache and Shared; the rest is the keeper's to read,
-// but for what History shows.
+// Volumes are the operations of the host on a computer's volumes. Boxes write in them, so
+// nothing here follows a link or trusts a name that it finds. The host reads only Output,
+// Cache and Shared, and what History shows; the rest is for the keeper to read.
 //
-// Errors: fault.Invalid for what is no volume, fault.Denied where a link is in
-// the way, fs.ErrNotExist.
+// Errors: fault.Invalid for a volume that can't exist, fault.Denied if a link is in the
+// way, fs.ErrNotExist.
 type Volumes interface {
-	// Make makes a volume, empty and ready for boxes; one that is there stays as it is.
+	// Make makes a volume, empty and ready for boxes; an existing one stays as it is.
 	Make(ctx context.Context, v Volume) error
 	// Exists reports whether a volume, or a folder at its path, is there.
 	Exists(ctx context.Context, v Volume) (bool, error)
-	// List tells the volumes of a kind, by name; with a name those beneath it.
+	// List lists the volumes of a kind, by name; with a name those beneath it.
 	List(ctx context.Context, v Volume) ([]VolumeInfo, error)
-	// Put writes a file, and the folders above it, where no box writes (any more).
+	// Put writes a file, and the folders above it, into a volume in which no box writes
+	// (any more).
 	Put(ctx context.Context, v Volume, name string, content []byte, mode fs.FileMode) error
-	// Unpack writes a tree into an Output that was just made, from a tar stream that
-	// comes from a box: nothing of it leads outside, nothing gets the name of the
-	// history, and it is no more than most bytes (fault.DiskFull).
+	// Unpack writes a tree into an Output that was just made, from a tar stream that comes
+	// from a box. No entry leads outside or has the name of the history (.git), and it has
+	// at most most bytes (fault.DiskFull).
 	Unpack(ctx context.Context, v Volume, from io.Reader, most int64) error
-	// Files shows what is in an Output, Cache or Shared, in which nothing leads outside.
+	// Files shows the content of an Output, Cache or Shared; no name in it leads outside.
 	Files(ctx context.Context, v Volume) (fs.FS, error)
-	// History shows what the keeper has written of the history of Live, as it lies
-	// on disk: files and folders in which nothing leads outside, and which nobody
-	// waits for, whatever was put in their place. It is for what has to be known
-	// before a box, the keeper's too, may be opened.
+	// History shows what the keeper has written of the history of Live, as it is on disk:
+	// only files and folders, none of which leads outside or blocks the reader, whatever a
+	// box put in their place. It is for what must be known before any box, the keeper's
+	// included, may be opened.
 	History(ctx context.Context) (fs.FS, error)
 	// Size measures a volume.
 	Size(ctx context.Context, v Volume) (Size, error)
-	// Touch notes that a volume is used now.
+	// Touch records that a volume is used now.
 	Touch(ctx context.Context, v Volume) error
-	// Keep makes what is at from, which no box writes any more, the whole of to:
-	// at once, and on disk when it returns. What was at to is discarded; of Live
-	// there must be nothing yet (fault.Conflict), for that is a computer's first tree.
+	// Keep makes the tree at from, which no box writes any more, the whole of to:
+	// atomically, and on disk when it returns. What was at to is discarded; Live must not
+	// exist yet (fault.Conflict), since this is for a computer's first tree.
 	Keep(ctx context.Context, from, to Volume) error
-	// Discard takes a volume away at once; it is removed later, whatever is in it.
-	// One that is not there is discarded already.
+	// Discard takes a volume away at once; its content is removed later. If it does not
+	// exist, that is no error.
 	Discard(ctx context.Context, v Volume) error
 }
 
-// VolumeInfo is a volume among others. Used is when it was made, kept or touched.
+// VolumeInfo describes a volume in a list. Used is when it was made, kept or touched.
 type VolumeInfo struct {
 	Name string
 	Used time.Time
 }
 
-// Size is how much lies in a volume.
+// Size is the size of a volume.
 type Size struct{ Bytes, Files int64 }

@@ -14,18 +14,18 @@ import (
 // Guest reports whether this process was started as a guest.
 var Guest = len(os.Args) > 1 && os.Args[1] == "guest"
 
-// Err is the error of making the process undumpable; a guest must not go on
-// with one.
+// Err is the error of making the process undumpable; a guest must not continue with one.
 var Err error
 
 func init() {
 	if !Guest {
 		return
 	}
-	// Who is not process 1 of a box finds out in guest.Main, and changes nothing here.
+	// A process that is not process 1 of a box is refused in guest.Main, and changes
+	// nothing here.
 	if os.Getpid() == 1 {
 		if err := seal.Process(); err != nil { // initialisation runs on the first thread
-			_, _ = os.Stderr.WriteString("choir guest: " + err.Error() + "\n") // nobody else is there to be told
+			_, _ = os.Stderr.WriteString("choir guest: " + err.Error() + "\n") // nobody else can report it
 			os.Exit(125)
 		}
 	}
@@ -36,7 +36,7 @@ func init() {
 			Err = errno
 		}
 	}
-	// The main goroutine keeps the main thread: the kernel gives orphans to it,
-	// and a thread that starts no processes can tell orphans from children.
+	// The main goroutine stays on the main thread: the kernel makes that thread the parent
+	// of orphans, and since it starts no processes itself, its children are orphans.
 	runtime.LockOSThread()
 }

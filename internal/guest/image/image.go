@@ -39,9 +39,9 @@ func Path(dir string) (string, error) {
 	return path, err
 }
 
-// letGo gives the memory back that s takes, which is a constant of this program's
-// file: its whole pages are read from there again when somebody asks. The payload
-// would be 4 MB of each control plane's resident memory otherwise, read once.
+// letGo frees the memory of s, a constant in this program's file; the kernel reads its
+// whole pages from the file again if they are needed. Otherwise the payload, which is read
+// once, would stay 4 MB of each control plane's resident memory.
 func letGo(s string) {
 	page := os.Getpagesize()
 	start := uintptr(unsafe.Pointer(unsafe.StringData(s)))
@@ -50,7 +50,7 @@ func letGo(s string) {
 	if whole <= 0 {
 		return
 	}
-	// What can't be given back stays: nothing depends on it.
+	// If it fails, the memory stays in use; nothing depends on it.
 	_ = unix.Madvise(unsafe.Slice(unsafe.StringData(s[skip:]), whole), unix.MADV_DONTNEED)
 }
 
@@ -66,7 +66,7 @@ func Pack(binary []byte) ([]byte, error) {
 	return out, fault.Wrap("guest/image.Pack", enc.Close())
 }
 
-// unpack is the reverse of Pack: it writes the binary to w, and checks the sum.
+// unpack is the reverse of Pack: it writes the binary to w, and checks its hash.
 func unpack(packed string, w io.Writer) error {
 	dec, err := zstd.NewReader(strings.NewReader(packed[sha256.Size:]), zstd.WithDecoderConcurrency(1))
 	if err != nil {
@@ -83,7 +83,7 @@ func unpack(packed string, w io.Writer) error {
 	return nil
 }
 
-// holds reports whether the file at path has the sum.
+// holds reports whether the file at path has the hash.
 func holds(path, sum string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -112,7 +112,7 @@ func place(packed, dir string) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	// Not synced: what is there is held against its sum before it is used.
+	// The file is not synced, because its hash is checked before it is used.
 	err = unpack(packed, f)
 	err = errors.Join(err, f.Chmod(0o555), f.Close())
 	if err == nil {

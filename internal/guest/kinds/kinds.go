@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Services puts the guests together.
+// Services returns the services of all kinds of guests.
 func Services() guest.Services { return guest.Services{New: serve} }
 
 func serve(ctx context.Context, in guest.ServiceEnv) (http.Handler, error) {
@@ -29,7 +29,7 @@ func serve(ctx context.Context, in guest.ServiceEnv) (http.Handler, error) {
 	case contract.BoxAssociate:
 		return associate.Handler(associate.Options{Client: in.Host}), nil
 	case contract.BoxKeeper:
-		// A guest's own environment is empty; the engine has to find git.
+		// A guest's own environment is empty, but the engine must find git.
 		if err := os.Setenv("PATH", in.Runner.Env["PATH"]); err != nil {
 			return nil, err
 		}

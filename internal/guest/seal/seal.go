@@ -1,22 +1,22 @@
-// Package seal gives a guest up to its box. Bubblewrap has made the box's mounts and
-// started the guest as its process 1; before anything else of it is initialised, it
-// puts the box's root into a copy of them that belongs to no mount namespace, gives up
-// every capability and applies the system call filter.
+// Package seal takes from the guest every right that it had over its box. Bubblewrap has
+// made the box's mounts and started the guest as its process 1. Before anything else of the
+// guest is initialised, this package changes the box's root to a copy of the mounts that
+// belongs to no mount namespace, drops every capability and applies the system call filter.
 //
-// The kernel lists, in /proc/PID/mountinfo and its like, those mounts of a process's
-// mount namespace that can be reached from its root. From a root outside every
-// namespace none can be reached, so that no process of the box is told which path
-// of the host anything was mounted from.
+// The kernel lists, in /proc/PID/mountinfo and similar files, those mounts of a process's
+// mount namespace that can be reached from its root. From a root outside every namespace
+// none can be reached, so no process of the box can learn which path of the host anything
+// was mounted from.
 //
-// A root, what a thread may do and its filter are of one thread, and Go has started
-// a few by then: what is done here is done to each of them (AllThreadsSyscall, which is
-// for programs without a C library alone, and the filter's own way to be given to all).
-// Threads that are made later have what the one has that makes them.
+// The root, the capabilities and the filter belong to a thread, and Go has started several
+// threads by then. So each step is done for all threads: with AllThreadsSyscall, which
+// works only in programs without a C library, and with the filter's own flag for all
+// threads. Threads that are made later inherit from the thread that makes them.
 //
-// It imports next to nothing. Go initialises the packages of a program in the order
-// of their names, as far as what they import is initialised: with package fmt or
-// golang.org/x/sys/unix it would begin behind forty packages of which it
-// uses none.
+// The package imports as little as possible. Go initialises the packages of a program
+// sorted by name, after the packages that they import: with package fmt or
+// golang.org/x/sys/unix this one would be initialised after forty packages that it does not
+// use.
 package seal
 
 import (
@@ -30,20 +30,21 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// Capabilities are what bubblewrap must leave the guest for this, by name; it ends with none.
+// Capabilities are those that bubblewrap must leave to the guest for this, by name; the
+// guest ends up with none.
 var Capabilities = []string{"CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_SETPCAP"}
 
-// FilterFD is the descriptor that the filter is read from.
+// FilterFD is the descriptor from which the filter is read.
 const FilterFD = 5
 
-// Procs is the variable by which Go knows on how many processors it may run, and One is
-// what a program is told that begins in a box's start: a second thread of Go's own would only be
-// one more to seal, and the launcher has no use for one.
+// Procs is the variable by which Go knows how many processors it may use, and One its value
+// for programs that run while a box starts: a second thread would only be one more to seal,
+// and the launcher does not need one.
 const Procs, One = "GOMAXPROCS", "1"
 
-// What package syscall lacks of the kernel's words.
+// Constants of the kernel that package syscall lacks.
 const (
-	sysOpenTree        = 428 // everywhere
+	sysOpenTree        = 428 // the same on every architecture
 	openTreeClone      = 0x1
 	openTreeCloexec    = 0x80000
 	atRecursive        = 0x8000
@@ -55,7 +56,7 @@ const (
 	capabilityVersion3 = 0x20080522
 )
 
-// sysSeccomp is that call's number, which package syscall lacks on amd64.
+// sysSeccomp returns the number of the seccomp call, which package syscall lacks on amd64.
 func sysSeccomp() uintptr {
 	if runtime.GOARCH == "arm64" {
 		return 277
@@ -63,17 +64,17 @@ func sysSeccomp() uintptr {
 	return 317
 }
 
-// instruction is one of a filter, as the kernel has it (struct sock_filter).
+// instruction is one instruction of a filter, in the kernel's layout (struct sock_filter).
 type instruction uint64
 
-// failed says what could not be done.
+// failed returns the error of a step.
 func failed(what string, err error) error { return errors.New("seal: " + what + ": " + err.Error()) }
 
-// errC is why this can't be done in a program with a C library, whose threads Go doesn't know.
+// errC is the error in a program with a C library, whose threads Go doesn't know.
 var errC = errors.New("this program was built with cgo: build it with CGO_ENABLED=0, as make build does")
 
-// all makes a call in every thread of this process. Where it fails in one and not in
-// another Go ends the process.
+// all makes a system call in every thread of this process. If it fails in one thread and
+// not in another, Go ends the process.
 func all(trap, a, b uintptr) error {
 	_, _, errno := syscall.AllThreadsSyscall(trap, a, b, 0)
 	switch errno {
@@ -85,17 +86,17 @@ func all(trap, a, b uintptr) error {
 	return errno
 }
 
-// maxFilter is how many instructions the kernel takes.
+// maxFilter is how many instructions the kernel accepts.
 const maxFilter = 4096
 
-// Process seals this process. It must be called from the process's first thread, and one
-// for which it fails must not go on.
+// Process seals this process. It must be called from the process's first thread. If it
+// fails, the process must not continue.
 func Process() error {
 	filter, err := read(FilterFD)
 	if err != nil {
 		return failed("read the system call filter", err)
 	}
-	// Of the files that all threads share until one of them leaves.
+	// The umask is set before the threads stop sharing their file system state.
 	syscall.Umask(0o022)
 	if !defence.Off(defence.BoxMountTable) {
 		if err := leave(); err != nil {
@@ -111,7 +112,7 @@ func Process() error {
 	return os.Unsetenv(Procs)
 }
 
-// read takes the filter from its descriptor, which is then closed.
+// read reads the filter from its descriptor, and closes that.
 func read(fd uintptr) ([]instruction, error) {
 	f := os.NewFile(fd, "filter")
 	if f == nil {
@@ -130,14 +131,14 @@ func read(fd uintptr) ([]instruction, error) {
 		return nil, err
 	}
 	out := make([]instruction, len(data)/8)
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), len(data)), data) // as the driver wrote it, on this machine
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), len(data)), data) // the driver wrote it on this machine, so the byte order is the same
 	return out, nil
 }
 
-// leave puts this process's root into a copy of its mounts that is in no mount
-// namespace. Bubblewrap's mount namespace may belong to a user namespace above
-// this process's, hence a namespace of this thread's own that the copy is made in. What is
-// copied stays together for as long as a process has its root in it.
+// leave changes this process's root to a copy of its mounts that is in no mount namespace.
+// Bubblewrap's mount namespace may belong to a user namespace above this process's, so the
+// copy is made in a new namespace of this thread. The copied mounts stay attached to each
+// other as long as a process has its root in them.
 func leave() error {
 	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
 		return err
@@ -147,7 +148,7 @@ func leave() error {
 	if errno != 0 {
 		return errno
 	}
-	// This thread shares its root and working directory with no other one any more.
+	// This thread no longer shares its root and working directory with the others.
 	if err := all(syscall.SYS_FCHDIR, tree, 0); err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func leave() error {
 	if err := syscall.Close(int(tree)); err != nil {
 		return err
 	}
-	// The kernel's answer is what counts, so it is asked.
+	// The kernel itself is asked whether it worked.
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
@@ -169,13 +170,12 @@ func leave() error {
 	return nil
 }
 
-// drop gives up what this process may do, and what a program that it starts
-// could get.
+// drop drops what this process may do, and what a program that it starts could gain.
 func drop() error {
 	for c := uintptr(0); c < 64; c++ {
 		set, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prCapbsetRead, c, 0)
 		if errno == syscall.EINVAL {
-			break // the kernel has no more
+			break // the kernel has no more capabilities
 		}
 		if errno != 0 {
 			return errno
@@ -187,13 +187,13 @@ func drop() error {
 			return err
 		}
 	}
-	header := [2]uint32{capabilityVersion3} // of the calling thread
-	var none [2][3]uint32                   // effective, permitted, inheritable; none is ambient that is not in these
+	header := [2]uint32{capabilityVersion3} // 0 means the calling thread
+	var none [2][3]uint32                   // effective, permitted, inheritable; this also clears the ambient ones
 	return all(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])))
 }
 
-// apply gives all threads the filter, and with it what they start. That no privileges are
-// gained by that, either, the kernel sets in the others as it gives them the filter.
+// apply sets the filter for all threads, which the programs they start inherit. For the
+// other threads the kernel also sets "no new privileges" when it sets the filter.
 func apply(filter []instruction) error {
 	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0); errno != 0 {
 		return errno

@@ -23,10 +23,10 @@ const (
 	defaultRoot = "/computer"
 	home        = "/home/choir"
 	guestInside = "/run/choir/choir"
-	runDir      = ".run" // what the driver keeps in a box's directory while it lives
+	runDir      = ".run" // where the driver keeps its files in a box's directory while the box lives
 )
 
-// Descriptors that the driver passes, after the guest's own.
+// Descriptors that the driver passes, numbered after the guest's own.
 const (
 	infoFD = seal.FilterFD + 1 + iota
 	lockFD
@@ -52,7 +52,7 @@ func withDefaults(kind contract.BoxKind, l sandbox.Limits) sandbox.Limits {
 	return l
 }
 
-// taken are places that a box's own mounts may not replace.
+// taken are paths over which a box's own mounts may not be put.
 var taken = []string{"/", "/usr", "/etc", "/proc", "/dev", "/run", "/run/choir", "/bin", "/sbin", "/lib", "/lib64"}
 
 func checkSpec(spec sandbox.BoxSpec) error {
@@ -110,7 +110,7 @@ func checkMount(m sandbox.Mount) error {
 	return nil
 }
 
-// commonArgs are bubblewrap's arguments that are the same for every box.
+// commonArgs returns bubblewrap's arguments that are the same for every box.
 func (d *Driver) commonArgs() []string {
 	args := []string{
 		"--unshare-user", "--uid", "1000", "--gid", "1000",
@@ -120,7 +120,7 @@ func (d *Driver) commonArgs() []string {
 		"--info-fd", strconv.Itoa(infoFD),
 		"--ro-bind", "/usr", "/usr",
 	}
-	for _, name := range seal.Capabilities { // given up there
+	for _, name := range seal.Capabilities { // the guest drops them (guest/seal)
 		args = append(args, "--cap-add", name)
 	}
 	for _, name := range []string{"bin", "sbin", "lib", "lib64", "lib32"} {
@@ -136,7 +136,7 @@ func (d *Driver) commonArgs() []string {
 	args = append(args, "--ro-bind", d.etc, "/etc")
 	for _, dir := range etcBinds {
 		if d.opts.CAFile != "" && dir == "/etc/"+certsInEtc {
-			continue // d.etc holds it, with more certificates
+			continue // d.etc has it, with more certificates
 		}
 		if exists(dir) && exists(filepath.Join(d.etc, strings.TrimPrefix(dir, "/etc/"))) {
 			args = append(args, "--ro-bind", dir, dir)
@@ -165,20 +165,20 @@ func (d *Driver) commonArgs() []string {
 	)
 }
 
-// hiddenProc are files of /proc that tell of the host: how its kernel was
+// hiddenProc are files of /proc that disclose something about the host: how its kernel was
 // started, and which keys its user holds.
 var hiddenProc = map[string]bool{"cmdline": true, "keys": true}
 
-// shownProc are directories of /proc, besides those of processes, that stay.
+// shownProc are the directories of /proc, besides those of processes, that are not masked.
 // Bubblewrap itself makes bus and irq read-only.
 var shownProc = map[string]bool{"self": true, "thread-self": true, "net": true, "sysvipc": true, "tty": true, "bus": true, "irq": true, "pressure": true}
 
-// maskProc covers what in /proc is not of the box itself. When choir runs as
-// root, a box's user is root to the kernel's own files, and a file's mode is all
-// that keeps a process without capabilities from writing core_pattern or
-// sysrq-trigger: so everything writable is made read-only or empty here. For
-// another user the modes suffice, except for what belongs to its namespaces. Each cover costs a seventh of a millisecond
-// when a box starts, so there are no more than needed.
+// maskProc covers the files of /proc that do not belong to the box. When choir runs as
+// root, a box's user is root to the kernel's own files, and only a file's mode keeps a
+// process without capabilities from writing core_pattern or sysrq-trigger: so everything
+// writable is made read-only or empty here. For another user the modes suffice, except for
+// what belongs to its namespaces. Each cover costs a seventh of a millisecond when a box
+// starts, so there are no more than needed.
 func (d *Driver) maskProc(root bool) []string {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -223,12 +223,12 @@ func holdsWritable(dir string) bool {
 	return found
 }
 
-// etcBinds are directories of the host's /etc that hold nothing but public
+// etcBinds are directories of the host's /etc that contain nothing but public
 // configuration.
 var etcBinds = []string{"/etc/ssl/certs"}
 
-// makeEtc writes the /etc of every box: names for the one user, and nothing that
-// says anything of this machine.
+// makeEtc writes the /etc of every box: names for the one user, and nothing that discloses
+// anything about this machine.
 func makeEtc(dir string) error {
 	files := map[string]string{
 		"passwd":        "choir:x:1000:1000:choir:" + home + ":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",

@@ -50,9 +50,9 @@ type box struct {
 	pid     int // of the guest, as the host sees it; 0 until known
 	pidfd   int // of the guest; -1 until known
 	session *tether.Session
-	tail    tailWriter // what the guest said on stderr
+	tail    tailWriter // the end of what the guest wrote to stderr
 	disk    *sampler
-	cleanup []func() error // after everything in the box is dead
+	cleanup []func() error // run when everything in the box is dead
 
 	mu      sync.Mutex
 	ending  *sandbox.Ended // the first reason
@@ -109,8 +109,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	return b, nil
 }
 
-// prepare makes the box's directory, takes the locks that it holds, and makes its
-// cgroup.
+// prepare makes the box's directory, takes the box's locks, and makes its cgroup.
 func (b *box) prepare() (locks []*os.File, err error) {
 	c := b.computer
 	run := path.Join(boxesDir, b.spec.ID, runDir)
@@ -134,7 +133,7 @@ func (b *box) prepare() (locks []*os.File, err error) {
 		f, err := lockFile(name)
 		if err != nil {
 			if len(locks) == 0 {
-				b.cleanup = nil // it is another's
+				b.cleanup = nil // it belongs to another box
 			}
 			return locks, err
 		}
@@ -156,8 +155,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// pipes connect a box that starts: the tether, the spec, what bubblewrap reports,
-// the filter, and what is said on stderr.
+// pipes connect a box that is starting: the tether, the spec, bubblewrap's reports, the
+// filter, and stderr.
 type pipes struct {
 	near         net.Conn
 	far, filter  *os.File
@@ -186,14 +185,14 @@ func newPipes(watchers bool) (_ *pipes, err error) {
 	return p, err
 }
 
-// inherited are the ends that the guest has, in the order of their numbers, but
-// for stderr.
+// inherited returns the ends that the guest gets, in the order of their descriptors,
+// without stderr.
 func (p *pipes) inherited() []*os.File { return []*os.File{p.far, p.specR, p.filter, p.infoW} }
 
-// closeInherited closes this process's copies of them.
+// closeInherited closes this process's copies of the inherited ends.
 func (p *pipes) closeInherited() { closeAll(append(p.inherited(), p.saidW)) }
 
-// closeOwn closes the ends that stay here, of a box that did not start.
+// closeOwn closes the ends that stay in this process, for a box that did not start.
 func (p *pipes) closeOwn() {
 	if p.near != nil {
 		_ = p.near.Close()
@@ -201,7 +200,7 @@ func (p *pipes) closeOwn() {
 	closeAll([]*os.File{p.specW, p.infoR, p.saidR})
 }
 
-// boxCommand is what starts a box.
+// boxCommand is the command that starts a box.
 func boxCommand(argv []string, launcher bool, inherited []*os.File, stderr *os.File) *exec.Cmd {
 	cmd := &exec.Cmd{Path: argv[0], Args: argv, Dir: "/", Env: []string{}, ExtraFiles: inherited, SysProcAttr: &syscall.SysProcAttr{}, Stderr: stderr}
 	if launcher {
@@ -210,13 +209,13 @@ func boxCommand(argv []string, launcher bool, inherited []*os.File, stderr *os.F
 	if defence.Off(defence.BoxEnvironment) {
 		cmd.Env = os.Environ()
 	} else if launcher {
-		cmd.Env = append(defence.LauncherEnv(), seal.Procs+"="+seal.One) // it has no use for a second thread
+		cmd.Env = append(defence.LauncherEnv(), seal.Procs+"="+seal.One) // a second thread would be of no use to it
 	}
 	return cmd
 }
 
-// start starts the box's process and waits until its guest answers. The locks
-// are the box's alone once it has begun.
+// start starts the box's process and waits until its guest answers. Once the process has
+// begun, only the box holds the locks.
 func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
 	defer p.closeInherited()
 	c, spec := b.computer, b.spec
@@ -234,11 +233,11 @@ func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
 		p.closeOwn()
 		return err
 	}
-	p.closeInherited() // what the guest gives up shows as its end
+	p.closeInherited() // so that an end of file shows when the guest closes its ends
 	closeAll(locks)
 	b.owned.Go(func() { b.reap(p.saidR) })
-	// The spec may be larger than a pipe holds, so it is written while the guest
-	// is awaited; both end when the box does.
+	// The spec may be larger than a pipe's buffer, so it is written while this waits for
+	// the guest; both end when the box does.
 	b.owned.Go(func() {
 		_, _ = p.specW.Write(given) // a guest that doesn't read it fails the handshake
 		_ = p.specW.Close()
@@ -291,7 +290,7 @@ func socketPair() (net.Conn, *os.File, error) {
 	return conn, os.NewFile(uintptr(fds[1]), "tether"), nil
 }
 
-// identify learns the guest's process from bubblewrap and takes hold of it.
+// identify reads the guest's process id from bubblewrap's report and opens a pidfd of it.
 func (b *box) identify(ctx context.Context, info *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = info.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -314,17 +313,17 @@ func (b *box) identify(ctx context.Context, info *os.File) error {
 	return nil
 }
 
-// explain ends a box that did not start, and says so.
+// explain ends a box that did not start, and returns the error that says why.
 func (b *box) explain(err error) error {
 	b.shoot()
 	<-b.done
 	return b.unstarted(err, b.tail.String())
 }
 
-// unstarted says of a box that did not start what to do, and to the program's log
-// why: what bubblewrap said names paths of the host, which are for nobody who
-// asked for a box. What has a cause of its own, such as a full disk or a caller
-// who went away, keeps it.
+// unstarted returns the error for a box that did not start, with a hint for the caller, and
+// writes the details to the program's log: what bubblewrap printed names paths of the host,
+// which nobody who asks for a box may learn. An error with a cause of its own, such as a
+// full disk or a caller who went away, keeps its code.
 func (b *box) unstarted(err error, said string) error {
 	switch fault.CodeOf(err) {
 	case fault.Internal, fault.Unavailable, fault.Denied:
@@ -332,7 +331,7 @@ func (b *box) unstarted(err error, said string) error {
 		return err
 	}
 	b.computer.driver.opts.Logger.Error("a box did not start", "box", b.spec.ID, "error", err, "said", said)
-	hint := fault.HintOf(err) // of too few descriptors
+	hint := fault.HintOf(err) // about too few descriptors
 	if hint == "" {
 		hint = notStarted
 	}
@@ -344,7 +343,7 @@ func (b *box) unstarted(err error, said string) error {
 	return fault.New("", fault.Unavailable, hint, errors.New(why))
 }
 
-// notStarted is what to do about a box that does not start.
+// notStarted is the hint for a box that does not start.
 const notStarted = "Try again. If it stays so, choir doctor says whether boxes start on this machine, and the program's log what this one said."
 
 // abandon undoes a start that failed.
@@ -359,7 +358,7 @@ func (b *box) abandon() error {
 	return b.clean()
 }
 
-// also adds a second error without hiding the first one's code.
+// also joins a second error to the first without hiding the first one's code.
 func also(err, more error) error {
 	if more == nil {
 		return err
@@ -383,7 +382,8 @@ func (b *box) reap(said *os.File) {
 	process.Await(b.cmd.Process)
 	werr := b.cmd.Wait()
 	b.sweep()
-	// What is left of it may hold the pipe open, but not for ever.
+	// What is left of the box may hold the pipe open, but is not waited for longer than
+	// this.
 	_ = said.SetReadDeadline(time.Now().Add(2 * time.Second))
 	hearing.Wait()
 	_ = said.Close()
@@ -414,9 +414,9 @@ func (b *box) reap(said *os.File) {
 	close(b.done)
 }
 
-// sweep kills what bubblewrap left behind. Killed while it starts, it leaves a
-// child that waits for it for ever and is not yet set to die with it. Without a
-// group, that child is known by the box's lock, which it inherited.
+// sweep kills what bubblewrap left behind. If bubblewrap is killed while it starts, it
+// leaves a child that waits for it forever, because the child is not yet set to die with
+// its parent. Without a cgroup, that child is found by the box's lock, which it inherited.
 func (b *box) sweep() {
 	b.mu.Lock()
 	started := b.pidfd >= 0
@@ -430,7 +430,7 @@ func (b *box) sweep() {
 		for _, pid := range pids {
 			if pid != os.Getpid() {
 				left++
-				_ = unix.Kill(pid, unix.SIGKILL) // gone meanwhile, or about to be
+				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended meanwhile
 			}
 		}
 		if left == 0 {
@@ -439,7 +439,7 @@ func (b *box) sweep() {
 	}
 }
 
-// watch starts what may end the box.
+// watch starts the goroutines that may end the box.
 func (b *box) watch() {
 	if b.limits.WallTime > 0 && !defence.Off(defence.BoxWallTime) {
 		timer := awake.AfterFunc(b.limits.WallTime-time.Since(b.begin), func() {
@@ -450,14 +450,14 @@ func (b *box) watch() {
 	b.owned.Go(func() {
 		select {
 		case <-b.done:
-			_ = b.session.Close() // it may have ended before it had one to close
+			_ = b.session.Close() // the guest may have ended before it had a session
 		case <-b.session.Done():
 			if err := b.session.Err(); err != nil {
 				b.end(sandbox.Tampered, err.Error())
 				return
 			}
-			// The guest ended, or is about to; it is given a moment so that the
-			// reason is its own.
+			// The guest has ended, or is about to; it gets a moment so that its end is the
+			// recorded reason.
 			select {
 			case <-b.done:
 			case <-time.After(time.Second):
@@ -470,7 +470,7 @@ func (b *box) watch() {
 	}
 }
 
-// end notes the reason, if it is the first, and kills the box without waiting.
+// end records the reason, unless there is one already, and kills the box without waiting.
 func (b *box) end(reason sandbox.Reason, detail string) {
 	b.mu.Lock()
 	if b.ending == nil {
@@ -480,8 +480,8 @@ func (b *box) end(reason sandbox.Reason, detail string) {
 	b.shoot()
 }
 
-// shoot kills the guest; as it is process 1 of its namespace, the kernel kills
-// all others with it.
+// shoot kills the guest; since that is process 1 of its namespace, the kernel kills all
+// others with it.
 func (b *box) shoot() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -491,7 +491,7 @@ func (b *box) shoot() {
 	default:
 	}
 	if b.group != nil {
-		_ = b.group.Kill() // where it can't, the namespace does it
+		_ = b.group.Kill() // if this fails, the end of the namespace kills them
 	}
 	if b.pidfd >= 0 {
 		_ = unix.PidfdSendSignal(b.pidfd, unix.SIGKILL, nil, 0)
@@ -537,7 +537,8 @@ func (b *box) Kill() error {
 	select {
 	case <-b.done:
 	case <-time.After(10 * time.Second):
-		// A process in the middle of a device's work can't be killed yet.
+		// A process that waits for a device in the kernel can't be killed before the wait
+		// ends.
 		return fault.New("sandbox/local.Kill", fault.Timeout, "Look for a stuck disk or network file system.", fmt.Errorf("box %s is still not gone after 10 s", b.spec.ID))
 	}
 	b.owned.Wait()

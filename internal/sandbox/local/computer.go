@@ -68,7 +68,7 @@ func (c *computer) Box(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, 
 	c.boxes[spec.ID] = b
 	closed := c.closed
 	c.mu.Unlock()
-	if closed { // Close didn't see it yet
+	if closed { // Close did not see this box yet
 		return nil, also(fault.New(op, fault.Unavailable, "", errors.New("the computer is closed")), b.Kill())
 	}
 	return b, nil
@@ -158,13 +158,13 @@ func (c *computer) Close() error {
 	return errors.Join(errs...)
 }
 
-// release lets the computer's directory go.
+// release gives up the computer's directory.
 func (c *computer) release() error {
 	return c.volumes.Close()
 }
 
-// take opens the computer's directory, and ends and removes what an earlier
-// process left in it.
+// take opens the computer's directory, and ends and removes what an earlier process left in
+// it.
 func (c *computer) take(ctx context.Context) (err error) {
 	if err := os.MkdirAll(c.spec.Dir, 0o700); err != nil {
 		return err
@@ -184,11 +184,11 @@ func (c *computer) take(ctx context.Context) (err error) {
 	return c.sweep(ctx)
 }
 
-// otherProcess is what to do when somebody else has a computer's files open.
+// otherProcess is the hint when another process has a computer's files open.
 const otherProcess = "Stop the other choir process that runs this computer."
 
-// sweep ends and removes what an earlier process left. Boxes die with their
-// control plane, but not in the same instant; their locks tell when.
+// sweep ends and removes what an earlier process left. Boxes die with their control plane,
+// but not at the same moment; their locks show when.
 func (c *computer) sweep(ctx context.Context) error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *computer) sweep(ctx context.Context) error {
 		dir := filepath.Join(c.dir, e.Name())
 		run := filepath.Join(dir, runDir)
 		if _, err := os.Lstat(run); err != nil {
-			_ = os.Remove(dir) // an overlay without a box stays; a box that came to nothing is empty
+			_ = os.Remove(dir) // an overlay without a box is not empty and stays; the directory of a box that was not completed is empty
 			continue
 		}
 		g := &cgroup.Group{In: c.driver.cgroups, Dirs: map[string]string{}}
@@ -238,8 +238,7 @@ func (c *computer) sweep(ctx context.Context) error {
 	return nil
 }
 
-// lockFile takes a lock that is given up only when the last process that
-// inherited it has gone.
+// lockFile takes a lock that is held until the last process that inherited it has ended.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -255,7 +254,7 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// awaitLock waits for a dead owner's boxes to be gone, and after a while helps.
+// awaitLock waits until the boxes of a dead owner are gone, and kills them after a while.
 func awaitLock(ctx context.Context, path string, g *cgroup.Group) (*os.File, error) {
 	for begin := time.Now(); ; {
 		f, err := lockFile(path)
@@ -274,9 +273,8 @@ func awaitLock(ctx context.Context, path string, g *cgroup.Group) (*os.File, err
 	}
 }
 
-// awaitEmpty kills what is left of a box that nobody owns and waits for it: by
-// its cgroup, and by its first process, with which the kernel ends all others of
-// its process namespace.
+// awaitEmpty kills what is left of a box without an owner and waits for it: by its cgroup,
+// and by its first process, with which the kernel ends all others of its process namespace.
 func awaitEmpty(ctx context.Context, g *cgroup.Group, run string) error {
 	guest := ""
 	if run != "" {
@@ -298,7 +296,7 @@ func awaitEmpty(ctx context.Context, g *cgroup.Group, run string) error {
 			return err
 		}
 		for _, pid := range left {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // gone meanwhile, or about to be
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
 		}
 		select {
 		case <-ctx.Done():

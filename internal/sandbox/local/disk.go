@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	movedOften   = 20                     // so many times in a row can't be an accident
-	sampleEvery  = 100 * time.Millisecond // how often free space is looked at
+	movedOften   = 20                     // this many moves in a row are no accident
+	sampleEvery  = 100 * time.Millisecond // how often the free space is read
 	walkEvery    = 500 * time.Millisecond // how often trees are walked, at most
-	walkShare    = 20                     // a walk may take one part in so many of the time
+	walkShare    = 20                     // a walk may take at most one part in this many of the time
 	maxProcesses = 4096
-	harmless     = 1 << 20 // growth for which no box is ended on a disk that is nearly full
+	harmless     = 1 << 20 // on a disk that is nearly full, a box that grew less than this is not ended
 )
 
-// sampler stands in for a quota. It adds up what lies in the writable places of
-// a box and kills the box when that has grown beyond the limit.
+// sampler takes the place of a disk quota. It adds up the sizes of the writable places of a
+// box and kills the box when they have grown beyond the limit.
 type sampler struct {
 	box  *box
 	dirs []*hostfs.Dir
@@ -97,7 +97,7 @@ func (s *sampler) last() (bytes, inodes int64) {
 
 func (s *sampler) run() {
 	base, err := s.measure()
-	if err != nil && !errors.Is(err, hostfs.ErrMoved) { // a baseline that is too low errs on the safe side
+	if err != nil && !errors.Is(err, hostfs.ErrMoved) { // a baseline that is too low makes the limit stricter
 		if s.ctx.Err() == nil {
 			s.box.end(sandbox.DiskFull, "its files can't be measured: "+err.Error())
 		}
@@ -109,7 +109,7 @@ func (s *sampler) run() {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	next := time.Now()
-	soon := next // on a disk that is nearly full
+	soon := next // sooner, on a disk that is nearly full
 	free := s.free()
 	moved := 0
 	for {
@@ -118,7 +118,7 @@ func (s *sampler) run() {
 			return
 		case <-tick.C:
 		}
-		// Filling faster than walks come shows as vanishing free space.
+		// If the box fills the disk faster than it can be walked, the free space shows it.
 		rush := s.box.limits.DiskBytes > 0 && free-s.free() > s.box.limits.DiskBytes/4
 		low := s.box.limits.DiskFree > 0 && time.Now().After(soon) && s.free() < s.box.limits.DiskFree
 		if !rush && !low && time.Now().Before(next) {
@@ -135,7 +135,7 @@ func (s *sampler) run() {
 		bytes, inodes := s.last()
 		if errors.Is(err, hostfs.ErrMoved) {
 			if moved++; moved < movedOften {
-				err = nil // what was counted stands for what is there
+				err = nil // what was counted so far is used
 			}
 		} else {
 			moved = 0
@@ -157,7 +157,7 @@ func (s *sampler) run() {
 	}
 }
 
-// free is the free space where the writable places are.
+// free returns the free space where the writable places are.
 func (s *sampler) free() int64 {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(s.dirs[0].File().Fd()), &st); err != nil {
@@ -166,11 +166,11 @@ func (s *sampler) free() int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// measure adds up every place, and files that were deleted while a process of
-// the box holds them open.
+// measure adds up every place, and the files that were deleted while a process of the box
+// holds them open.
 func (s *sampler) measure() (hostfs.Size, error) {
 	var t hostfs.Tally
-	if s.box.limits.DiskInodes > 0 && s.base != (hostfs.Size{}) { // the baseline itself is counted in full
+	if s.box.limits.DiskInodes > 0 && s.base != (hostfs.Size{}) { // for the baseline itself everything is counted
 		t.Limit = s.box.limits.DiskInodes + s.base.Inodes
 	}
 	for _, d := range s.dirs {
@@ -182,7 +182,7 @@ func (s *sampler) measure() (hostfs.Size, error) {
 	return t.Size, nil
 }
 
-// deleted adds up regular files on disk that have no name any more.
+// deleted adds up regular files on disk that have no name any more but are still open.
 func (s *sampler) deleted() int64 {
 	seen := map[[2]uint64]bool{}
 	var total int64
@@ -190,7 +190,7 @@ func (s *sampler) deleted() int64 {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // ended, or not ours to read
+			continue // it has ended, or may not be read by us
 		}
 		for _, e := range entries {
 			link := filepath.Join(dir, e.Name())
@@ -213,7 +213,7 @@ func (s *sampler) deleted() int64 {
 	return total
 }
 
-// descendants lists a process and all that come from it.
+// descendants lists a process and all its descendants.
 func descendants(pid int) []int {
 	out := []int{pid}
 	for i := 0; i < len(out) && len(out) < maxProcesses; i++ {

@@ -40,7 +40,7 @@ func Diagnose(ctx context.Context, o Options) []sandbox.Finding {
 	return d.Doctor(ctx)
 }
 
-// weaknesses are what boxes run without, on this machine.
+// weaknesses lists the protections that boxes lack on this machine.
 func (d *Driver) weaknesses() []sandbox.Finding {
 	out := append([]sandbox.Finding{}, d.cgroups.Notes...)
 	out = append(out, sandbox.Finding{
@@ -78,10 +78,10 @@ func (d *Driver) weaknesses() []sandbox.Finding {
 	return out
 }
 
-// watchesNeeded is about what one desktop's dev server needs.
+// watchesNeeded is about how many watches one desktop's dev server needs.
 const watchesNeeded = 256
 
-// watch tries whether so many directories can be watched, and stops watching.
+// watch tries to watch n directories, and stops watching them again.
 func watch(n int) (err error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {
@@ -90,7 +90,7 @@ func watch(n int) (err error) {
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
 	return filepath.WalkDir("/usr", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
-			return nil // what can't be read is not counted
+			return nil // if it can't be read, it is not counted
 		}
 		if _, err := unix.InotifyAddWatch(fd, path, unix.IN_DELETE_SELF); errors.Is(err, unix.ENOSPC) {
 			return err

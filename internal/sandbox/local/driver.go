@@ -52,15 +52,15 @@ type Driver struct {
 	shared  *common // nil: there is nothing
 	etc     string
 	layout  []string // arguments that are the same for every box
-	opened  func()   // in tests: after what a box mounts was opened, before it is mounted
+	opened  func()   // for tests: called after the sources of a box's mounts were opened, before they are mounted
 
 	mu        sync.Mutex
 	computers map[string]*computer
 	closed    bool
 }
 
-// New checks what the machine offers. Errors: fault.Missing without bubblewrap
-// or user namespaces, with a hint that says how to get them.
+// New checks what the machine offers. Errors: fault.Missing without bubblewrap or user
+// namespaces, with a hint that says how to get them.
 func New(ctx context.Context, o Options) (*Driver, error) {
 	const op = "sandbox/local.New"
 	if o.Logger == nil {
@@ -89,8 +89,8 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 			return nil, fault.New(op, fault.Invalid, "Correct egress.ca_file: it must hold certificates as PEM.", err)
 		}
 	}
-	// Descriptors that this process was itself started with would be inherited
-	// by every box, and Go leaves them open.
+	// Descriptors that this process itself inherited would be inherited by every box, since
+	// Go leaves them open.
 	if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return nil, fault.New(op, fault.Missing, "Use Linux 5.11 or newer.", fmt.Errorf("keep descriptors out of boxes: %w", err))
 	}
@@ -128,10 +128,10 @@ func findBubblewrap(path string) (string, error) {
 	return filepath.Abs(found)
 }
 
-// probeDelay is for how long what a probe left may hold its output.
+// probeDelay is how long a process that the probe left behind may keep its output open.
 const probeDelay = 2 * time.Second
 
-// probe starts an empty box: the only honest way to know that boxes start.
+// probe starts an empty box, for that is the only reliable way to know that boxes start.
 func (d *Driver) probe(ctx context.Context) error {
 	guest, err := os.OpenFile(d.opts.Guest, unix.O_PATH, 0)
 	if err != nil {
@@ -141,8 +141,9 @@ func (d *Driver) probe(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, d.bwrap, "--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
 		"--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--ro-bind-fd", "3", "/guest", "--proc", "/proc", "--dev", "/dev", "/guest", "version")
 	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{guest}
-	// Bubblewrap's own child asks to die with it a moment after it was made. One that
-	// is left before that waits for ever, with our pipe: it goes with its group.
+	// Bubblewrap's child asks to die with its parent only a moment after it was made. If
+	// bubblewrap is killed before that, the child waits forever with our pipe open; it is
+	// killed by its process group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = probeDelay

@@ -22,16 +22,16 @@ import (
 	"choir.dev/choiros/internal/sandbox/local/launch"
 )
 
-// opening makes the mounts of one box. Every source and layer is opened once;
-// bubblewrap gets the descriptors, and the launcher, which must open them again
-// in its own namespace, learns which files they have to be.
+// opening prepares the mounts of one box. Every source and layer is opened once; bubblewrap
+// gets the descriptors, and the launcher, which must open them again in its own namespace,
+// is told which files they must be.
 type opening struct {
 	computer *computer
 	run      string // the box's run directory, relative to the computer's
 	mounts   []mount
 	next     int // number that the next descriptor will have in bubblewrap
 
-	held   []*os.File // until the box has started, so that no number is used again
+	held   []*os.File // kept open until the box has started, so that no number is reused
 	passed []*os.File // to bubblewrap, from the first next on
 	args   []string
 	plan   launch.Plan
@@ -47,8 +47,8 @@ func (o *opening) close() {
 // errAbsent is why an optional mount is left out.
 var errAbsent = errors.New("it is not there")
 
-// command returns the program and arguments that start the box; with trees to
-// build the program is the guest binary as a launcher.
+// command returns the program and arguments that start the box; if there are trees to
+// build, the program is the guest binary as a launcher.
 func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []string, launcher bool, err error) {
 	d := o.computer.driver
 	planFD := o.next
@@ -102,21 +102,21 @@ func (o *opening) command(spec sandbox.BoxSpec, limits sandbox.Limits) (argv []s
 	return append([]string{d.opts.Guest}, launch.Args(planFD, args)...), true, nil
 }
 
-// ownProgram says whether a kind of box runs nothing but the guest, and what the
-// guest starts of its own: those boxes have neither terminals nor watchers, and
-// begin without the launcher, which gives the others a part of them.
+// ownProgram says whether a kind of box runs only the guest and what the guest itself
+// starts. Those boxes have neither terminals nor file watchers, and start without the
+// launcher, which limits both for the others.
 func ownProgram(kind contract.BoxKind) bool {
 	return kind == contract.BoxDirector || kind == contract.BoxAssociate || kind == contract.BoxKeeper
 }
 
-// maxTerminals and maxWatchers bound what one box takes of things of which the
-// whole machine, or the user who runs choir, has so many.
+// maxTerminals and maxWatchers limit how many of each one box gets, since the whole
+// machine, or the user who runs choir, has a fixed number.
 const (
 	maxTerminals = 128
 	maxWatchers  = 64
 )
 
-// counts are the bounds of what the kernel counts for a user: a box gets a part.
+// counts returns a box's share of what the kernel counts per user.
 func counts() map[string]int {
 	if defence.Off(defence.BoxWatchers) {
 		return nil
@@ -128,10 +128,10 @@ func counts() map[string]int {
 	return out
 }
 
-// tree is a mount with those that lie in it.
+// tree is a mount with the mounts inside it.
 type tree struct {
 	mounts []mount
-	built  bool // by the launcher: bubblewrap would look targets in it up by name, or can't mount it
+	built  bool // built by the launcher: bubblewrap would look up targets in it by name, or can't make it
 }
 
 // grouped sorts mounts into trees, keeping their order.
@@ -150,10 +150,10 @@ next:
 	return out
 }
 
-// layered says whether a mount shows what layers come to, and is not written to.
+// layered says whether a mount shows several layers merged, read-only.
 func layered(m mount) bool { return m.Mode == sandbox.ReadOnly && len(m.Lower) > 0 }
 
-// plain has bubblewrap make a mount.
+// plain lets bubblewrap make a mount.
 func (o *opening) plain(m mount) error {
 	if m.Mode == sandbox.Tmpfs {
 		o.args = append(o.args, "--size", strconv.FormatInt(tmpfsBytes(m), 10), "--perms", "0755", "--tmpfs", m.Target)
@@ -188,7 +188,8 @@ func tmpfsBytes(m mount) int64 {
 	return m.SizeBytes
 }
 
-// leftOut says whether an optional mount is left out for want of its source.
+// leftOut says whether an optional mount is left out because its source is missing or a
+// link.
 func leftOut(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, hostfs.ErrLink) || errors.Is(err, errAbsent)
 }
@@ -200,8 +201,8 @@ func mountError(m mount, err error) error {
 	return fmt.Errorf("mount on %s: %w", m.Target, err)
 }
 
-// tree has the launcher build a mount and those in it, and bubblewrap mount it
-// whole.
+// tree lets the launcher build a mount and those inside it, and bubblewrap mount the
+// result.
 func (o *opening) tree(i int, t tree) error {
 	top := t.mounts[0]
 	built := launch.Tree{At: path.Join(o.run, "t"+strconv.Itoa(i))}
@@ -227,7 +228,7 @@ func (o *opening) tree(i int, t tree) error {
 		return err
 	}
 	o.plan.Trees = append(o.plan.Trees, built)
-	// No box can write on the way to this place.
+	// No box can write on the path to this place.
 	o.args = append(o.args, "--bind", filepath.Join(o.computer.spec.Dir, built.At), top.Target)
 	return nil
 }
@@ -255,9 +256,9 @@ func (o *opening) launched(name string, m mount, places []string) (launch.Mount,
 	return out, err
 }
 
-// layers opens the layers of an overlay. Where later mounts want a place that
-// they don't show, a layer of the driver's over them has it, so that making it
-// leaves no trace in the upper.
+// layers opens the layers of an overlay. If later mounts need a directory that the layers
+// don't show, it is made in a layer of the driver's own on top of them, so that it leaves
+// no trace in the upper.
 func (o *opening) layers(out *launch.Mount, name string, m mount, places []string) error {
 	var layers []*os.File
 	for _, l := range m.Lower {
@@ -290,12 +291,12 @@ func (o *opening) layers(out *launch.Mount, name string, m mount, places []strin
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// It lies on top: what a layer has a whiteout for is seen in none below it.
+	// It is the topmost layer, because a whiteout hides what lower layers have.
 	out.Layers = append([]launch.Place{skeleton}, out.Layers...)
 	return err
 }
 
-// upper opens what an overlay writes to, and makes it where it is the driver's.
+// upper opens the directory that an overlay writes to, and makes it if it is the driver's.
 func (o *opening) upper(out *launch.Mount, name string, m mount) error {
 	upper, work := m.Upper, m.Work
 	if upper == "" {
@@ -323,7 +324,7 @@ func (o *opening) upper(out *launch.Mount, name string, m mount) error {
 	return nil
 }
 
-// place opens a path for the launcher.
+// place opens a path and describes it to the launcher.
 func (o *opening) place(file string) (launch.Place, *os.File, error) {
 	f, err := o.openSource(file)
 	if err != nil {
@@ -365,7 +366,7 @@ func directory(f *os.File, name string) error {
 	return nil
 }
 
-// below lists, relative to mount i, where later mounts lie in it.
+// below lists, relative to mount i, the targets of later mounts inside it.
 func below(mounts []mount, i int) []string {
 	var out []string
 	for _, m := range mounts[i+1:] {
@@ -377,13 +378,12 @@ func below(mounts []mount, i int) []string {
 	return out
 }
 
-// placeIn reports whether layers show something at p, or a link or file on the
-// way there.
+// placeIn reports whether layers show something at p, or a link or file on the path there.
 func placeIn(layers []*os.File, p string) (bool, error) {
 	at := ""
 	for name := range strings.SplitSeq(p, "/") {
 		at = path.Join(at, name)
-		var shown []*os.File // those whose directory is seen here
+		var shown []*os.File // the layers whose directory is visible here
 	layers:
 		for _, l := range layers {
 			kind, err := hostfs.KindAt(l, at)

@@ -14,15 +14,15 @@ import (
 // ownerFile names, in a box's run directory, the process that opened the box.
 const ownerFile = "owner"
 
-// guestFile names, in a box's run directory, the box's first process. (Not its
-// namespace: the kernel gives those numbers out again at once, to anybody.)
+// guestFile names, in a box's run directory, the box's first process. (It does not name the
+// namespace, because the kernel reuses those numbers at once.)
 const guestFile = "guest"
 
 // lockName is the file in a box's run directory that is locked while anything
 // of the box lives.
 const lockName = "lock"
 
-// writeOwner says that this process owns the box in run.
+// writeOwner records that this process owns the box in run.
 func writeOwner(run string) error {
 	return os.WriteFile(filepath.Join(run, ownerFile), []byte(process.Self()), 0o600)
 }
@@ -36,15 +36,15 @@ func orphaned(run string) bool {
 	return len(data) > 0 && process.Living(string(data)) == 0
 }
 
-// killOrphans ends what holds the lock of a box whose owner is gone. Boxes die
-// with their owner; a bubblewrap whose owner died while it was still setting up
-// waits for a word that never comes.
+// killOrphans ends the processes that hold the lock of a box whose owner is gone. Boxes die
+// with their owner; but a bubblewrap whose owner died during the setup waits for a message
+// that never comes.
 func killOrphans(lock string, g *cgroup.Group) {
 	if !orphaned(filepath.Dir(lock)) {
 		return
 	}
 	for _, pid := range append(g.Members(), holders(lock)...) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // gone meanwhile, or about to be
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
 	}
 }
 

@@ -19,28 +19,29 @@ import (
 )
 
 const (
-	sharedEvery = 100 * time.Millisecond // how often it is looked whether something shared is used up
-	suspect     = 16                     // a box that holds less than one part in so many did not use it up
-	maxLooked   = 1 << 17                // descriptors that are looked at in one box; no honest one has so many
-	enough      = 8                      // one that holds more than one part in so many is not looked at further
-	unfound     = 20                     // looks in a row, after which it was none of the boxes
-	freeing     = time.Second            // for how long what an ended box held may still be held
-	room        = 8                      // squared: how many watches have to be left
+	sharedEvery = 100 * time.Millisecond // how often each shared resource is checked
+	suspect     = 16                     // a box that holds less than one part in this many did not use it up
+	maxLooked   = 1 << 17                // how many descriptors are looked at in one box; no ordinary box has so many
+	enough      = 8                      // a box that holds more than one part in this many is not counted further
+	unfound     = 20                     // after this many checks in a row without a culprit, none of the boxes used it up
+	freeing     = time.Second            // how long the kernel may take to free what an ended box held
+	room        = 8                      // its square is how many watches must be free
 	watchBytes  = 128                    // of kernel memory that a watch takes at least
 )
 
-// shared is something of which the host's user or the machine has so many, which the
-// kernel lets no box have a part of.
+// shared is a resource of which the host's user or the machine has a fixed number, and for
+// which the kernel has no limit per box.
 type shared struct {
 	name  string // for a person
 	off   defence.Name
 	limit int64
 	full  func(limit int64) bool
-	// held is how many each box may hold, for comparing boxes and with the limit.
+	// held returns how many each box may hold, for comparing boxes with each other and with
+	// the limit.
 	held func(boxes []*box) map[*box]int64
 }
 
-// ofEach makes of what one box holds what each does.
+// ofEach turns a count for one box into a count for all.
 func ofEach(held func(b *box) int64) func([]*box) map[*box]int64 {
 	return func(boxes []*box) map[*box]int64 {
 		out := make(map[*box]int64, len(boxes))
@@ -51,17 +52,17 @@ func ofEach(held func(b *box) int64) func([]*box) map[*box]int64 {
 	}
 }
 
-// guard ends boxes that use up what is shared, so that everybody else goes on. It can't
-// keep them from it: the kernel has one count for the user that runs choir, and
-// neither a limit nor the filter sees what is watched.
+// guard ends boxes that use up a shared resource, so that everybody else can continue. It
+// can't prevent it: the kernel has one count for the user that runs choir, and neither a
+// limit nor the filter sees what is watched.
 type guard struct {
 	driver *Driver
 	shared []*shared
 	stop   context.CancelFunc
 	runs   sync.WaitGroup
-	epolls [room]int      // that try to watch
-	events [room]int      // these
-	others map[string]int // looks in a row in which none of the boxes used something up
+	epolls [room]int      // epoll instances that try to add watches
+	events [room]int      // the events that they watch
+	others map[string]int // checks in a row in which the resource was used up by none of the boxes
 
 	flights flights
 }
@@ -138,8 +139,8 @@ func (g *guard) boxes() []*box {
 	return out
 }
 
-// free ends the box that holds the most, and so on until there is room or no box
-// is left that can have used it up.
+// free ends the box that holds the most, and continues with the next until there is room or
+// no box is left that can have used it up.
 func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 	type holder struct {
 		b *box
@@ -161,7 +162,7 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 		select {
 		case <-h.b.done:
 		case <-ctx.Done():
-		case <-time.After(10 * time.Second): // in the middle of a device's work; another may be the one
+		case <-time.After(10 * time.Second): // it waits for a device in the kernel; another box may be the culprit
 		}
 	}
 	if len(holders) > 0 {
@@ -171,8 +172,8 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 	}
 }
 
-// freed says whether there is room again, after a box ended. The kernel takes a
-// moment to give back what it held, in which nobody else is to blame.
+// freed says whether there is room again after a box ended. The kernel takes a moment to
+// free what the box held; no other box is blamed meanwhile.
 func (g *guard) freed(ctx context.Context, s *shared) bool {
 	for end := time.Now().Add(freeing); ; {
 		if !s.full(s.limit) {
@@ -189,7 +190,7 @@ func (g *guard) freed(ctx context.Context, s *shared) bool {
 	}
 }
 
-// noWatches says whether room² watches more can't be had.
+// noWatches says whether room² more watches can't be had.
 func (g *guard) noWatches(int64) bool {
 	full := false
 	var had [][2]int
@@ -211,8 +212,8 @@ func (g *guard) noWatches(int64) bool {
 	return full
 }
 
-// nearlyNoFiles says whether the whole machine has seven of eight files open that it
-// can. Who may administer it has more, everybody else is refused.
+// nearlyNoFiles says whether seven eighths of the files that the machine can open are open.
+// Beyond the limit only an administrator can open more.
 func nearlyNoFiles(limit int64) bool {
 	data, err := os.ReadFile("/proc/sys/fs/file-nr")
 	f := strings.Fields(string(data))
@@ -223,9 +224,10 @@ func nearlyNoFiles(limit int64) bool {
 	return err == nil && open > limit/8*7
 }
 
-// watchesOf is how many things a box may watch: no more than the memory that the kernel
-// holds for it takes, where that is counted, and by its descriptors if that may be much.
-// That memory alone says nothing: most of it can be for files or processes.
+// watchesOf is how many watches a box may have: at most as many as fit into the memory that
+// the kernel holds for it, if that is counted; if that is many, they are counted by its
+// descriptors. The memory alone proves nothing, because most of it can be for files or
+// processes.
 func watchesOf(b *box) int64 {
 	most := int64(readInt("/proc/sys/fs/epoll/max_user_watches"))
 	bound := most
@@ -240,7 +242,7 @@ func watchesOf(b *box) int64 {
 		entries, err := os.ReadDir(table + "/fd")
 		if err != nil {
 			slots := unseen(b, table, err)
-			n += slots / 2 * (slots / 2) // half of them watch the other half
+			n += slots / 2 * (slots / 2) // half of the descriptors may watch the other half
 			return true
 		}
 		for _, e := range entries {
@@ -253,18 +255,18 @@ func watchesOf(b *box) int64 {
 			case target == "anon_inode:[eventpoll]":
 				n += lines(table+"/fdinfo/"+e.Name(), "tfd:")
 			case strings.HasPrefix(target, "socket:") && inFlight(table+"/fdinfo/"+e.Name()) > 0:
-				looked = max(looked, maxLooked) // what is under way can't be looked into
+				looked = max(looked, maxLooked) // sockets in flight can't be looked into
 			}
 		}
 		return true
 	})
-	if looked >= maxLooked { // it hides something: suspected, after those that are seen to hold more
+	if looked >= maxLooked { // it hides something, so it is suspected after those that are seen to hold more
 		n = max(n, most/suspect+bound/64)
 	}
 	return n
 }
 
-// filesOf is how many descriptors a box has, those under way in sockets included.
+// filesOf is how many descriptors a box has, including those in flight in sockets.
 func filesOf(b *box) int64 {
 	var n int64
 	looked := 0
@@ -291,8 +293,8 @@ func filesOf(b *box) int64 {
 	return n
 }
 
-// unseen is how many descriptors a table may have that can't be looked at, for a process
-// can forbid that to others of its user. The guest does, and is ours.
+// unseen is how many descriptors a table may have that can't be read, since a process can
+// forbid that to others of its user. The guest forbids it, and is trusted.
 func unseen(b *box, table string, err error) int64 {
 	if !errors.Is(err, os.ErrPermission) || strings.HasPrefix(table, "/proc/"+strconv.Itoa(b.pid)+"/") {
 		return 0 // ended
@@ -310,8 +312,8 @@ func unseen(b *box, table string, err error) int64 {
 	return 0
 }
 
-// each calls f with the directory in /proc of each table of descriptors in a box,
-// until f says false. Threads mostly share one, and need not.
+// each calls f with the directory in /proc of each table of descriptors in a box, until f
+// returns false. Threads usually share one table, but need not.
 func each(b *box, f func(table string) bool) {
 	b.mu.Lock()
 	guest := b.pid
@@ -336,14 +338,14 @@ func each(b *box, f func(table string) bool) {
 	}
 }
 
-// sameTable says whether a thread has its process's descriptors.
+// sameTable says whether a thread shares its process's descriptors.
 func sameTable(pid, tid int) bool {
 	const kcmpFiles = 2
 	r, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(tid), kcmpFiles, 0, 0, 0)
 	return errno == 0 && r == 0
 }
 
-// inFlight is how many descriptors wait in a socket to be taken.
+// inFlight is how many descriptors were sent to a socket and not received.
 func inFlight(fdinfo string) int64 {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {
@@ -373,7 +375,7 @@ func lines(file, key string) int64 {
 		text := last + string(buf[:k])
 		n += int64(strings.Count(text, begins))
 		last = text[max(0, len(text)-len(begins)+1):]
-		if err != nil { // its end, or the process's
+		if err != nil { // the end of the file or of the process
 			return n
 		}
 	}

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	socketsPart = 8       // a box's sockets may hold one part in so many of its memory, and of the machine's for sockets
-	perByte     = 1 << 10 // that the kernel may hold for one byte that was sent by itself
-	mayHold     = 4       // a box that may hold one part in so many of what is used up, in small pieces, can have used it up
-	tooMany     = 1 << 40 // what a box is taken to hold that has more sockets than are looked at
+	socketsPart = 8       // a box's sockets may use one part in this many of its memory, and of the machine's memory for sockets
+	perByte     = 1 << 10 // what the kernel may hold for one byte that was sent by itself
+	mayHold     = 4       // a box that may hold one part in this many of the total, in small pieces, can have used it up
+	tooMany     = 1 << 40 // the memory that is assumed for a box with more sockets than are looked at
 )
 
-// socketMemory is how many bytes the kernel lets all sockets of TCP or UDP hold before it
-// gives them less than they ask for; 0 if that is unknown.
+// socketMemory is how many bytes all sockets of TCP or UDP may use before the kernel limits
+// them; 0 if unknown.
 func socketMemory(protocol string) int64 { return triple(protocol+"_mem", 1) * int64(os.Getpagesize()) }
 
-// triple is one of the three figures of a setting.
+// triple returns one of the three numbers of a kernel setting.
 func triple(setting string, i int) int64 {
 	data, err := os.ReadFile("/proc/sys/net/ipv4/" + setting)
 	f := strings.Fields(string(data))
@@ -29,8 +29,8 @@ func triple(setting string, i int) int64 {
 	return n
 }
 
-// socketLimit is what the sockets of a box with so much memory may hold: eight boxes
-// together leave something for everybody else.
+// socketLimit is the memory that the sockets of a box may use; eight boxes together leave
+// something for everybody else.
 func socketLimit(memory int64) int64 {
 	most := memory / socketsPart
 	if all := socketMemory("tcp"); all > 0 {
@@ -39,7 +39,7 @@ func socketLimit(memory int64) int64 {
 	return most
 }
 
-// socketsHold is what all sockets of a protocol hold, everywhere on the machine.
+// socketsHold is the memory that all sockets of a protocol use on the whole machine.
 func socketsHold(protocol string) int64 {
 	data, err := os.ReadFile("/proc/self/net/sockstat")
 	if err != nil {
@@ -64,8 +64,9 @@ func noSocketMemory(protocol string) func(int64) bool {
 	return func(limit int64) bool { return socketsHold(protocol) > limit }
 }
 
-// heldBySockets says what a box's sockets of a protocol hold: as its group counts it
-// (TCP and UDP together), and otherwise by what waits in them.
+// heldBySockets returns a function that says how much a box's sockets of a protocol hold:
+// from its cgroup if that counts it (TCP and UDP together), otherwise from what waits in
+// them.
 func heldBySockets(protocol string) func(b *box) int64 {
 	return func(b *box) int64 {
 		if n, ok := b.group.Sockets(); ok {
@@ -82,20 +83,20 @@ func heldBySockets(protocol string) func(b *box) int64 {
 			h, m := waiting("/proc/" + strconv.Itoa(guest) + "/net/" + protocol + version)
 			holds, may = holds+h, may+m
 		}
-		if protocol == "udp" { // of which the kernel tells what it holds, not what was sent
+		if protocol == "udp" { // for UDP the kernel lists the memory, not the bytes sent
 			return holds
 		}
 		return max(holds, may/mayHold)
 	}
 }
 
-// waiting adds up what waits in the sockets of a list of the kernel's: how much it is,
-// and how much may be held for it. A socket that programs send single bytes
-// by can hold a thousand times what waits in it, but not more than a socket may.
+// waiting adds up the data that waits in the sockets of a list of the kernel's: its bytes,
+// and how much memory the kernel may hold for it. A socket to which programs send single
+// bytes can hold a thousand times what waits in it, but not more than its limit.
 func waiting(list string) (bytes, held int64) {
 	f, err := os.Open(list)
 	if err != nil {
-		return 0, 0 // ended, or without that version
+		return 0, 0 // the process has ended, or the kernel lacks that protocol version
 	}
 	defer f.Close()
 	send, receive := triple("tcp_wmem", 2), triple("tcp_rmem", 2)
@@ -106,7 +107,7 @@ func waiting(list string) (bytes, held int64) {
 			return tooMany, tooMany
 		}
 		f := strings.Fields(lines.Text())
-		if len(f) < 5 || f[3] == listening { // where it is connections that wait
+		if len(f) < 5 || f[3] == listening { // in a listening socket, connections wait
 			continue
 		}
 		out, in, _ := strings.Cut(f[4], ":")

@@ -10,10 +10,10 @@ import (
 	"choir.dev/choiros/internal/sandbox/local/cgroup"
 )
 
-// starter starts processes from one thread that lives as long as it does: a
-// process that asked to die with its parent dies with the thread that started
-// it, and Go ends threads as it likes. The thread also visits the groups of the
-// boxes it starts.
+// starter starts processes from one thread that lives as long as the starter does: a
+// process that is set to die with its parent dies with the thread that started it, and Go
+// ends threads at any time. The thread also enters the version 1 cgroups of the boxes that
+// it starts.
 type starter struct {
 	work chan func()
 	done chan struct{}

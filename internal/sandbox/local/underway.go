@@ -17,38 +17,39 @@ import (
 )
 
 const (
-	// mostUnderWay is how many descriptors all boxes may have under way: half of how many
-	// a program in a box may have open, above which the kernel lets it pass none.
+	// mostUnderWay is how many descriptors all boxes together may have in flight: half of
+	// the limit of open files of a program in a box, above which the kernel lets it send
+	// none.
 	mostUnderWay = 8192
-	seenFor      = 500 * time.Millisecond // for how long a box has many under way that are seen
-	hiddenFor    = time.Second            // for how long a socket is under way itself, before it is taken for a place to hide some
-	hidingFor    = 10 * time.Second       // for how long a box has such sockets, whichever
-	forgotten    = 2 * time.Second        // after which what was seen before says nothing
+	seenFor      = 500 * time.Millisecond // how long a box may have many visible descriptors in flight
+	hiddenFor    = time.Second            // how long a socket may itself be in flight before it is suspected of hiding some
+	hidingFor    = 10 * time.Second       // how long a box may have such sockets, whichever they are
+	forgotten    = 2 * time.Second        // after this time earlier observations are dropped
 	answerIn     = 5 * time.Second
 )
 
-// flights looks at descriptors under way in Unix sockets, which the kernel counts for the
-// user. One goroutine uses it.
+// flights looks at descriptors in flight in Unix sockets, which the kernel counts per user.
+// One goroutine uses it.
 type flights struct {
 	driver *Driver
-	cmd    *exec.Cmd // that can tell how many there are
+	cmd    *exec.Cmd // the program that can tell how many there are
 	ask    *os.File
 	answer *os.File
-	told   bool      // that nobody knows how many there are
+	told   bool      // it was logged that the number can't be known
 	again  time.Time // when that is tried again
 
 	last  time.Time
 	boxes map[*box]*flight
 }
 
-// flight is what was seen of a box, look by look.
+// flight is what was observed of a box.
 type flight struct {
-	many   time.Time            // since when it has many
-	hiding time.Time            // since when it has sockets that no process has
-	hidden map[uint64]time.Time // these, each
+	many   time.Time            // since when it has had many
+	hiding time.Time            // since when it has had sockets that no process holds
+	hidden map[uint64]time.Time // these sockets, and since when
 }
 
-// many says whether more than limit descriptors are under way.
+// many says whether more than limit descriptors are in flight.
 func (f *flights) many(limit int64) bool {
 	if time.Now().Before(f.again) {
 		return false
@@ -88,7 +89,7 @@ func (f *flights) known(limit int64) (bool, error) {
 	return answer[0] == launch.More, nil
 }
 
-// begin starts the program that looks. It ends when its input does, or with this one.
+// begin starts the program that looks. It ends when its input ends, or with this process.
 func (f *flights) begin() error {
 	in, ask, err := os.Pipe()
 	if err != nil {
@@ -113,16 +114,16 @@ func (f *flights) stop() {
 		return
 	}
 	_, _ = f.ask.Close(), f.answer.Close() // pipes
-	_ = f.cmd.Process.Kill()               // it may have ended
-	_ = f.cmd.Wait()                       // by a signal, then
+	_ = f.cmd.Process.Kill()               // it may have ended already
+	_ = f.cmd.Wait()                       // it was ended by a signal
 	f.cmd = nil
 }
 
-// held says how many descriptors each box left under way. Those in a socket that a
-// process has are seen, and belong to the box in whose network namespace the socket is,
-// even if another box's process has its end. Those in a socket that is under way itself
-// are not seen: a box that leaves one there is suspected, after those that are seen to hold more.
-// Programs take what is passed to them within moments; only what stays counts.
+// held says how many descriptors each box left in flight. Those in a socket that a process
+// holds are visible, and belong to the box in whose network namespace the socket is, even
+// if another box's process has its other end. Those in a socket that is itself in flight
+// are not visible: a box that leaves one there is suspected, after those that are seen to
+// hold more. Programs receive what is sent to them within moments; only what stays counts.
 func (f *flights) held(boxes []*box) map[*box]int64 {
 	now := time.Now()
 	if now.Sub(f.last) > forgotten {
@@ -155,7 +156,7 @@ func (f *flights) held(boxes []*box) map[*box]int64 {
 	return out
 }
 
-// first is the earlier of two times, of which one may not be set.
+// first returns the earlier of two times, of which the first may be zero.
 func first(was, now time.Time) time.Time {
 	if was.IsZero() {
 		return now
@@ -163,12 +164,12 @@ func first(was, now time.Time) time.Time {
 	return was
 }
 
-// underWay looks into the boxes: how many descriptors are in sockets of each that
-// processes have, and in which of its sockets there may be more, for no process has them
-// that can be looked into. One that listens has none of its own, only its connections do.
+// underWay looks into the boxes: how many descriptors are in the sockets of each that
+// processes hold, and which of its sockets may contain more, because no process that can be
+// looked into holds them. A listening socket contains none itself, only its connections do.
 func underWay(boxes []*box) (seen map[*box]int64, hidden map[*box][]uint64) {
 	owner, listens := map[uint64]*box{}, map[uint64]bool{}
-	waits := map[*box]bool{} // boxes with connections that nobody has accepted
+	waits := map[*box]bool{} // boxes with connections that were not accepted
 	for _, b := range boxes {
 		sockets, unaccepted := unixSockets(b)
 		for inode, listening := range sockets {
@@ -183,7 +184,7 @@ func underWay(boxes []*box) (seen map[*box]int64, hidden map[*box][]uint64) {
 		each(b, func(table string) bool {
 			entries, err := os.ReadDir(table + "/fd")
 			if err != nil {
-				return true // ended, or what it has is not found
+				return true // it has ended, or its sockets are not found
 			}
 			for _, e := range entries {
 				if looked++; looked > maxLooked {
@@ -217,8 +218,9 @@ func underWay(boxes []*box) (seen map[*box]int64, hidden map[*box][]uint64) {
 	return seen, hidden
 }
 
-// connects is the box that what waits in a listener's connections is of: a connection that was not
-// accepted is in the network namespace of who made it, and the listener's box may have made none.
+// connects returns the box that is responsible for descriptors in a listener's connections:
+// a connection that was not accepted is in the network namespace of the process that made
+// it, and the listener's box may have made none.
 func connects(listener *box, waits map[*box]bool) *box {
 	for b, some := range waits {
 		if some && b != listener && b.computer == listener.computer {
@@ -228,8 +230,8 @@ func connects(listener *box, waits map[*box]bool) *box {
 	return listener
 }
 
-// unixSockets lists those of a box's network namespace that are files, with whether they
-// listen, and says whether there are connections that nobody has accepted.
+// unixSockets lists the Unix sockets of a box's network namespace by inode, with whether
+// they listen, and says whether there are connections that were not accepted.
 func unixSockets(b *box) (sockets map[uint64]bool, unaccepted bool) {
 	b.mu.Lock()
 	guest := b.pid

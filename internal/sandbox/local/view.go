@@ -2,9 +2,9 @@ package local
 
 import "slices"
 
-// View returns the bubblewrap program and the arguments that make what every
-// box sees, without the filter and the reports that only the driver can feed:
-// what a benchmark runs to learn how much of a box's start is bubblewrap's own.
+// View returns the bubblewrap program and the arguments for the part of a box's view that
+// is the same for all, without the filter and the reports that only the driver can feed. A
+// benchmark runs it to measure how much of a box's start is bubblewrap's own.
 func (d *Driver) View() (program string, args []string) {
 	args = slices.Clone(d.layout)
 	for _, flag := range []string{"--seccomp", "--info-fd"} {

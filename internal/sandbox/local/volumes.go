@@ -43,19 +43,19 @@ type Volumes struct {
 	opts   VolumesOptions
 	root   place
 	shared *common
-	own    bool // of what is shared
+	own    bool // shared is closed with these volumes
 }
 
-// place is a directory in which volumes lie, and what removes them from it.
+// place is a directory in which volumes are, and the remover of volumes in it.
 type place struct {
 	path     string
-	removing string // in it, where what was taken goes
+	removing string // the name in it to which removed volumes are moved
 	told     func(error)
 	dir      *hostfs.Dir
-	remover  *hostfs.Remover // nil where this process may not write: what lies there is for reading
+	remover  *hostfs.Remover // nil if this process may only read the directory
 }
 
-// take takes what is at a name away.
+// take moves the volume at a name to the remover.
 func (p *place) take(name string) error {
 	if p.remover == nil {
 		there, err := p.dir.Exists(name)
@@ -67,7 +67,7 @@ func (p *place) take(name string) error {
 	return gone(p.remover.Take(p.dir, name))
 }
 
-// open opens the directory, by a path on which no box can write, and goes on with
+// open opens the directory, by a path on which no box can write, and continues interrupted
 // removals.
 func (p *place) open() (err error) {
 	if p.dir, err = hostfs.Open(p.path); err != nil {
@@ -79,9 +79,9 @@ func (p *place) open() (err error) {
 	return err
 }
 
-// common are the places of what all computers share: a folder for each first part
-// of a name, opened when it is first asked for. Who runs choir may have put such a
-// folder elsewhere and a link to it here, where no box writes.
+// common are the places of what all computers share: a folder for each first part of a
+// name, opened on first use. Whoever runs choir may have put such a folder elsewhere and a
+// link to it here, since no box writes here.
 type common struct {
 	path string
 	told func(error)
@@ -90,7 +90,7 @@ type common struct {
 	places map[string]*place
 }
 
-// place is where names that begin with first lie; those of one part in the
+// place returns the place of names that begin with first; names of one part are in the
 // directory itself.
 func (s *common) place(first string) (*place, error) {
 	s.mu.Lock()
@@ -136,12 +136,12 @@ func (p *place) close() error {
 	return errors.Join(err, p.dir.Close())
 }
 
-// outputs begins the names of outputs among the boxes: none of a box or an
-// overlay begins so.
+// outputs is the prefix of the names of outputs among the boxes: no box or overlay has a
+// name that begins so.
 const outputs = ".out-"
 
-// removing is where what is no longer needed goes, in the computer's directory;
-// what an earlier version had on its way out lies in the others.
+// removing is the directory, in the computer's directory, for volumes that are being
+// removed; an earlier version used the others.
 const (
 	removing        = "removing/boxes"
 	removingShared  = ".removing"
@@ -151,8 +151,8 @@ const (
 	removingEarlier = "removing/overlays removing/builds workspace.new"
 )
 
-// OpenVolumes opens the volumes of a computer of which no box lives: what was
-// Output is gone. Open does it for a computer that has boxes.
+// OpenVolumes opens the volumes of a computer that has no living box, and removes Output
+// volumes. Driver.Open does that for a computer that has boxes.
 func OpenVolumes(o VolumesOptions) (*Volumes, error) {
 	if o.Shared == "" {
 		return openVolumes(o, nil)
@@ -178,8 +178,8 @@ func openVolumes(o VolumesOptions, all *common) (*Volumes, error) {
 	return v, nil
 }
 
-// begin takes away what an earlier process was not to leave, and makes the
-// places in which the keeper works.
+// begin removes what an earlier process should not have left, and makes the folders in
+// which the keeper works.
 func (v *Volumes) begin() error {
 	for _, name := range []string{boxesDir, "snapshots"} {
 		mode := fs.FileMode(0o755)
@@ -205,7 +205,7 @@ func (v *Volumes) begin() error {
 	return err
 }
 
-// gone is an error but that something is not there.
+// gone drops an error that says that something is not there.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -213,7 +213,7 @@ func gone(err error) error {
 	return err
 }
 
-// Close stops the removals, where they are, and lets the directories go.
+// Close interrupts the removals and closes the directories.
 func (v *Volumes) Close() error {
 	var err error
 	if v.own {
@@ -222,8 +222,9 @@ func (v *Volumes) Close() error {
 	return errors.Join(err, v.root.close())
 }
 
-// at says in which place a volume lies, and where there. whole is the folder that
-// holds all of it; of an overlay that has layers of parts and the work beside them.
+// at says in which place a volume is, and its path there. whole is the folder that contains
+// all of it; of an overlay that contains the layers of its parts and overlayfs's work
+// directories.
 func (v *Volumes) at(vol sandbox.Volume) (in *place, whole, tree string, err error) {
 	if err := vol.Validate(); err != nil {
 		return nil, "", "", fault.New("", fault.Invalid, "", err)
@@ -276,8 +277,8 @@ func (v *Volumes) at(vol sandbox.Volume) (in *place, whole, tree string, err err
 	return in, whole, tree, nil
 }
 
-// Path is where a volume's tree lies on this host, for those who make mounts and
-// for tests. Boxes may write on the way there.
+// Path is where a volume's tree is on this host, for code that makes mounts and for tests.
+// Boxes may be able to write on that path.
 func (v *Volumes) Path(vol sandbox.Volume) (string, error) {
 	in, _, tree, err := v.at(vol)
 	if err != nil {
@@ -286,7 +287,7 @@ func (v *Volumes) Path(vol sandbox.Volume) (string, error) {
 	return filepath.Join(in.path, filepath.FromSlash(tree)), nil
 }
 
-// denied says what to do about a link where a folder should be.
+// denied adds a hint about a link in the place of a folder.
 func denied(vol sandbox.Volume, err error) error {
 	if errors.Is(err, hostfs.ErrLink) {
 		return fault.New("", fault.Denied, "Replace the link by what it points to.", fmt.Errorf("%s: %w", vol, err))
@@ -319,7 +320,7 @@ func (v *Volumes) Exists(_ context.Context, vol sandbox.Volume) (bool, error) {
 	return there, fault.Wrap(op, denied(vol, err))
 }
 
-// listed is the folder whose volumes are listed.
+// listed returns the folder whose volumes are listed.
 func (v *Volumes) listed(vol sandbox.Volume) (*place, string, error) {
 	if vol.Kind == sandbox.VolumeShared && v.shared != nil && vol.Path == "" && vol.Validate() == nil && !strings.Contains(vol.Name, "/") {
 		in, err := v.shared.place(vol.Name)
@@ -536,7 +537,7 @@ type mount struct {
 	Optional       bool
 }
 
-// mounts finds what a box's mounts are made of.
+// mounts resolves the volumes of a box's mounts to paths of this host.
 func (v *Volumes) mounts(list []sandbox.Mount) ([]mount, error) {
 	out := make([]mount, 0, len(list))
 	for _, m := range list {

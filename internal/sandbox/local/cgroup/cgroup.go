@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// controllers that a box's limits need, with what it means to lack one.
+// controllers are those that a box's limits need, with what it means if one is missing.
 var controllers = []struct{ name, lack string }{
 	{"memory", "A box's memory is not limited: one that grows can slow down or stop the machine."},
 	{"pids", "The number of a box's processes is not limited: a fork bomb can slow down or stop the machine."},
@@ -55,7 +55,7 @@ func Detect(mountinfo, self string) *Groups {
 		}
 	}
 	for _, k := range controllers {
-		if c.Parent[k.name] == "" && (k.name != "pids" || os.Geteuid() == 0) { // another user's are counted by user (guest.Spec.Processes)
+		if c.Parent[k.name] == "" && (k.name != "pids" || os.Geteuid() == 0) { // another user's processes are counted by user (guest.Spec.Processes)
 			c.Notes = append(c.Notes, sandbox.Finding{
 				ID: "cgroup-" + k.name, Severity: sandbox.Weak, Text: k.lack,
 				Hint: "Run choir as a systemd service with Delegate=yes, or where it may write its cgroup's " + k.name + " controller.",
@@ -71,8 +71,9 @@ func Detect(mountinfo, self string) *Groups {
 	return c
 }
 
-// socketsFile is where version 1 limits what a group's sockets hold, of TCP and UDP
-// together, which it does not count as the group's memory. It counts only what has a limit.
+// socketsFile is where version 1 limits the memory that a group's sockets use, of TCP and
+// UDP together, which it does not count as the group's memory. The kernel counts it only if
+// there is a limit.
 const socketsFile = "memory.kmem.tcp.limit_in_bytes"
 
 func wantController(name string) bool {
@@ -147,8 +148,9 @@ func readSelf(file string) map[string]string {
 
 func writable(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }
 
-// delegate prepares a version 2 directory to have groups with controllers below
-// it, which needs that no process is in it: this one moves into a leaf.
+// delegate prepares a version 2 directory to have groups with controllers below it. The
+// kernel allows that only while no process is in the directory itself, so this process
+// moves into a leaf.
 func (c *Groups) delegate(dir string) {
 	if !writable(dir) || !writable(filepath.Join(dir, "cgroup.subtree_control")) {
 		return
@@ -176,7 +178,7 @@ func (c *Groups) delegate(dir string) {
 			return
 		}
 		for _, name := range missing {
-			// One that can't be enabled is missing in the notes.
+			// A controller that can't be enabled is reported in the notes.
 			_ = writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+name)
 		}
 		if enabled, err = os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")); err != nil {
@@ -199,8 +201,8 @@ func hasWord(s, word string) bool {
 	return false
 }
 
-// writeFile writes a file of the kernel's: in three system calls, where package os takes
-// seven, for it would be told when the file can be written.
+// writeFile writes a file of the kernel's with three system calls. Package os needs seven,
+// because it registers the file with the poller.
 func writeFile(path, value string) error {
 	fd, err := open(path, unix.O_WRONLY)
 	if err != nil {
@@ -211,7 +213,7 @@ func writeFile(path, value string) error {
 	return failed("write", path, err)
 }
 
-// readFile reads one, as writeFile writes.
+// readFile reads a file of the kernel's, in the same way.
 func readFile(path string) ([]byte, error) {
 	fd, err := open(path, unix.O_RDONLY)
 	if err != nil {
@@ -235,7 +237,7 @@ func open(path string, flags int) (int, error) {
 	return fd, failed("open", path, err)
 }
 
-// again makes a call until no signal interrupts it: Go sends its threads some.
+// again repeats a call while it is interrupted: Go sends signals to its own threads.
 func again(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); err != unix.EINTR {
@@ -251,7 +253,7 @@ func failed(op, path string, err error) error {
 	return &os.PathError{Op: op, Path: path, Err: err}
 }
 
-// Group is one box's cgroup; its zero value stands for none.
+// Group is one box's cgroup; the zero value stands for no group.
 type Group struct {
 	In   *Groups
 	Dirs map[string]string // controller → directory; in version 2 all the same
@@ -315,9 +317,9 @@ func (c *Groups) Make(name string, l sandbox.Limits, sockets int64) (*Group, err
 
 func present(path string) bool { return unix.Access(path, unix.F_OK) == nil }
 
-// Enter puts the calling thread into a version 1 group, so that what it starts
-// is born there. Moving a process after its birth would stop the whole machine's
-// forks for some milliseconds; a thread that moves itself does not.
+// Enter puts the calling thread into a version 1 group, so that the processes it starts are
+// in the group from the beginning. Moving a process later would stop all forks of the
+// machine for some milliseconds; a thread that moves itself does not.
 func (g *Group) Enter() error {
 	for controller, dir := range g.Dirs {
 		if err := writeFile(filepath.Join(dir, "tasks"), "0"); err != nil {
@@ -327,7 +329,7 @@ func (g *Group) Enter() error {
 	return nil
 }
 
-// Leave takes this thread out of the group.
+// Leave takes this thread out of the group again.
 func (g *Group) Leave() error {
 	var errs []error
 	for controller := range g.Dirs {
@@ -338,7 +340,7 @@ func (g *Group) Leave() error {
 	return errors.Join(errs...)
 }
 
-// Kill ends everything in the group where the kernel can do that at once.
+// Kill ends everything in the group, if the kernel can do that in one call.
 func (g *Group) Kill() error {
 	if !g.In.V2 {
 		return nil
@@ -403,7 +405,7 @@ func (g *Group) read(controller, file string) string {
 	return string(data)
 }
 
-// number reads one figure: of the whole file, or of the line that starts with key.
+// number reads one number: that of the whole file, or of the line that starts with key.
 func number(s, key string) int64 {
 	if key == "" {
 		n, _ := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
@@ -418,8 +420,8 @@ func number(s, key string) int64 {
 	return 0
 }
 
-// KernelBytes is the memory that the kernel holds for the group, as far as it can't
-// take it back; 0 where it is not counted.
+// KernelBytes is the memory that the kernel holds for the group and can't reclaim; 0 if it
+// is not counted.
 func (g *Group) KernelBytes() int64 {
 	if g.In.V2 {
 		return number(g.read("memory", "memory.stat"), "slab_unreclaimable")
@@ -427,7 +429,7 @@ func (g *Group) KernelBytes() int64 {
 	return number(g.read("memory", "memory.kmem.usage_in_bytes"), "")
 }
 
-// Sockets is what the group's network sockets hold, if that is counted.
+// Sockets is the memory that the group's network sockets use, if that is counted.
 func (g *Group) Sockets() (int64, bool) {
 	text := g.read("memory", "memory.kmem.tcp.usage_in_bytes")
 	if g.In.V2 {
@@ -435,10 +437,10 @@ func (g *Group) Sockets() (int64, bool) {
 		return number(text, "sock"), strings.Contains(text, "\nsock ")
 	}
 	limit := number(g.read("memory", socketsFile), "")
-	return number(text, ""), text != "" && limit > 0 && limit < 1<<60 // without one nothing is counted
+	return number(text, ""), text != "" && limit > 0 && limit < 1<<60 // without a limit nothing is counted
 }
 
-// OOMKills is how many processes were ended for want of memory.
+// OOMKills is how many processes the kernel killed because the group ran out of memory.
 func (g *Group) OOMKills() int64 {
 	if g.In.V2 {
 		return number(g.read("memory", "memory.events"), "oom_kill")

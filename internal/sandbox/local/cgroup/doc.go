@@ -1,4 +1,4 @@
-// Package cgroup gives processes a control group of either version, limits and
-// measures what is in one, and ends it. Where this user may make none it says which
-// limits are missing.
+// Package cgroup puts processes into a control group of version 1 or 2, limits and measures
+// what is in one, and kills it. If this user may make no groups, it says which limits are
+// missing.
 package cgroup

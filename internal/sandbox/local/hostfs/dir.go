@@ -21,8 +21,8 @@ type Dir struct {
 	file *os.File // O_PATH
 }
 
-// ErrLink is in errors of opening what has a link on its way, or is no
-// directory where one is asked for.
+// ErrLink is in the errors of opening a path on which there is a link, or that is not a
+// directory where one is wanted.
 var ErrLink = errors.New("a link, or something other than a folder, is in the way")
 
 // Open opens a directory by a path on which no box can write.
@@ -34,16 +34,16 @@ func Open(path string) (*Dir, error) {
 	return &Dir{f}, nil
 }
 
-// Close lets the directory go.
+// Close closes the directory's descriptor.
 func (d *Dir) Close() error { return d.file.Close() }
 
-// File is the descriptor, good for its number and fstat only; d keeps it.
+// File returns the descriptor, for its number and fstat only; d keeps it.
 func (d *Dir) File() *os.File { return d.file }
 
 func (d *Dir) fd() int { return int(d.file.Fd()) }
 
-// beneath opens name, which is relative and slash-separated, and fails with
-// ErrLink where a link is on its way.
+// beneath opens name, which is relative and slash-separated, and fails with ErrLink if
+// there is a link on the path.
 func (d *Dir) beneath(name string, flags int, mode uint32) (*os.File, error) {
 	if err := check(name); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (d *Dir) beneath(name string, flags int, mode uint32) (*os.File, error) {
 		case err == nil:
 			return os.NewFile(uintptr(fd), name), nil
 		case (err == unix.EINTR || err == unix.EAGAIN) && try < 100:
-			continue // something on the way was renamed at this moment
+			continue // something on the path was renamed at this moment
 		case err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EXDEV:
 			return nil, &fs.PathError{Op: "open", Path: name, Err: ErrLink}
 		}
@@ -67,7 +67,7 @@ func (d *Dir) beneath(name string, flags int, mode uint32) (*os.File, error) {
 	}
 }
 
-// check refuses what is no plain relative path.
+// check refuses a name that is not a plain relative path.
 func check(name string) error {
 	if name == "" || strings.HasPrefix(name, "/") || strings.IndexByte(name, 0) >= 0 || path.Clean(name) != name || name == ".." || strings.HasPrefix(name, "../") {
 		return &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
@@ -84,7 +84,7 @@ func (d *Dir) Dir(name string) (*Dir, error) {
 	return &Dir{f}, nil
 }
 
-// Path opens whatever is at name, but no link, as a place to mount from.
+// Path opens anything at name except a link, as a place to mount from.
 func (d *Dir) Path(name string) (*os.File, error) {
 	f, err := d.beneath(name, unix.O_PATH, 0)
 	if err != nil {
@@ -97,8 +97,8 @@ func (d *Dir) Path(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Source opens what is at a path on which no box can write, as a place to mount
-// from. What is there may have been made by a box, so it must not be a link.
+// Source opens the file at a path on which no box can write, as a place to mount from. A
+// box may have made the file itself, so it must not be a link.
 func Source(path string) (*os.File, error) {
 	parent, err := Open(filepath.Dir(path))
 	if err != nil {
@@ -108,19 +108,19 @@ func Source(path string) (*os.File, error) {
 	return parent.Path(filepath.Base(path))
 }
 
-// Kind is what a layer of an overlay has at a name.
+// Kind says what a layer of an overlay has at a name.
 type Kind int
 
 // Kinds.
 const (
 	Other    Kind = iota // a file or a link
-	Folder               // a directory, seen together with those below it
-	Opaque               // one that hides those below it
-	Whiteout             // nothing, whatever the layers below have
+	Folder               // a directory, merged with those of the layers below
+	Opaque               // a directory that hides those of the layers below
+	Whiteout             // nothing, even if the layers below have something
 )
 
-// KindAt says what is at name beneath an open directory; fs.ErrNotExist when
-// nothing is.
+// KindAt says what is at name beneath an open directory; fs.ErrNotExist if there is
+// nothing.
 func KindAt(dir *os.File, name string) (Kind, error) {
 	f, err := (&Dir{dir}).beneath(name, unix.O_PATH, 0)
 	if errors.Is(err, ErrLink) {
@@ -159,7 +159,7 @@ func (d *Dir) Holds(f *os.File) bool {
 	return in
 }
 
-// Exists reports whether name is there and is a directory.
+// Exists reports whether there is a directory at name.
 func (d *Dir) Exists(name string) (bool, error) {
 	sub, err := d.Dir(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -219,8 +219,8 @@ func (d *Dir) ReadDir(name string) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// Rename moves a directory to another name beneath d. Nothing may be there
-// that isn't an empty directory.
+// Rename moves a directory to another name beneath d. Only an empty directory may be at the
+// new name.
 func (d *Dir) Rename(from, to string) error {
 	a, err := d.parent(from)
 	if err != nil {
@@ -235,8 +235,8 @@ func (d *Dir) Rename(from, to string) error {
 	return move(a, path.Base(from), b, path.Base(to))
 }
 
-// move renames a directory. One that its owner may not write can't be moved to
-// another parent, so its mode is mended.
+// move renames a directory. A directory that its owner may not write can't be moved to
+// another parent, so its mode is changed first.
 func move(a *Dir, from string, b *Dir, to string) error {
 	err := unix.Renameat(a.fd(), from, b.fd(), to)
 	if err == unix.EACCES || err == unix.EPERM {
@@ -251,7 +251,7 @@ func move(a *Dir, from string, b *Dir, to string) error {
 	return nil
 }
 
-// openUp lets the owner of a directory write it.
+// openUp makes a directory writable for its owner.
 func openUp(at *Dir, name string) error {
 	if defence.Off(defence.RemoveClosed) {
 		return nil
@@ -264,7 +264,7 @@ func openUp(at *Dir, name string) error {
 	return sub.chmod(0o700)
 }
 
-// chmod changes the mode by descriptor, which fchmod refuses for O_PATH.
+// chmod changes the mode by way of /proc, for fchmod refuses an O_PATH descriptor.
 func (d *Dir) chmod(mode uint32) error {
 	if err := unix.Chmod(proc(d.fd()), mode); err != nil {
 		return &fs.PathError{Op: "chmod", Path: d.file.Name(), Err: err}
@@ -281,7 +281,7 @@ func (d *Dir) parent(name string) (*Dir, error) {
 	return d.Dir(path.Dir(name))
 }
 
-// Sync makes the names in name durable.
+// Sync syncs the directory name, so that the names in it are durable.
 func (d *Dir) Sync(name string) error {
 	f, err := d.beneath(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -290,8 +290,8 @@ func (d *Dir) Sync(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// FS shows a directory to readers; nothing in it leads outside. Its descriptor
-// lives as long as the value does.
+// FS returns a directory as a file system in which no name leads outside. The descriptor is
+// closed when the value is collected.
 func (d *Dir) FS(name string) (fs.FS, error) {
 	sub, err := d.Dir(name)
 	if err != nil {
@@ -305,8 +305,8 @@ func (d *Dir) FS(name string) (fs.FS, error) {
 	return root.FS(), nil
 }
 
-// Regular shows a directory to readers as FS does, and of what is in it files and
-// folders alone: a link, a pipe or a device is an error, at once.
+// Regular is FS for files and folders only: opening a link, a pipe or a device is an error,
+// and never blocks.
 func (d *Dir) Regular(name string) (fs.FS, error) {
 	sub, err := d.Dir(name)
 	if err != nil {
@@ -343,12 +343,12 @@ func Under(root, path string) (string, bool) {
 	return filepath.ToSlash(rel), ok
 }
 
-// ID tells one file from all others while somebody holds it.
+// ID distinguishes a file from all others for as long as somebody has it open.
 type ID struct {
 	Dev, Ino uint64
 }
 
-// Identify says which file a descriptor is of.
+// Identify returns the ID of the file of a descriptor.
 func Identify(f *os.File) (ID, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -375,8 +375,7 @@ func (d *Dir) WriteFile(name string, content []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Chmod(mode.Perm()), f.Close())
 }
 
-// SyncFS makes all that was written beneath name durable, with all else of its
-// file system.
+// SyncFS syncs the file system on which name is.
 func (d *Dir) SyncFS(name string) error {
 	f, err := d.beneath(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -11,37 +11,37 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// Size is how much lies in a tree.
+// Size is the size of a tree.
 type Size struct{ Bytes, Inodes int64 }
 
 // ErrMoved says that directories were moved while they were being measured, so
 // that what was counted is less than what is there.
 var ErrMoved = errors.New("its folders were moved while they were being measured")
 
-// Tally adds up what lies in trees. It opens no file and follows no link; it
-// holds maxOpen descriptors at most, however deep a tree is, and looks into
-// directories that their modes close, leaving the modes as they are.
+// Tally adds up the sizes of trees. It opens no file and follows no link; it holds at most
+// maxOpen descriptors, however deep a tree is. It also reads directories that their modes
+// close, and leaves the modes as they are.
 type Tally struct {
 	Size
-	// Limit ends the counting when more inodes were found; 0: it doesn't.
+	// Limit ends the counting when more inodes were found; 0 means no limit.
 	Limit int64
 
-	seen map[ID]bool // files with several names, counted once
+	seen map[ID]bool // files with several names, which are counted once
 }
 
-// maxOpen bounds how many directories are held open. Those further up are
-// closed and opened again through "..", if that still leads to them.
+// maxOpen limits how many directories are held open. Those further up are closed, and
+// opened again through ".." if that still leads to them.
 const maxOpen = 64
 
-// level is a directory on the way down.
+// level is a directory on the path from the root to the current one.
 type level struct {
 	dir  *os.File // nil while it is closed for want of descriptors
 	id   ID
 	subs []string // still to be visited
 }
 
-// Add counts what lies beneath an open directory. What comes and goes meanwhile
-// may be counted or not.
+// Add counts what is beneath an open directory. What is made or removed meanwhile may be
+// counted or not.
 func (t *Tally) Add(ctx context.Context, d *Dir) error {
 	if t.seen == nil {
 		t.seen = map[ID]bool{}
@@ -96,7 +96,7 @@ func (t *Tally) Add(ctx context.Context, d *Dir) error {
 
 func (t *Tally) full() bool { return t.Limit > 0 && t.Inodes > t.Limit }
 
-// reopen opens the directory above an open one, which has to be l's.
+// reopen opens the parent of an open directory, which must be l's directory.
 func reopen(dir *os.File, l *level) error {
 	f, err := readable(int(dir.Fd()), "..")
 	if err != nil {
@@ -110,8 +110,8 @@ func reopen(dir *os.File, l *level) error {
 	return nil
 }
 
-// enter counts what lies in one directory and notes its directories. It returns
-// nil for what is gone, or is no directory any more.
+// enter counts what is in one directory and lists its directories. It returns nil if the
+// directory was removed or replaced.
 func (t *Tally) enter(ctx context.Context, at int, name string) (*level, error) {
 	f, err := readable(at, name)
 	switch {
@@ -131,7 +131,7 @@ func (t *Tally) enter(ctx context.Context, at int, name string) (*level, error) 
 			t.count(l, n)
 		}
 		if err != nil || len(names) == 0 || t.full() || ctx.Err() != nil {
-			return l, nil // the end; a directory removed meanwhile ends too
+			return l, nil // the end, which is also what a removed directory gives
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (t *Tally) enter(ctx context.Context, at int, name string) (*level, error) 
 func (t *Tally) count(l *level, name string) {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(l.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err == unix.EACCES { // readable, but closed to whoever looks closer
+	if err == unix.EACCES { // the directory may be listed, but not searched
 		_ = withAccess(int(l.dir.Fd()), func() error {
 			err = unix.Fstatat(int(l.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 			return nil
@@ -163,7 +163,8 @@ func (t *Tally) count(l *level, name string) {
 	}
 }
 
-// readable opens a directory to list it, for whoever owns it, whatever its mode.
+// readable opens a directory for listing, whatever its mode, if this process's user owns
+// it.
 func readable(at int, name string) (*os.File, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(at, name, flags|unix.O_NOATIME, 0)
@@ -189,8 +190,8 @@ func readable(at int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// withAccess does something that needs all rights to an open directory of this
-// process's user. Its mode is as before afterwards.
+// withAccess calls f while this process's user has all rights to an open directory, and
+// restores its mode afterwards.
 func withAccess(fd int, f func() error) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

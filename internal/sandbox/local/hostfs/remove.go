@@ -16,13 +16,13 @@ import (
 // batch is how many names of a directory are read at a time.
 const batch = 1024
 
-// RemoveAll removes what is at name, whoever wrote it. It follows nothing,
-// opens up directories that their modes close, and holds a handful of
-// descriptors however deep the tree is: a directory that is not empty is moved
-// up to d, where it waits for its turn. (Had each level its own descriptor or
-// its own frame, a deep chain would end the process or the removal.) What is
-// not there is removed already. An end of ctx leaves the rest in d, under names
-// that begin with a dot; the removal of d itself then finds it.
+// RemoveAll removes what is at name, whoever wrote it. It follows no link, opens up
+// directories that their modes close, and holds a handful of descriptors however deep the
+// tree is: a directory that is not empty is moved up to d and removed later. (With a
+// descriptor or a stack frame for each level, a deep chain of directories would end the
+// process or the removal.) If there is nothing at name, that is no error. If ctx ends, the
+// rest stays in d, under names that begin with a dot, where the removal of d itself finds
+// it.
 func (d *Dir) RemoveAll(ctx context.Context, name string) error {
 	at, err := d.parent(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,7 @@ func (d *Dir) RemoveAll(ctx context.Context, name string) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			failed = errors.Join(failed, err) // the others can go all the same
+			failed = errors.Join(failed, err) // the others can still be removed
 			if r.failures++; r.failures >= maxFailures {
 				break
 			}
@@ -51,20 +51,21 @@ func (d *Dir) RemoveAll(ctx context.Context, name string) error {
 	return failed
 }
 
-// maxFailures bounds what is tried, and told, when a disk refuses everything.
+// maxFailures limits how many failures are tried and reported when a disk refuses
+// everything.
 const maxFailures = 16
 
 type removal struct {
 	ctx      context.Context
 	top      *Dir
-	prefix   string   // of the names of what is lifted
-	todo     []string // directories in top
+	prefix   string   // of the names of directories that were moved up
+	todo     []string // directories in top that are still to be removed
 	lifted   int      // for their names
 	failures int
 }
 
-// remove empties and removes one directory, or one file, of top. Directories in
-// it that aren't empty are lifted into top.
+// remove empties and removes one directory, or one file, of top. Directories in it that
+// aren't empty are moved up into top.
 func (r *removal) remove(name string) error {
 	err := unix.Unlinkat(r.top.fd(), name, 0)
 	if err == nil || err == unix.ENOENT {
@@ -95,7 +96,7 @@ func (r *removal) remove(name string) error {
 	}
 }
 
-// maxPasses bounds how often a directory is emptied that somebody fills again.
+// maxPasses limits how often a directory is emptied that somebody keeps filling.
 const maxPasses = 8
 
 // opened gives the owner of dir all rights in it, where the mode lacks them.
@@ -113,7 +114,7 @@ func opened(dir *Dir) error {
 	return dir.chmod(0o700)
 }
 
-// empty removes the files and empty directories in dir and lifts the others.
+// empty removes the files and empty directories in dir and moves the others up.
 func (r *removal) empty(dir *Dir) error {
 	f, err := dir.beneath(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -128,11 +129,11 @@ func (r *removal) empty(dir *Dir) error {
 		names, rerr := f.Readdirnames(batch)
 		for _, n := range names {
 			if err := r.entry(dir, n); err != nil {
-				failed = err // the others can go all the same
+				failed = err // the others can still be removed
 			}
 		}
 		if rerr != nil || len(names) == 0 {
-			return failed // the end; what came meanwhile shows when dir is removed
+			return failed // the end; a file made meanwhile shows when dir is removed
 		}
 	}
 }
@@ -152,7 +153,7 @@ func (r *removal) entry(dir *Dir, name string) error {
 	default:
 		return &fs.PathError{Op: "remove", Path: name, Err: err}
 	}
-	// It takes its place beside the first one. The name may be another's.
+	// The directory moves up beside the first one. The name may be in use.
 	for {
 		r.lifted++
 		to := r.prefix + strconv.Itoa(r.lifted)

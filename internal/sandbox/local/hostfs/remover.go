@@ -16,9 +16,9 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// Remover removes trees in the background: nobody waits for a tree that takes
-// long to remove, or can't be. A tree leaves its place at once, by one rename;
-// the rest is done beside it, also after a restart.
+// Remover removes trees in the background, so that nobody waits for a tree that takes long
+// to remove, or can't be removed. A tree leaves its place at once, by one rename; its
+// content is removed afterwards, if necessary after a restart.
 type Remover struct {
 	dir  *Dir // holds what is to go; nobody else's
 	tell func(error)
@@ -35,11 +35,10 @@ type Remover struct {
 	closed  bool
 }
 
-// NewRemover makes a remover that keeps what is to go in the directory name
-// beneath d, which is its alone and on the same file system as what it takes,
-// and goes on with what an earlier one left there. tell, which may be nil, is
-// told of each tree that could not be removed; it stays, and is tried again by
-// the next remover.
+// NewRemover makes a remover that keeps what it has to remove in the directory name beneath
+// d. Nothing else may use that directory, and it must be on the same file system as the
+// trees. It continues with what an earlier remover left there. tell, which may be nil, is
+// called for each tree that could not be removed; the next remover tries that again.
 func NewRemover(d *Dir, name string, tell func(error)) (*Remover, error) {
 	dir, err := d.MkdirAll(name, 0o700)
 	if err != nil {
@@ -58,8 +57,8 @@ func NewRemover(d *Dir, name string, tell func(error)) (*Remover, error) {
 	return r, nil
 }
 
-// Take takes what is at name beneath d away and removes it later. What is not
-// there is taken already.
+// Take moves what is at name beneath d away and removes it later. If there is nothing, that
+// is no error.
 func (r *Remover) Take(d *Dir, name string) error {
 	at, err := d.parent(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +100,7 @@ func (r *Remover) add(name string) {
 	}
 }
 
-// run removes one tree after the other and ends when there is none.
+// run removes one tree after the other and ends when there is none left.
 func (r *Remover) run() {
 	for {
 		r.mu.Lock()
@@ -136,14 +135,14 @@ func (r *Remover) remove(name string) error {
 	return r.dir.RemoveAll(r.ctx, name)
 }
 
-// Stuck names what could not be removed, in the remover's directory.
+// Stuck lists the trees, by name in the remover's directory, that could not be removed.
 func (r *Remover) Stuck() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.stuck)
 }
 
-// Close stops removing, where it is, and waits for that.
+// Close interrupts the removal and waits for its goroutine.
 func (r *Remover) Close() error {
 	r.mu.Lock()
 	r.closed = true

@@ -1,8 +1,8 @@
-// Package launch is the stage between the driver and bubblewrap for boxes whose
-// mounts bubblewrap can't make: overlays, which it lacks in the versions that
-// distributions carry, and mounts inside trees that a box can write, whose
-// targets it would look up by name, links and all. It runs in a user and mount
-// namespace of its own, builds these trees there, and becomes bubblewrap.
+// Package launch is the stage between the driver and bubblewrap for boxes whose mounts
+// bubblewrap can't make: overlays, which the versions in distributions lack, and mounts
+// inside trees that a box can write, whose targets bubblewrap would look up by name and
+// follow links. The stage runs in a user and mount namespace of its own, builds these trees
+// there, and then executes bubblewrap.
 package launch
 
 import (
@@ -31,17 +31,17 @@ type Plan struct {
 	// UID and GID are the host's user, who is root in the stage's namespace.
 	UID int `json:"uid"`
 	GID int `json:"gid"`
-	// Terminals is a directory beneath the root on which the box's own instance
-	// of the terminals' file system is mounted: so many and no more.
+	// Terminals is a directory beneath the root on which the box's own instance of devpts
+	// is mounted, with a limit on its terminals.
 	Terminals    string `json:"terminals"`
 	MaxTerminals int    `json:"max_terminals"`
-	// Counts are bounds of what the kernel counts for a user, as files of
-	// /proc/sys/user: in this namespace, and so for this box.
+	// Counts are limits on what the kernel counts per user and user namespace, by the names
+	// of the files in /proc/sys/user; in this namespace they apply to this box.
 	Counts map[string]int `json:"counts"`
 }
 
-// Tree is a mount and those inside it, in order, built at At, a directory
-// beneath the root that no box can write.
+// Tree is a mount and the mounts inside it, in order, built at At, a directory beneath the
+// root that no box can write.
 type Tree struct {
 	At     string  `json:"at"`
 	Mounts []Mount `json:"mounts"`
@@ -66,20 +66,20 @@ type Mount struct {
 	Upper    *Place  `json:"upper,omitempty"`
 	Work     *Place  `json:"work,omitempty"`
 	Bytes    int64   `json:"bytes,omitempty"`
-	// Optional leaves the mount out when its target has a link on its way.
+	// Optional leaves the mount out if there is a link on the path to its target.
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Place is a file or directory that the host has opened and this program opens
-// again, because a mount can only be made from what was opened in its own mount
-// namespace. ID tells whether it is still the same.
+// Place is a file or directory that the host has opened and this program opens again,
+// because a mount can only be made from a descriptor of its own mount namespace. ID shows
+// whether it is still the same file.
 type Place struct {
 	Path  string    `json:"path"`            // relative to the root, or absolute
 	Outer bool      `json:"outer,omitempty"` // absolute: a place that no box can write
 	ID    hostfs.ID `json:"id"`
 }
 
-// File puts the plan in an anonymous file: an argument could not hold it.
+// File writes the plan to an anonymous file, since it may be too long for an argument.
 func (p Plan) File() (*os.File, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -102,8 +102,8 @@ func Args(fd int, argv []string) []string {
 	return append([]string{"launch", strconv.Itoa(fd)}, argv...)
 }
 
-// Main builds the plan at descriptor args[0] and becomes args[1:]; it returns
-// only when it fails, with 125. With UnderWay it answers until nobody asks.
+// Main builds the plan at descriptor args[0] and executes args[1:]; it returns only if it
+// fails, with 125. If the argument is UnderWay, it answers questions until its input ends.
 func Main(args []string) int {
 	if len(args) == 1 && args[0] == UnderWay {
 		if err := underWay(); err != nil {
@@ -118,7 +118,7 @@ func Main(args []string) int {
 		if defence.Off(defence.BoxEnvironment) {
 			env = os.Environ()
 		}
-		// What was opened to build is closed on exec.
+		// The descriptors that were opened for building are closed on exec.
 		err = fmt.Errorf("start %s: %w", args[1], syscall.Exec(args[1], args[1:], env))
 	}
 	fmt.Fprintln(os.Stderr, "choir launch:", err)
@@ -161,8 +161,8 @@ func build(args []string) error {
 	return plainRoot()
 }
 
-// terminals mounts the box's own terminals. Without a bound one box could take
-// all that the machine has.
+// terminals mounts the box's own devpts. Without a limit one box could use up all terminals
+// of the machine.
 func (b builder) terminals(p Plan) error {
 	if defence.Off(defence.BoxTerminals) {
 		p.MaxTerminals = 1 << 20
@@ -179,8 +179,8 @@ func (b builder) terminals(p Plan) error {
 	return nil
 }
 
-// count sets bounds for this namespace. What its processes take counts for the
-// host's user as well, so that without them one box could take all.
+// count sets limits for this namespace. The kernel also counts its processes' use for the
+// host's user, so without limits one box could use up everything.
 func count(bounds map[string]int) error {
 	for name, n := range bounds {
 		err := os.WriteFile("/proc/sys/user/"+name, []byte(strconv.Itoa(n)), 0)
@@ -225,8 +225,8 @@ func (b builder) tree(t Tree) error {
 	return nil
 }
 
-// target opens where a mount goes, making the directory if need be. Whoever
-// writes the tree may have put anything there.
+// target opens the place where a mount goes, making the directory if needed. Whoever writes
+// the tree may have put anything there.
 func (b builder) target(t Tree, rel string) (*os.File, error) {
 	if rel == "" {
 		return b.root.Path(t.At)
@@ -253,8 +253,8 @@ func (b builder) target(t Tree, rel string) (*os.File, error) {
 	return top.Path(rel)
 }
 
-// mount makes one mount on the file that at is of. Both ends are named by
-// descriptor: the kernel follows these to the very file.
+// mount makes one mount on the file of the descriptor at. Both ends are named by
+// descriptor, through which the kernel reaches exactly that file.
 func (b builder) mount(m Mount, at *os.File) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV
 	switch m.Kind {
@@ -276,7 +276,7 @@ func (b builder) mount(m Mount, at *os.File) error {
 	return fmt.Errorf("unknown kind %q", m.Kind)
 }
 
-// bind mounts a copy of from's tree and restricts it before it is in its place.
+// bind makes a copy of from's mounts and restricts it before it is attached.
 func bind(from, at *os.File, readonly bool) error {
 	fd, err := unix.OpenTree(int(from.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	if err != nil {
@@ -293,13 +293,13 @@ func bind(from, at *os.File, readonly bool) error {
 	return unix.MoveMount(fd, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// overlay names its layers by descriptor, so that the names, which every
-// process of the box can read in mountinfo, say nothing of the host.
+// overlay names its layers by descriptor, so that the names, which every process of the box
+// can read in mountinfo, disclose nothing about the host.
 func (b builder) overlay(m Mount, at *os.File, flags uintptr) error {
 	if len(m.Layers) == 0 || (m.Upper == nil || m.Work == nil) && !m.ReadOnly {
 		return errors.New("an overlay needs lower, upper and work directories")
 	}
-	if m.ReadOnly && len(m.Layers) == 1 { // overlayfs wants two
+	if m.ReadOnly && len(m.Layers) == 1 { // overlayfs needs at least two
 		from, err := b.open(m.Layers[0])
 		if err != nil {
 			return err
@@ -334,7 +334,7 @@ func (b builder) overlay(m Mount, at *os.File, flags uintptr) error {
 		layers+",upperdir="+proc(upper)+",workdir="+proc(work))
 }
 
-// open opens a place again and insists on the file that the host has opened.
+// open opens a place again and requires that it is the file that the host has opened.
 func (b builder) open(p Place) (*os.File, error) {
 	var f *os.File
 	var err error

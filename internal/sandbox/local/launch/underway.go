@@ -11,21 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnderWay as the only argument of a launcher makes it answer, until its input ends, how
-// many descriptors are under way in the sockets of its user: for each number of four
-// bytes that it reads it writes whether there are more, or that it can't tell.
+// UnderWay as the only argument of a launcher makes it answer, until its input ends,
+// questions about how many descriptors are in flight (sent over Unix sockets and not
+// received) for its user: for each number of four bytes that it reads it writes whether
+// there are more than that, or that it can't tell.
 const UnderWay = "under-way"
 
-// Answers of a launcher that looks at what is under way.
+// The answers.
 const (
 	More    = 'y'
 	NotMore = 'n'
 	Unknown = 'e'
 )
 
-// underWay finds out by passing one to itself: the kernel refuses that to a program that
-// may have fewer open files than its user has descriptors under way. That is a limit of a
-// process, so it takes one of its own.
+// underWay finds out by sending a descriptor to itself: the kernel refuses that to a
+// process whose limit of open files is below the number of its user's descriptors in
+// flight. So the process sets its own limit to the number in question.
 func underWay() error {
 	runtime.LockOSThread() // capabilities are a thread's
 	if err := dropExempting(); err != nil {
@@ -63,14 +64,14 @@ func more(pair [2]int, than uint64) byte {
 	case err != nil:
 		return Unknown
 	}
-	// Nothing is made room for, so the kernel drops what came.
+	// There is no room for the descriptor in the message, so the kernel closes it.
 	if _, _, _, _, err := unix.Recvmsg(pair[1], make([]byte, 1), nil, unix.MSG_DONTWAIT); err != nil {
 		return Unknown
 	}
 	return NotMore
 }
 
-// dropExempting gives up the capabilities whose owners the kernel refuses nothing.
+// dropExempting drops the capabilities that exempt a process from that limit.
 func dropExempting() error {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var set [2]unix.CapUserData

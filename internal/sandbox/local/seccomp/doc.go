@@ -1,3 +1,3 @@
-// Package seccomp is the filter of system calls that every box is under, as a program
-// for bubblewrap to load.
+// Package seccomp makes the system call filter of every box, as a BPF program that
+// bubblewrap loads.
 package seccomp

@@ -31,8 +31,8 @@ const (
 
 type instruction = unix.SockFilter
 
-// assembler writes a program whose every test ends in a return, so that all
-// jumps are short and forward.
+// assembler builds a program in which every test ends in a return, so that all jumps are
+// short and forward.
 type assembler []instruction
 
 func (a *assembler) load(offset uint32) {
@@ -67,9 +67,8 @@ func (a *assembler) ifBits(k, action uint32) {
 	a.ret(action)
 }
 
-// call runs body, which must load what it tests, when the loaded word is nr (a
-// system call's number, or a family), and lets the call pass when body returned
-// nothing.
+// call runs body, which must load what it tests, if the loaded word is nr (a system call's
+// number, or a socket family), and lets the call pass if body did not return.
 func (a *assembler) call(nr uint32, body func(*assembler)) {
 	var inner assembler
 	body(&inner)
@@ -78,7 +77,7 @@ func (a *assembler) call(nr uint32, body func(*assembler)) {
 	*a = append(*a, inner...)
 }
 
-// refused answers EPERM: what a program in a box has no business with.
+// refused lists system calls that no program in a box needs; they return EPERM.
 var refused = append([]uint32{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
 	unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
@@ -93,12 +92,12 @@ var refused = append([]uint32{
 	unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES, unix.SYS_FANOTIFY_INIT,
 }, refusedHere...)
 
-// newestCall is the newest system call that this filter knows: later ones are
-// answered as by a kernel that hasn't got them.
+// newestCall is the newest system call that this filter knows; later ones return ENOSYS, as
+// from a kernel that does not have them.
 const newestCall = unix.SYS_MSEAL
 
-// filter builds the program for this architecture; watchers says whether the box
-// may have any (inotify).
+// filter builds the program for this architecture; watchers says whether the box may use
+// inotify.
 func filter(watchers bool) []instruction {
 	var a assembler
 	a.load(offArch)
@@ -110,12 +109,12 @@ func filter(watchers bool) []instruction {
 	if !defence.Off(defence.BoxNewCalls) {
 		a.ifAtLeast(newestCall+1, retENOSYS)
 	}
-	// Programs fall back to clone and to epoll; the filter can't look into the
-	// structures these take.
+	// The filter can't look into the structures that clone3 and io_uring take. Programs
+	// fall back to clone and to epoll.
 	if !defence.Off(defence.BoxClone3) {
 		a.ifEqual(unix.SYS_CLONE3, retENOSYS)
 	}
-	// Where things are mounted is told by /proc already.
+	// No program needs these: /proc lists the mounts that a program in the box may know of.
 	for _, nr := range []uint32{unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT} {
 		a.ifEqual(nr, retENOSYS)
 	}
@@ -165,10 +164,10 @@ func filter(watchers bool) []instruction {
 
 const tioclinux = 0x541C
 
-// sockets lets through the families and protocols that programs need: all
-// others are the host's kernel's, whatever modules it would load for them.
-// MPTCP has no use without a network, and what its sockets hold is in no list.
-// Netlink answers which interfaces and addresses there are, and nothing else.
+// sockets lets only the socket families and protocols pass that programs need, so that the
+// box can't reach the others in the host's kernel, which would even load modules for them.
+// MPTCP has no use without a network, and the memory of its sockets is in no list. Netlink
+// is limited to the protocol that lists interfaces and addresses.
 func sockets(a *assembler) {
 	a.load(offArg0)
 	a.call(unix.AF_UNIX, func(*assembler) {})

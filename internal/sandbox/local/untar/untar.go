@@ -1,4 +1,4 @@
-// Package untar writes what comes from a box as a tar stream, which is hostile.
+// Package untar unpacks a tar stream that comes from a box and may be hostile.
 package untar
 
 import (
@@ -18,7 +18,7 @@ import (
 // maxEntries is how many files and folders a tree may have.
 const maxEntries = 2_000_000
 
-// maxPadding is how much is read behind the end of an archive.
+// maxPadding is how much is read after the end of an archive.
 const maxPadding = 1 << 20
 
 // Unpack writes a tar stream of a tree below root, which must be empty. The stream comes
@@ -31,7 +31,7 @@ func Unpack(root *os.Root, from io.Reader, most int64) error {
 	for n := 0; ; n++ {
 		head, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			_, err = io.CopyN(io.Discard, from, maxPadding) // who writes it is not cut off
+			_, err = io.CopyN(io.Discard, from, maxPadding) // so that the writer is not cut off
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
@@ -52,11 +52,11 @@ func Unpack(root *os.Root, from io.Reader, most int64) error {
 	}
 }
 
-// place is a folder below base, reached from folder to folder. What comes next lies in
-// it or near it, so that a chain of folders is not walked from its beginning for each.
+// place is a folder below base that was opened folder by folder. The next entry is usually
+// in it or near it, so a chain of folders is not walked from its beginning for each.
 type place struct {
 	base *os.Root
-	open []level // on the way to it, the lowest of them
+	open []level // the folders on the path to it, the deepest last
 }
 
 type level struct {
@@ -67,15 +67,15 @@ type level struct {
 // mostOpen is how many folders are kept open.
 const mostOpen = 64
 
-// leave closes the folders that are not on the way to another.
+// leave closes the folders that are not on the path to another.
 func (p *place) leave(to string) {
 	for n := len(p.open) - 1; n >= 0 && !strings.HasPrefix(to+"/", p.open[n].path+"/"); n-- {
-		_ = p.open[n].root.Close() // what was made in it was closed by itself
+		_ = p.open[n].root.Close() // it is only a handle; what was made in it was closed separately
 		p.open = p.open[:n]
 	}
 }
 
-// enter returns a folder, through no link. It is good until the next call.
+// enter returns a folder, following no link. It is valid until the next call.
 func (p *place) enter(dir string) (*os.Root, error) {
 	p.leave(dir)
 	at := level{".", p.base}
@@ -109,7 +109,8 @@ func (p *place) enter(dir string) (*os.Root, error) {
 	return at.root, nil
 }
 
-// entry writes one thing. One below a link, or in place of what is there, is refused.
+// entry writes one entry. One that is below a link, or in place of an existing file, is
+// refused.
 func (p *place) entry(head *tar.Header, content io.Reader) error {
 	name := path.Clean(head.Name)
 	if name == "." {

@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// stuffed says whether a socket takes no more, for whatever reason it gives.
+// stuffed says whether a socket takes no more data, for whatever reason.
 func stuffed(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
 }

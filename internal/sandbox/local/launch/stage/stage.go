@@ -1,6 +1,6 @@
-// Package stage has a guest binary that was started as a launcher be one before the
-// packages that only guests use are initialised, which would take as long as all it
-// does. Import it, for its effect, from the main package of such a binary.
+// Package stage runs the launcher of a guest binary before the packages that only guests
+// use are initialised, which would take as long as all that the launcher does. Import it,
+// for its effect, from the main package of such a binary.
 package stage
 
 import (
