@@ -134,24 +134,49 @@ func (l *Log) message(p *plan, from, to int) *nats.Msg {
 	return m
 }
 
-// decode reads a message; there is at least one event in it.
-func decode(h nats.Header, position string, data []byte) ([]stored, error) {
+// decode reads the events of a message that are behind sequence after, limit at most;
+// there is at least one, the message's last. What comes before them is not looked at, so
+// that one event of many costs what one costs.
+func decode(h nats.Header, position string, data []byte, after uint64, limit int) ([]stored, error) {
 	p, err := strconv.ParseUint(position, 10, 64)
 	if err != nil {
 		return nil, broken("position %.40q: %w", position, err)
 	}
-	out := make([]stored, 0, 1+bytes.Count(data, []byte{'\n'}))
+	line, _, _ := bytes.Cut(data, []byte{'\n'})
+	e, err := contract.UnmarshalEvent(line)
+	more, skip := bytes.Count(data, []byte{'\n'}), 0
+	if after >= e.Sequence { // they follow each other, which is seen where they do not
+		skip = int(min(after+1-e.Sequence, uint64(more)))
+	}
+	out := make([]stored, 0, min(limit, 1+more-skip))
+	at := 0
 	for line := range linesOf(data) {
-		e, err := contract.UnmarshalEvent(line)
+		if at >= skip && at > 0 && err == nil {
+			e, err = contract.UnmarshalEvent(line)
+		}
 		if err != nil {
 			return nil, broken("message at position %d: %w", p, err)
 		}
-		if n := len(out); n > 0 {
-			out[n-1].more = true
+		if at++; at <= skip {
+			continue
 		}
-		out = append(out, stored{event: e, position: p, link: contract.LinkOf(line), size: len(line), owner: h.Get(ownerHeader)})
+		out = append(out, stored{event: e, position: p, more: at <= more, link: contract.LinkOf(line), size: len(line), owner: h.Get(ownerHeader)})
+		if len(out) == limit {
+			break
+		}
 	}
 	return out, nil
+}
+
+// ends are the sequences of a message's first event and its last.
+func ends(data []byte) (first, last uint64, err error) {
+	line, _, several := bytes.Cut(data, []byte{'\n'})
+	e, err := contract.UnmarshalEvent(line)
+	if err != nil || !several {
+		return e.Sequence, e.Sequence, err
+	}
+	z, err := contract.UnmarshalEvent(data[bytes.LastIndexByte(data, '\n')+1:])
+	return e.Sequence, z.Sequence, err
 }
 
 // linesOf yields the events of a message as they are stored.

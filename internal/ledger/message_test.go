@@ -150,6 +150,42 @@ func TestReadingBeginsAnywhere(t *testing.T) {
 	}
 }
 
+// An event of a message that holds hundreds costs about what one costs that has a
+// message of its own: to find it, and to read it.
+func TestAnEventOfManyCostsWhatOneCosts(t *testing.T) {
+	const n = 300
+	b := openBus(t, t.TempDir())
+	cost := func(together int) float64 {
+		cid := contract.NewCID()
+		l := openLog(t, b, ledger.Options{CID: cid})
+		for at := 0; at < 2*n; at += together {
+			drafts := make([]contract.Draft, together)
+			for i := range drafts {
+				drafts[i] = prompt(fmt.Sprint(at + i))
+			}
+			mustAppend(t, l, drafts...)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l = openLog(t, b, ledger.Options{CID: cid, Index: projected{2 * n}}) // nothing is in memory
+		at := uint64(0)
+		return testing.AllocsPerRun(50, func() {
+			at += 7
+			for _, after := range []uint64{at, at + 1} { // the second from the bookmark
+				if page, err := l.Read(t.Context(), after, 1); err != nil || len(page) != 1 || page[0].Sequence != after+1 {
+					t.Fatalf("behind %d: %v, %v", after, page, err)
+				}
+			}
+		})
+	}
+	if one, many := cost(1), cost(n); many > 3*one {
+		t.Errorf("an event of %d in a message takes %.0f allocations, one by itself %.0f", n, many, one)
+	} else {
+		t.Logf("%.0f allocations for one of %d, %.0f for one by itself", many, n, one)
+	}
+}
+
 // A call is one message as long as one can hold it, and an atomic batch beyond that.
 // The files hold one event a line.
 func TestAMessageHoldsWhatIsAppendedTogether(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"strconv"
 	"time"
 
@@ -142,21 +143,21 @@ func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int
 	if there := position - from + 1; there < last-after { // some hold several events
 		messages = int((uint64(limit)*there-1)/(last-after)) + 1
 	}
-	page, err := l.page(ctx, from, messages)
+	page, err := l.page(ctx, from, messages, after, limit)
 	if err != nil {
 		return nil, err
 	}
 	if len(page) == 0 {
 		// Pages come from any server that keeps the log, and one may be behind.
 		// What is missing is for the leader to say.
-		if page, err = l.next(ctx, from); err != nil {
+		m, err := l.get(ctx, getRequest{Seq: from, NextFor: l.filter})
+		if err == nil && m != nil {
+			page, err = decode(m.header, m.position, m.data, after, limit)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	for len(page) > 0 && page[0].event.Sequence <= after && page[0].more {
-		page = page[1:]
-	}
-	page = page[:min(limit, len(page))]
 	for i, s := range page {
 		if want := after + 1 + uint64(i); s.event.Sequence != want {
 			return nil, broken("event %d follows where %d belongs", s.event.Sequence, want)
@@ -211,20 +212,27 @@ func (l *Log) locate(ctx context.Context, want, last, position uint64) (uint64, 
 		if guess && newest > first {
 			probe = low + (want-first)*(high-low)/(newest-first)
 		}
-		found, err := l.next(ctx, probe)
+		found, err := l.get(ctx, getRequest{Seq: probe, NextFor: l.filter})
 		if err != nil {
 			return 0, err
 		}
-		if len(found) == 0 {
+		if found == nil {
 			return 0, broken("nothing at or behind position %d, though the log ends at %d", probe, position)
 		}
-		switch a, z := found[0], found[len(found)-1]; {
-		case z.event.Sequence < want:
-			low, first = z.position+1, z.event.Sequence+1
-		case a.event.Sequence > want:
-			high, newest = probe-1, a.event.Sequence-1
+		at, err := strconv.ParseUint(found.position, 10, 64)
+		if err != nil {
+			return 0, broken("position %.40q: %w", found.position, err)
+		}
+		a, z, err := ends(found.data)
+		switch {
+		case err != nil:
+			return 0, broken("message at position %d: %w", at, err)
+		case z < want:
+			low, first = at+1, z+1
+		case a > want:
+			high, newest = probe-1, a-1
 		default:
-			return a.position, nil
+			return at, nil
 		}
 	}
 	return 0, broken("event %d is missing", want)
@@ -254,12 +262,13 @@ func tries[T any](ctx context.Context, read func(context.Context) (T, error)) (T
 	}
 }
 
-// page reads up to n of the log's messages at or behind position from.
-func (l *Log) page(ctx context.Context, from uint64, n int) ([]stored, error) {
-	return tries(ctx, func(ctx context.Context) ([]stored, error) { return l.pageOnce(ctx, from, n) })
+// page reads up to n of the log's messages at or behind position from, and of their
+// events those behind sequence after, limit at most.
+func (l *Log) page(ctx context.Context, from uint64, n int, after uint64, limit int) ([]stored, error) {
+	return tries(ctx, func(ctx context.Context) ([]stored, error) { return l.pageOnce(ctx, from, n, after, limit) })
 }
 
-func (l *Log) pageOnce(ctx context.Context, from uint64, n int) ([]stored, error) {
+func (l *Log) pageOnce(ctx context.Context, from uint64, n int, after uint64, limit int) ([]stored, error) {
 	body, err := json.Marshal(getRequest{Seq: from, NextFor: l.filter, Batch: n, MaxBytes: pageBytes})
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
@@ -282,12 +291,12 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int) ([]stored, error
 		}
 		switch status := msg.Header.Get("Status"); status {
 		case "":
-			events, err := decode(msg.Header, msg.Header.Get("Nats-Sequence"), msg.Data)
+			events, err := decode(msg.Header, msg.Header.Get("Nats-Sequence"), msg.Data, after, limit-len(out))
 			if err != nil {
 				return nil, err
 			}
 			out = append(out, events...)
-			if n--; n == 0 {
+			if n--; n == 0 || len(out) == limit {
 				return out, nil
 			}
 		case "204", "404":
@@ -311,17 +320,32 @@ func (l *Log) missing(failed uint64) error {
 // next returns the events of the log's first message at or behind a position; none
 // when there is no such message.
 func (l *Log) next(ctx context.Context, position uint64) ([]stored, error) {
-	return l.get(ctx, getRequest{Seq: position, NextFor: l.filter})
+	return l.all(ctx, getRequest{Seq: position, NextFor: l.filter})
 }
 
 // lastMessage returns the events of the log's newest message.
 func (l *Log) lastMessage(ctx context.Context) ([]stored, error) {
-	return l.get(ctx, getRequest{LastFor: l.filter})
+	return l.all(ctx, getRequest{LastFor: l.filter})
+}
+
+func (l *Log) all(ctx context.Context, req getRequest) ([]stored, error) {
+	m, err := l.get(ctx, req)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	return decode(m.header, m.position, m.data, 0, math.MaxInt)
+}
+
+// kept is a message as the server has it.
+type kept struct {
+	header   nats.Header
+	position string
+	data     []byte
 }
 
 // get reads one message from the stream's leader, which knows of every
-// acknowledged write.
-func (l *Log) get(ctx context.Context, req getRequest) ([]stored, error) {
+// acknowledged write; nil when there is none.
+func (l *Log) get(ctx context.Context, req getRequest) (*kept, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
@@ -356,7 +380,7 @@ func (l *Log) get(ctx context.Context, req getRequest) ([]stored, error) {
 	if err != nil {
 		return nil, broken("headers at position %d: %w", reply.Message.Seq, err)
 	}
-	return decode(header, strconv.FormatUint(reply.Message.Seq, 10), reply.Message.Data)
+	return &kept{header, strconv.FormatUint(reply.Message.Seq, 10), reply.Message.Data}, nil
 }
 
 func unavailable(err error) error {
