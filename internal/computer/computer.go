@@ -38,7 +38,7 @@ import (
 
 // Computer is one awake computer.
 type Computer struct {
-	// What is asked of a computer its parts answer.
+	// These parts answer the methods that callers ask of a computer.
 	*past.Past      // from when its log and state are open
 	*upkeep.Counter // the same
 

@@ -13,9 +13,8 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// seedWorkspace makes a computer's tree unless it is there. Before a computer's first
-// event all that there is of it is on disk with that: its tree, its state, and their
-// names.
+// seedWorkspace makes a computer's tree unless there is one. It ensures that everything of
+// a new computer is on disk before its first event: its tree, its state, and their names.
 func (c *Computer) seedWorkspace(ctx context.Context) error {
 	const op = "computer.seedWorkspace"
 	there, err := c.boxes.Volumes().Exists(ctx, sandbox.Live(""))
@@ -24,13 +23,13 @@ func (c *Computer) seedWorkspace(ctx context.Context) error {
 		return fault.Wrap(op, err)
 	case !there:
 		return shell.Seed(ctx, c.boxes.Volumes(), c.machine.Source)
-	case c.log.Last() == 0: // it got its name before somebody died, who knows how shortly
+	case c.log.Last() == 0: // the tree was renamed into place, but a crash may have come before the sync
 		return fault.Wrap(op, newfile.Sync(c.path()))
 	}
 	return nil
 }
 
-// openWorkspace opens the tree behind the keeper.
+// openWorkspace opens the workspace on the keeper.
 func (c *Computer) openWorkspace(ctx context.Context) error {
 	if err := c.seedWorkspace(ctx); err != nil {
 		return err

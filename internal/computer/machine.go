@@ -25,8 +25,8 @@ type Machine struct {
 	Bus     *bus.Bus
 	Blobs   blob.Store
 	Driver  sandbox.Driver
-	Source  fs.FS // the shell's source: the base of a new computer
-	Build   fs.FS // its build: what paints first
+	Source  fs.FS // the shell's source, with which a new computer begins
+	Build   fs.FS // the shell's build, which is shown before the computer has its own
 	Getenv  func(string) string
 	Logger  *slog.Logger
 
@@ -35,13 +35,13 @@ type Machine struct {
 	Modules *shell.Modules
 	Reserve *datadir.Reserve
 
-	// Secrets lists the values of secrets, which no text may hold.
+	// Secrets lists the values of secrets, which no stored text may contain.
 	Secrets func(ctx context.Context) ([]string, error)
-	// Count brings the sum of what was spent up to the end of a log. Nil: nobody
-	// counts.
+	// Count adds what a log records as spent to the machine's sum, up to the log's end. If
+	// it is nil, nothing is counted.
 	Count func(ctx context.Context, log *ledger.Log) error
-	// Fell is told that a computer's own services go on failing.
+	// Fell is called when a computer's own services keep failing.
 	Fell func(c *Computer, err error)
-	// Notices are what every computer's user is told of the machine.
+	// Notices returns messages about the machine that every computer's user is shown.
 	Notices func() []string
 }

@@ -14,8 +14,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Methods implements control.Computer: what the computer answers of the declared
-// methods.
+// Methods implements control.Computer: the declared methods that the computer answers.
 func (c *Computer) Methods() rpc.Table { return c.methods }
 
 func (c *Computer) bindMethods() rpc.Table {
@@ -36,7 +35,7 @@ func (c *Computer) bindMethods() rpc.Table {
 	return t
 }
 
-// openAsked makes the parts that answer what is asked of files and documents.
+// openAsked makes the parts that answer methods about files and documents.
 func (c *Computer) openAsked() {
 	c.History = history.New(history.Options{
 		CID: c.cid, Log: c.log, State: c.state, Workspace: c.workspace, Documents: c.documents, Mirror: c.mirror, Shell: c.shell,
@@ -55,8 +54,8 @@ func (c *Computer) openAsked() {
 	})
 }
 
-// Fork lays the beginning of another computer out at dir, which must be there and empty,
-// from a checkpoint of this one; empty: one that is made of it as it is now.
+// Fork makes the beginning of another computer in dir, which must exist and be empty, from
+// a checkpoint of this one; if checkpoint is empty, one is made of the current state.
 func (c *Computer) Fork(ctx context.Context, by contract.Actor, cid contract.CID, dir, name, checkpoint string) error {
 	return fork.Source{
 		CID: c.cid, Log: c.log, State: c.state, Workspace: c.workspace, Boxes: c.boxes, Now: c.History.Checkpoint,

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// newDispatcher puts the dispatcher on the computer's other parts.
+// newDispatcher makes the dispatcher from the computer's other parts.
 func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 	b := c.machine.Config.Budget
 	opens := runspace.Boxes{Boxes: c.boxes, Mounts: c.mounts, Awake: c.ctx, Once: c.once, Logger: c.logger}
@@ -49,7 +49,7 @@ func times(c config.Config) dispatch.Times {
 	return t
 }
 
-// setAside moves what tasks left out of the way, unread.
+// setAside moves what tasks left to another folder, without reading it.
 func (c *Computer) setAside() error {
 	boxes := c.path("boxes")
 	if _, err := os.Lstat(boxes); errors.Is(err, os.ErrNotExist) {
@@ -58,7 +58,7 @@ func (c *Computer) setAside() error {
 	return fault.Wrap("computer.setAside", os.Rename(boxes, c.path(fmt.Sprintf("boxes.aside-%d", time.Now().UnixNano()))))
 }
 
-// note appends one event of the system's.
+// note appends one event whose actor is the system.
 func (c *Computer) note(ctx context.Context, eventType string, data contract.Payload) error {
 	_, err := c.log.Append(ctx, contract.Draft{Actor: contract.System(), Type: eventType, Data: data})
 	return err

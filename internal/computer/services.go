@@ -14,8 +14,8 @@ import (
 // started again.
 const serviceBackoff = 2 * time.Second
 
-// newServices makes the tree that the computer's own goroutines live in. What
-// goes on failing there puts this computer to sleep, and no other.
+// newServices makes the supervisor of the computer's own goroutines. If a service keeps
+// failing, this computer is put to sleep, and no other.
 func (c *Computer) newServices(ctx context.Context, backoff time.Duration) *supervise.Tree {
 	return supervise.New(ctx, supervise.Options{
 		Name:     string(c.cid),
@@ -26,14 +26,14 @@ func (c *Computer) newServices(ctx context.Context, backoff time.Duration) *supe
 	})
 }
 
-// own keeps a service of the computer's going until it closes.
+// own runs a service of the computer until it closes, and starts it again when it ends.
 func (c *Computer) own(what string, f func(context.Context) error) { c.services.Service(what, f) }
 
-// once runs something in the background that ends by itself.
+// once runs a function in the background that ends by itself.
 func (c *Computer) once(what string, f func(context.Context) error) { c.services.Task(what, f) }
 
-// serviceFailed records a failure: in the program's log, for whoever runs it,
-// and in the computer's, for whoever uses it.
+// serviceFailed records a failure in the program's log, for the operator, and in the
+// computer's log, for its user.
 func (c *Computer) serviceFailed(ctx context.Context, f supervise.Failure) {
 	c.logger.Error(f.Service+" failed", "error", f.Err, "in_row", f.InRow, "again", f.Again, "stack", supervise.Stack(f.Err))
 	text := fault.Text(f.Err)
@@ -45,7 +45,7 @@ func (c *Computer) serviceFailed(ctx context.Context, f supervise.Failure) {
 	}
 }
 
-// troubles says, for people, which services do not run as they should.
+// troubles lists, for people, the services that are failing.
 func (c *Computer) troubles() []string {
 	var out []string
 	for _, h := range c.services.Health() {
@@ -56,8 +56,8 @@ func (c *Computer) troubles() []string {
 	return out
 }
 
-// Wounds says, for people, what is damaged; of one whose log and state alone are
-// open nobody looks.
+// Wounds lists, for people, what is damaged. A computer of which only the log and state are
+// open is not examined.
 func (c *Computer) Wounds() []string {
 	if c.upkeep == nil {
 		return nil
@@ -65,7 +65,7 @@ func (c *Computer) Wounds() []string {
 	return c.upkeep.Wounds()
 }
 
-// Unwatched says, for people, why the files are not watched, as far as that is known.
+// Unwatched says, for people, why the files are not watched, if that is known.
 func (c *Computer) Unwatched() string {
 	if c.workspace == nil {
 		return ""
@@ -73,10 +73,10 @@ func (c *Computer) Unwatched() string {
 	return c.workspace.Unwatched()
 }
 
-// Idle reports whether nothing keeps the computer awake by itself: no run that has
-// not ended, be it that it waits for its user's answer and its deadline, none of the
-// user's own commands, nobody who looks at its desktop, and no build of that. What
-// is asked of it meanwhile its caller knows.
+// Idle reports whether nothing in the computer keeps it awake: no run that has not ended,
+// even if it only waits for its user's answer, which may have a deadline; none of the user's
+// own commands; nobody who looks at its desktop, and no build of that. The caller knows
+// which requests are under way.
 func (c *Computer) Idle() bool {
 	return (c.runs == nil || !c.runs.Open()) && (c.Commands == nil || len(c.Running()) == 0) && (c.shell == nil || c.shell.Idle())
 }

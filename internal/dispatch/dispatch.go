@@ -319,8 +319,8 @@ func (d *Dispatcher) Answer(ctx context.Context, by contract.Actor, runID, quest
 	return seq, fault.Wrap(op, err)
 }
 
-// Open reports whether any run has not ended, be it that it goes on or that it waits
-// for its user, whose answer may have a deadline.
+// Open reports whether any run has not ended, even if it only waits for its user, whose
+// answer may have a deadline.
 func (d *Dispatcher) Open() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,37 +10,39 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// watches is how many of the kernel's watches (inotify) the keepers of all computers may
-// have together: the kernel counts them for the user that runs choir, whose other programs need
-// some, as those in boxes do. Each call of a keeper says how many it may have by then, and the answer
-// how many it has. What a call was allowed counts as taken until it is answered.
+// watches divides the inotify watches among the keepers of all computers: the kernel counts
+// them for the user that runs choir, whose other programs and boxes need some as well. Each
+// call of a keeper tells it how many it may have, and the answer says how many it has. What
+// a call was allowed counts as taken until it is answered.
 type watches struct {
 	mu    sync.Mutex
-	most  int // of all; 0 before anybody has asked the kernel
-	calls int // under way, of all
+	most  int // of all keepers; 0 before the kernel was asked
+	calls int // calls under way, of all keepers
 	taken map[*keeperWatches]int
 }
 
-// Of what the kernel allows the user, one keeper has at most a quarter and all of them half.
+// Of the watches that the kernel allows the user, all keepers together have at most half
+// and one keeper at most a quarter.
 const (
-	watchesOfOne = 2 // of what all may have
+	watchesOfOne = 2 // one keeper has at most this part of what all may have
 	watchesOfAll = 2
-	// mostWatches bounds what one may have where the kernel allows very many: each takes memory.
+	// mostWatches limits one keeper where the kernel allows very many, since each watch
+	// takes memory.
 	mostWatches = 200_000
-	// unknownWatches is what the kernel allows where it does not say.
+	// unknownWatches is assumed if the kernel's limit can't be read.
 	unknownWatches = 8192
 )
 
-// keeperWatches are those of one keeper.
+// keeperWatches counts the watches of one keeper.
 type keeperWatches struct {
 	of    *watches
 	next  http.RoundTripper
-	calls int // under way
-	told  int // the most that was told since there was none under way
+	calls int // calls under way
+	told  int // the highest number that was reported since no call was under way
 	ended bool
 }
 
-// keeper counts the watches of a keeper that next leads to, until it has ended.
+// keeper counts the watches of the keeper that next leads to, until it has ended.
 func (w *watches) keeper(next http.RoundTripper) *keeperWatches {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +55,7 @@ func (w *watches) keeper(next http.RoundTripper) *keeperWatches {
 	return &keeperWatches{of: w, next: next}
 }
 
-// allowedWatches is how many the kernel allows the user.
+// allowedWatches is how many watches the kernel allows the user.
 func allowedWatches() int {
 	raw, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
 	n, perr := strconv.Atoi(strings.TrimSpace(string(raw)))
@@ -66,7 +68,7 @@ func allowedWatches() int {
 // RoundTrip implements http.RoundTripper.
 func (k *keeperWatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasPrefix(r.URL.Path, "/keeper/stream/") {
-		return k.next.RoundTrip(r) // which looks at nothing
+		return k.next.RoundTrip(r) // this call does not look at the tree
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set(wire.WatchesHeader, strconv.Itoa(k.ask()))
@@ -81,8 +83,9 @@ func (k *keeperWatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// ask takes what the keeper may have by then: what it has, or what the others leave, of
-// which there stays some for whoever asks while this is under way.
+// ask reserves the watches that the keeper may have after this call, and returns their
+// number: what it has, or what the others leave. If other keepers have calls under way,
+// half of the rest is left for them.
 func (k *keeperWatches) ask() int {
 	w := k.of
 	w.mu.Lock()
@@ -107,8 +110,9 @@ func (k *keeperWatches) ask() int {
 	return w.taken[k]
 }
 
-// answer gives back what was not taken, once no call is under way; n is how many the
-// keeper has, negative when it did not say, and what it may have then counts until it does.
+// answer releases what was reserved and not taken, once no call is under way. n is how many
+// watches the keeper has, negative if it did not say; then the reservation stays until it
+// does.
 func (k *keeperWatches) answer(n int) {
 	w := k.of
 	w.mu.Lock()
@@ -123,7 +127,7 @@ func (k *keeperWatches) answer(n int) {
 	}
 }
 
-// end says that the keeper has ended, and so has no watch.
+// end records that the keeper has ended, and so has no watch.
 func (k *keeperWatches) end() {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()

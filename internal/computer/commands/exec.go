@@ -61,8 +61,8 @@ type Commands struct {
 // New makes a Commands; no command runs.
 func New(o Options) *Commands { return &Commands{options: o} }
 
-// Exec implements control.Streams: the user's own hands, on the live tree,
-// without a transaction but with checkpoints around it.
+// Exec implements control.Streams: it runs a command of the user's own on the live tree,
+// without a transaction but with checkpoints before and after it.
 func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO) (view.Exit, error) {
 	const op = "commands.Exec"
 	if r.ID == "" {
@@ -119,7 +119,7 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		return view.Exit{}, fault.Wrap(op, err)
 	}
 	cleared = true
-	// Whoever is told that it has ended may pull the plug.
+	// When a command is reported as ended, what it did must survive a power cut.
 	if err := c.options.Workspace.Settle(after); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}

@@ -27,7 +27,7 @@ import (
 
 var (
 	//go:embed repository.sh
-	findRepository string // what both scripts begin with, behind where it lies
+	findRepository string // the beginning of both scripts, after the line that sets the place
 	//go:embed read.sh
 	readRepository string
 	//go:embed push.sh
@@ -38,29 +38,30 @@ var (
 	listObjects string
 )
 
-// script is what a box runs for a repository that lies at a place, in the shell's words.
+// script returns the shell script that a box runs for the repository at a place.
 func script(at, do string) string { return "at=" + at + "\n" + findRepository + do }
 
-// Bounds of what git is asked for.
+// Limits of a request.
 const (
-	wall        = 15 * time.Minute // of one request
-	patience    = 30 * time.Second // for a turn
-	mostReads   = 6                // at once, of one computer
-	readsOfOne  = 4                // and of one account: who stalls keeps nobody else out
+	wall        = 15 * time.Minute // time for one request
+	patience    = 30 * time.Second // how long a request waits for its turn
+	mostReads   = 6                // requests at once, of one computer
+	readsOfOne  = 4                // and of one account, so that a client that stalls blocks nobody else
 	mostPushes  = 3
 	pushesOfOne = 2
-	mostAsked   = 16 << 20 // what a client says that it has and wants
-	mostSaid    = 4 << 20  // what git answers to a push, which is held until the push is published
-	mostTrouble = 8 << 10  // what git says of trouble
+	mostAsked   = 16 << 20 // bytes in which a client says what it has and wants
+	mostSaid    = 4 << 20  // bytes of git's answer to a push, which is held until the push is published
+	mostTrouble = 8 << 10  // bytes of git's error output
 )
 
-// Boxes are what a server needs of a computer's boxes; *boxes.Boxes has them.
+// Boxes is what a server needs of a computer's boxes; *boxes.Boxes implements it.
 type Boxes interface {
 	Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error)
 	Limits() sandbox.Limits
 }
 
-// Workspace is what a server needs of a computer's files; *workspace.Workspace has it.
+// Workspace is what a server needs of a computer's files; *workspace.Workspace implements
+// it.
 type Workspace interface {
 	Stat(ctx context.Context, p string) (wire.FileInfo, error)
 	Checkpoint(ctx context.Context, req workspace.CheckpointRequest) (workspace.Checkpoint, error)
@@ -71,17 +72,17 @@ type Workspace interface {
 	Push(ctx context.Context, req workspace.PushRequest) (workspace.Published, error)
 }
 
-// Options are what a server stands on.
+// Options are the parts that a server uses.
 type Options struct {
 	Boxes     Boxes
 	Workspace Workspace
 	Mirror    *mirror.Mirror // of the documents whose files a push changes
-	// Changed tells the desktop that the tree did.
+	// Changed tells the desktop that the tree has changed.
 	Changed func()
 	Append  func(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
-	// Room refuses what the disk has no room for.
+	// Room returns an error if the disk has too little space.
 	Room func(op string) error
-	// PushBytes is the largest push.
+	// PushBytes is the size of the largest push.
 	PushBytes int64
 	Logger    *slog.Logger
 }
@@ -93,22 +94,22 @@ type Server struct {
 	pushes  *slots
 }
 
-// New makes a server.
+// New makes a Server.
 func New(o Options) *Server {
 	return &Server{options: o, reads: newPlaces(mostReads, readsOfOne), pushes: newPlaces(mostPushes, pushesOfOne)}
 }
 
-// pushed begins the name of a push's overlay.
+// pushed is the prefix of the name of a push's overlay.
 const pushed = "push-"
 
-// Sweep takes away what pushes left that an earlier process did not end.
+// Sweep removes what the pushes of an earlier process left.
 func (s *Server) Sweep(ctx context.Context) error {
 	return s.options.Workspace.DropAll(ctx, func(id string) bool { return strings.HasPrefix(id, pushed) })
 }
 
-// Repository returns where in the live tree the repository lies that a client calls by
-// name, with or without ".git" at its end; "" is the history of the computer's own
-// files. fault.NotFound when there is nothing.
+// Repository returns the place in the live tree of the repository that a client names, with
+// or without ".git" at the end; "" is the history of the computer's own files. It returns
+// fault.NotFound if there is none.
 func (s *Server) Repository(ctx context.Context, name string) (string, error) {
 	const op = "gitserve.Find"
 	if name == "" {
@@ -133,7 +134,7 @@ func missing(op string) error {
 	return fault.New(op, fault.NotFound, "Name the folder that the repository is in, such as workspace/NAME.", errors.New("there is no such repository"))
 }
 
-// inGit says that a path leads into a repository's own files.
+// inGit says whether a path leads into a repository's own files.
 func inGit(p string) bool {
 	for part := range strings.SplitSeq(p, "/") {
 		if strings.EqualFold(part, ".git") {
@@ -143,7 +144,7 @@ func inGit(p string) bool {
 	return false
 }
 
-// Git answers one request. The repository is one that Repository returned. Nothing is
+// Git answers one request. The repository must be one that Repository returned. Nothing is
 // written to out before git has begun to answer.
 func (s *Server) Git(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
 	op, turns := "gitserve.Read", s.reads
@@ -164,7 +165,7 @@ func (s *Server) Git(ctx context.Context, c view.GitCall, in io.Reader, out io.W
 	return fault.Wrap(op, s.read(ctx, c, in, out))
 }
 
-// read shows a repository to git in a box that sees nothing else.
+// read lets git read a repository in a box that sees nothing else.
 func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
 	source := sandbox.Live(c.Repository)
 	if c.Repository == "" {
@@ -189,7 +190,7 @@ func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.
 		if len(asked) > mostAsked {
 			return fault.New("", fault.Exhausted, "Fetch less at once.", errors.New("the request is too long"))
 		}
-		in = bytes.NewReader(asked) // all of it is here, so that a client who leaves is noticed
+		in = bytes.NewReader(asked) // the request was read completely, so that a client that disconnects is noticed
 	}
 	var stdin io.Reader
 	if !c.Advertise {
@@ -198,12 +199,12 @@ func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	return s.run(ctx, "git-"+contract.NewID(), mounts, c.Protocol, []string{script("/repository", readRepository), "sh", strings.TrimPrefix(c.Service(), "git-"), advertise}, stdin, said)
 }
 
-// run has a script answer in a box of its own, which is gone when it returns.
+// run runs a script in a box of its own, which has ended when it returns.
 func (s *Server) run(ctx context.Context, id string, mounts []sandbox.Mount, protocol int, argv []string, in io.Reader, out io.Writer) error {
 	return s.within(ctx, id, mounts, func(box sandbox.Box) error { return exec(ctx, box, protocol, argv, in, out) })
 }
 
-// within opens a box for as long as do takes.
+// within opens a box, calls do, and ends the box.
 func (s *Server) within(ctx context.Context, id string, mounts []sandbox.Mount, do func(box sandbox.Box) error) (err error) {
 	limits := s.options.Boxes.Limits()
 	limits.WallTime = wall
@@ -219,7 +220,7 @@ func (s *Server) within(ctx context.Context, id string, mounts []sandbox.Mount, 
 	return do(box)
 }
 
-// exec has a script answer in a box.
+// exec runs a script in a box.
 func exec(ctx context.Context, box sandbox.Box, protocol int, argv []string, in io.Reader, out io.Writer) error {
 	env := map[string]string{
 		"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/tmp", "GIT_GRAFT_FILE": "/dev/null", "GIT_NO_REPLACE_OBJECTS": "1",
@@ -242,7 +243,7 @@ func exec(ctx context.Context, box sandbox.Box, protocol int, argv []string, in 
 	return troubled(exit, trouble.String())
 }
 
-// troubled says why a script ended otherwise than well.
+// troubled returns the error for a script that did not succeed.
 func troubled(exit guest.Exit, said string) error {
 	switch exit.Code {
 	case 0:
@@ -266,8 +267,8 @@ func troubled(exit guest.Exit, said string) error {
 	return fault.New("", fault.Unavailable, "", errors.New(contract.Clip(said, 1000)))
 }
 
-// deadlineReader is what a client sends for as long as somebody may: one who sends a byte now
-// and then is not waited for longer than anybody else.
+// deadlineReader reads what a client sends until ctx ends, so that a client that sends a
+// byte now and then is not waited for longer than any other.
 type deadlineReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -280,7 +281,7 @@ func (h *deadlineReader) Read(b []byte) (int, error) {
 	return h.r.Read(b)
 }
 
-// preceded writes something before the first thing that is written.
+// preceded writes a text before the first bytes that are written.
 type preceded struct {
 	w     io.Writer
 	first string
@@ -296,7 +297,7 @@ func (p *preceded) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// clipped keeps the first bytes of what is written.
+// clipped keeps the first bytes of what is written to it.
 type clipped struct {
 	b    *bytes.Buffer
 	most int

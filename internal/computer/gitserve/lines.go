@@ -15,23 +15,23 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Git's lines: four digits of length, which count themselves, then the text;
-// "0000" ends a list. Of the protocol nothing else is read here: which refs a push
-// names, and what git reports of each.
+// The packet lines of git's protocol (pkt-line): four hexadecimal digits of length, which
+// include themselves, then the text; "0000" ends a list. This package reads nothing else of
+// the protocol: only which refs a push names, and what git reports of each.
 
 const (
 	longestLine = 65520
 	mostRefs    = 10_000
-	longestName = 1024 // of a ref, as contract.PushedRef has it
+	longestName = 1024 // of a ref, the same as contract.PushedRef's limit
 	mostOrders  = 8 << 20
 )
 
-// line writes one.
+// line encodes one packet line.
 func line(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
 
 var errLines = fault.New("", fault.Invalid, "", errors.New("this is not what git sends"))
 
-// readLine reads one; "" with end set is the end of a list.
+// readLine reads one packet line; "" with end set is the end of a list.
 func readLine(r io.Reader) (text string, end bool, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -49,14 +49,14 @@ func readLine(r io.Reader) (text string, end bool, err error) {
 	return string(b), false, err
 }
 
-// pushCommands are what a push asks for.
+// pushCommands are the commands with which a push begins: what to do with which ref.
 type pushCommands struct {
-	raw  bytes.Buffer // as it came, up to the end of the list
+	raw  bytes.Buffer // as received, up to the end of the list
 	refs []contract.PushedRef
-	can  []string // what the client understands
+	can  []string // the client's capabilities
 }
 
-// readOrders reads what a push begins with; without an order it is none.
+// readOrders reads the commands with which a push begins; it is an error if there is none.
 func readOrders(r io.Reader) (*pushCommands, error) {
 	o := &pushCommands{}
 	in := io.TeeReader(r, &o.raw)
@@ -84,10 +84,10 @@ func readOrders(r io.Reader) (*pushCommands, error) {
 		}
 		words := strings.SplitN(text, " ", 3)
 		if len(words) != 3 || !objectID(words[0]) || !objectID(words[1]) {
-			return nil, errLines // such as a push-cert, which we don't offer
+			return nil, errLines // such as a push-cert, which is not offered
 		}
 		if len(words[2]) > longestName || !utf8.ValidString(words[2]) {
-			// The log could not say what came to be, once it had.
+			// The event of the push could not name the ref.
 			return nil, fault.New("", fault.Invalid, "Choose another name.",
 				fmt.Errorf("a ref's name is not UTF-8, or longer than %d bytes: %q", longestName, contract.Clip(words[2], 80)))
 		}
@@ -95,11 +95,11 @@ func readOrders(r io.Reader) (*pushCommands, error) {
 	}
 }
 
-// mainBranch is where checkpoints are.
+// mainBranch is the branch of checkpoints.
 const mainBranch = "refs/heads/main"
 
-// checkpoints refuses a push that the history of the computer's own files can't have: it is
-// one branch, and what was in it stays.
+// checkpoints refuses a push that the history of the computer's own files can't take: that
+// history is one branch, and nothing is removed from it.
 func (o *pushCommands) checkpoints() error {
 	denied := func(hint, text string) error { return fault.New("", fault.Denied, hint, errors.New(text)) }
 	for _, r := range o.refs {
@@ -129,11 +129,11 @@ func unlessZero(id string) string {
 	return id
 }
 
-// understands says whether the client knows a word of the protocol.
+// understands says whether the client has a capability.
 func (o *pushCommands) understands(word string) bool { return slices.Contains(o.can, word) }
 
-// sideband is how much of a line the client takes on one of its bands, 0 where it
-// knows none.
+// sideband is how many bytes of a line the client accepts on a side band, 0 if it has no
+// side bands.
 func (o *pushCommands) sideband() int {
 	switch {
 	case o.understands("side-band-64k"):
@@ -144,7 +144,7 @@ func (o *pushCommands) sideband() int {
 	return 0
 }
 
-// taken lists the refs that git reports to have taken.
+// taken lists the refs that git reports as updated.
 func (o *pushCommands) taken(answer []byte) ([]contract.PushedRef, error) {
 	report := answer
 	if o.sideband() > 0 {
@@ -179,8 +179,8 @@ func (o *pushCommands) taken(answer []byte) ([]contract.PushedRef, error) {
 	return slices.DeleteFunc(slices.Clone(o.refs), func(r contract.PushedRef) bool { return !ok[r.Name] }), nil
 }
 
-// told is what the event of a push names of its refs, and how many it does not: no
-// more than an event holds, however names are escaped in it.
+// told returns the refs that the event of a push lists, and how many it leaves out: an
+// event has a limited size, whatever the escaping of names adds.
 func told(refs []contract.PushedRef) (first []contract.PushedRef, more int, err error) {
 	room := mostTold
 	for i, r := range refs {
@@ -195,7 +195,8 @@ func told(refs []contract.PushedRef) (first []contract.PushedRef, more int, err 
 	return refs, 0, nil
 }
 
-// refused is what git would have answered had it refused every ref for a reason.
+// refused returns the answer that git would have given if it had refused every ref for a
+// reason.
 func (o *pushCommands) refused(why string) []byte {
 	why = strings.Join(strings.Fields(why), " ")
 	var report strings.Builder

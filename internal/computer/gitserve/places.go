@@ -9,23 +9,22 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// slots are how many may be answered at once: so many in all, and fewer of one
-// account, so that a client who asks or listens slowly has others wait for it who are
-// of the same account, and nobody else.
+// slots limits how many requests are answered at once, in all and for one account: a client
+// that sends or reads slowly delays only requests of its own account.
 type slots struct {
 	most, ofOne int
 
 	mu    sync.Mutex
 	taken int
 	of    map[string]int
-	freed chan struct{} // closed when a place is given back
+	freed chan struct{} // closed when a slot is freed
 }
 
 func newPlaces(most, ofOne int) *slots {
 	return &slots{most: most, ofOne: ofOne, of: map[string]int{}, freed: make(chan struct{})}
 }
 
-// take waits for a place.
+// take waits for a slot.
 func (p *slots) take(ctx context.Context, account string) (release func(), err error) {
 	wait, cancel := awake.WithTimeout(ctx, patience)
 	defer cancel()
@@ -45,7 +44,7 @@ func (p *slots) take(ctx context.Context, account string) (release func(), err e
 	}
 }
 
-// try takes a place if there is one; freed is closed when the next is given back.
+// try takes a slot if there is one; freed is closed when the next slot is freed.
 func (p *slots) try(account string) (taken bool, freed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,19 +21,19 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Bounds of the refs that the event of a push names.
+// Limits of the refs that the event of a push lists.
 const (
 	maxRefs  = 100
-	mostTold = 64 << 10 // of their bytes in it
+	mostTold = 64 << 10 // bytes of them in the event
 )
 
-// push has git take a push in an overlay that nobody else sees, then publishes what
-// came of it. Git's answer is held until that is done: nothing is acknowledged that
-// is not published. Whoever leaves before has pushed nothing, or all of it.
+// push lets git take a push in an overlay that nobody else sees, then publishes the result.
+// Git's answer is held until that is done: nothing is acknowledged that is not published.
+// If the client disconnects before, nothing of the push is published, or all of it.
 func (s *Server) push(ctx context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
 	ordered, err := readOrders(in)
 	if err != nil || len(ordered.refs) == 0 {
-		return err // git asks with no order whether it may
+		return err // without a command, git only asks whether it may push
 	}
 	if !ordered.understands("report-status") && !ordered.understands("report-status-v2") {
 		return fault.New("", fault.Invalid, "Use a newer git.", errors.New("this git does not hear whether a push succeeded"))
@@ -52,7 +52,7 @@ func (s *Server) push(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	return t.end(answer)
 }
 
-// why is what a client is told.
+// why is the text of an error for a client.
 func why(err error) string {
 	text := fault.Text(err)
 	if hint := fault.HintOf(err); hint != "" {
@@ -61,7 +61,7 @@ func why(err error) string {
 	return text
 }
 
-// take returns git's answer, once what it says is true.
+// take carries out a push and returns git's answer, once what it says is true.
 func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands, in io.Reader, t *talk) (answer []byte, err error) {
 	if c.Repository == "" {
 		if err := ordered.checkpoints(); err != nil {
@@ -103,8 +103,8 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands
 	return said, s.bring(ctx, c, req, ordered, said, t)
 }
 
-// receiveOwn has git take a push into the computer's own history in a repository that
-// borrows from it, and the keeper what git took.
+// receiveOwn lets git take a push into the computer's own history, in a temporary
+// repository that borrows that history's objects, and passes what git took to the keeper.
 func (s *Server) receiveOwn(ctx context.Context, req *workspace.PushRequest, ordered *pushCommands, in io.Reader, t *talk) error {
 	mounts := []sandbox.Mount{
 		{Target: "/computer", Mode: sandbox.Overlay, Lower: req.Overlay.Lower, Upper: req.Overlay.Upper},
@@ -130,7 +130,7 @@ func (s *Server) receiveOwn(ctx context.Context, req *workspace.PushRequest, ord
 	})
 }
 
-// receive hands what git took in a box on to the keeper.
+// receive passes what git took in a box to the keeper.
 func (s *Server) receive(ctx context.Context, box sandbox.Box, base, tip string) (workspace.Received, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,11 +138,11 @@ func (s *Server) receive(ctx context.Context, box sandbox.Box, base, tip string)
 	listed := make(chan error, 1)
 	go func() {
 		err := exec(ctx, box, 0, []string{listObjects, "sh", base, tip}, nil, to)
-		_ = to.CloseWithError(err) // which always succeeds
+		_ = to.CloseWithError(err) // it always succeeds
 		listed <- err
 	}()
 	received, err := s.options.Workspace.Receive(ctx, base, tip, s.options.PushBytes, from)
-	_ = from.CloseWithError(io.ErrClosedPipe) // as above; who lists stops, if the keeper did
+	_ = from.CloseWithError(io.ErrClosedPipe) // it always succeeds; if the keeper stopped reading, the writer stops
 	if err != nil {
 		cancel()
 		<-listed
@@ -151,7 +151,7 @@ func (s *Server) receive(ctx context.Context, box sandbox.Box, base, tip string)
 	return received, <-listed
 }
 
-// pushMessage is what the checkpoint of a push says.
+// pushMessage is the message of a push's checkpoint.
 func pushMessage(r workspace.Received) string {
 	if r.Commits == 1 {
 		return "Push: " + r.Subject
@@ -159,7 +159,7 @@ func pushMessage(r workspace.Received) string {
 	return fmt.Sprintf("Push of %d commits: %s", r.Commits, r.Subject)
 }
 
-// bring publishes what git took, and tells the log.
+// bring publishes what git took, and appends the event.
 func (s *Server) bring(ctx context.Context, c view.GitCall, req workspace.PushRequest, ordered *pushCommands, said []byte, t *talk) error {
 	refs, err := ordered.taken(said)
 	if err != nil || len(refs) == 0 {
@@ -171,9 +171,9 @@ func (s *Server) bring(ctx context.Context, c view.GitCall, req workspace.PushRe
 	}
 	crash.At("gitserve.taken")
 	if err := ctx.Err(); err != nil {
-		return err // who left, or was taken out, before now has pushed nothing
+		return err // a client that disconnected, or lost its rights, before this point has pushed nothing
 	}
-	// Nobody but the client's patience ends it here: it is published or not.
+	// From here on a client that disconnects does not interrupt it: it is published or not.
 	ctx = context.WithoutCancel(ctx)
 	t.say("Publishing")
 	p, err := s.publish(ctx, c.By, req)
@@ -194,7 +194,7 @@ func (s *Server) bring(ctx context.Context, c view.GitCall, req workspace.PushRe
 	return nil
 }
 
-// publish brings a push into the live tree, as somebody's.
+// publish publishes a push into the live tree, with its author.
 func (s *Server) publish(ctx context.Context, by contract.Actor, req workspace.PushRequest) (p workspace.Published, err error) {
 	err = s.options.Mirror.Around(ctx, false, func(mirror.Held) (paths []string, _ document.Author, err error) {
 		p, err = s.options.Workspace.Push(ctx, req)

@@ -10,30 +10,31 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Git's side band: each line of the answer begins with a byte that says what it is of.
+// Git's side bands: the first byte of each line of the answer says which band it belongs
+// to.
 const (
 	bandProgress = 2
-	aliveEvery   = 5 * time.Second // how long a client at most hears nothing of its push
-	mostProgress = 1 << 20         // of what git says of its work, in bytes
+	aliveEvery   = 5 * time.Second // how often a client hears something about its push at least
+	mostProgress = 1 << 20         // bytes of git's progress output
 )
 
-// talk is what a client hears of its push: at once how far the work is, where it knows
-// side bands, and at the end, once it is true, git's answer. While the client still sends
-// it is told nothing: not every one reads then.
+// talk is the answer to a push: if the client has side bands, it hears of the progress at
+// once, and when the push is published it gets git's answer. While the client still sends,
+// nothing is written to it, because not every client reads then.
 type talk struct {
 	out   io.Writer
-	most  int  // of a line on a band, in bytes; 0: the client knows none
-	quiet bool // it wants to hear no progress, but that there is somebody
+	most  int  // bytes of a line on a band; 0: the client has no side bands
+	quiet bool // the client wants no progress, only signs of life
 
 	mu       sync.Mutex
 	listens  bool
 	held     []byte // git's answer so far
-	part     []byte // of a line that has not come whole
-	waiting  []byte // said before the client listens
-	progress int    // how much git said of its work
-	doing    string // what is under way
+	part     []byte // the beginning of a line that is incomplete
+	waiting  []byte // progress from before the client listens
+	progress int    // how many bytes of progress git wrote
+	doing    string // the current step
 	since    time.Time
-	err      error // the client has gone
+	err      error // writing to the client failed
 
 	stop  chan struct{}
 	alive sync.WaitGroup
@@ -51,7 +52,7 @@ func newTalk(out io.Writer, o *pushCommands) *talk {
 	return t
 }
 
-// keepAlive says from time to time that the work goes on.
+// keepAlive writes from time to time that the work continues.
 func (t *talk) keepAlive(tick <-chan time.Time) {
 	for {
 		select {
@@ -70,7 +71,7 @@ func (t *talk) keepAlive(tick <-chan time.Time) {
 	}
 }
 
-// listen says that all has come that the client sends: it hears now.
+// listen records that the client has sent everything, and so reads now.
 func (t *talk) listen() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +80,7 @@ func (t *talk) listen() {
 	t.waiting = nil
 }
 
-// say tells what is under way.
+// say reports the current step.
 func (t *talk) say(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +89,7 @@ func (t *talk) say(what string) {
 	}
 }
 
-// send sends a text on the band of progress.
+// send sends a text on the progress band.
 func (t *talk) send(text string) {
 	if t.most > 0 {
 		t.pass([]byte(line("\x02" + text)))
@@ -111,7 +112,7 @@ func (t *talk) write(b []byte) {
 	}
 }
 
-// Write takes what git says: progress is passed on, the rest held.
+// Write takes git's output: progress is passed on, the rest held.
 func (t *talk) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,8 +140,9 @@ func (t *talk) hold(b []byte) {
 	t.held = append(t.held, b[:min(len(b), max(0, mostSaid-len(t.held)))]...)
 }
 
-// lineLength is how long the line is that some bytes begin with, and whether they have all
-// of it. What is no line is one of all there is: whoever reads the answer finds it.
+// lineLength returns the length of the packet line with which b begins, and whether b
+// contains all of it. Bytes that are no packet line count as one line of all of b, which
+// whoever parses the answer refuses.
 func lineLength(b []byte) (n int, whole bool) {
 	if len(b) < 4 {
 		return 0, false
@@ -152,7 +154,7 @@ func lineLength(b []byte) (n int, whole bool) {
 	return n, n <= len(b)
 }
 
-// answer is what git said of the push itself.
+// answer returns what git said about the push itself.
 func (t *talk) answer() ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +165,7 @@ func (t *talk) answer() ([]byte, error) {
 	return t.held, nil
 }
 
-// end says the last of it.
+// end writes git's answer and stops the signs of life.
 func (t *talk) end(answer []byte) error {
 	close(t.stop)
 	t.alive.Wait()
@@ -174,7 +176,7 @@ func (t *talk) end(answer []byte) error {
 	return t.err
 }
 
-// ending says when a reader has come to its end.
+// ending is a reader that calls a function at its end.
 type ending struct {
 	io.Reader
 	ended func()

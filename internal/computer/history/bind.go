@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Answers answer the methods of time travel: a History, or what opens one first for a
-// computer that is asleep or does not wake.
+// Answers are the methods of time travel: those of a History, or of something that first
+// opens one for a computer that is asleep or can't wake.
 type Answers interface {
 	Checkpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error)
 	ShowCheckpoint(ctx context.Context, id string) (view.Checkpoint, error)
@@ -20,8 +20,8 @@ type Answers interface {
 	Restore(ctx context.Context, r view.RestoreRequest) (view.Restored, error)
 }
 
-// Bind binds time travel; good is the last checkpoint that is known to be
-// good, or why nobody can say.
+// Bind binds the methods of time travel; good returns the last checkpoint that is known to
+// be good, or an error if none is known.
 func Bind(t rpc.Table, h Answers, good func(context.Context) (string, error)) {
 	rpc.Bind(t, rpc.CheckpointList, func(ctx context.Context, _ rpc.Caller, in rpc.CheckpointsRequest) (rpc.List[view.Checkpoint], error) {
 		return rpc.Listed(h.Checkpoints(ctx, in.Before, in.Limit))

@@ -17,15 +17,16 @@ import (
 
 const maxDiff = 512 << 10
 
-// Shell is what is told of the desktop and asked of it.
+// Shell is what the history needs of the desktop.
 type Shell interface {
 	Changed()
 	WentBack()
-	// MayGoBackUnasked says why the desktop may not go back by itself, if it may not.
+	// MayGoBackUnasked returns an error that says why the desktop may not go back by
+	// itself, or nil.
 	MayGoBackUnasked(ctx context.Context, commit string) error
 }
 
-// Options are what the history of one computer stands on.
+// Options are the parts that the history of one computer uses.
 type Options struct {
 	CID       contract.CID
 	Log       *ledger.Log
@@ -39,7 +40,7 @@ type Options struct {
 // History is time travel in one computer whose files and documents are open.
 type History struct{ options Options }
 
-// New makes it.
+// New makes a History.
 func New(o Options) *History { return &History{o} }
 
 // Checkpoint answers rpc.CheckpointCreate.
@@ -93,7 +94,7 @@ func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, erro
 	return view.Diff{From: req.A, To: req.B, Changes: shown.Changes(shown.WithRepositories(d)), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
 }
 
-// emptyTree is git's id of the tree that holds nothing.
+// emptyTree is git's id of the empty tree.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 // Restore answers rpc.CheckpointRestore.
@@ -121,7 +122,7 @@ func (h *History) Restore(ctx context.Context, r view.RestoreRequest) (view.Rest
 	return h.goBack(ctx, h.options.Workspace.Restore, workspace.RestoreRequest{To: to.Commit, Paths: r.Paths, DryRun: r.DryRun, By: r.By})
 }
 
-// goBack restores, and has the desktop know.
+// goBack restores, and tells the desktop.
 func (h *History) goBack(ctx context.Context, do restoring, req workspace.RestoreRequest) (view.Restored, error) {
 	done, err := h.restore(ctx, do, req)
 	if err != nil {
@@ -144,12 +145,12 @@ func (h *History) goBack(ctx context.Context, do restoring, req workspace.Restor
 	return out, err
 }
 
-// restoring is a restore of the workspace's.
+// restoring is a method of the workspace that restores.
 type restoring func(context.Context, workspace.RestoreRequest) (workspace.Restored, error)
 
-// restore brings files back, and the documents that they are of: what a file
-// holds then becomes a revision by who restored. When no path is named, the
-// files of documents stay as they are.
+// restore restores files, and the documents in them: the content of a file becomes a
+// revision by whoever restored. If no path is named, the files of documents stay as they
+// are.
 func (h *History) restore(ctx context.Context, do restoring, req workspace.RestoreRequest) (done workspace.Restored, err error) {
 	if req.DryRun {
 		req.Keep, err = h.options.Mirror.Files(ctx)

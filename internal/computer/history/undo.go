@@ -19,10 +19,11 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// computersFiles is what a push is into that is into no repository in a folder.
+// computersFiles is the name, for people, of what a push changes that is not into a
+// repository in a folder.
 const computersFiles = "the computer's files"
 
-// act is something that was done, and what undoes it: it is one of a restore, a
+// act is something that was done, and how to undo it: by exactly one of a restore, an
 // operation, commits and a revision.
 type act struct {
 	view.Undone
@@ -31,18 +32,18 @@ type act struct {
 	document  contract.DocumentRevised
 }
 
-// undoable are the types of the events that tell of acts, and of the checkpoints
-// that hold what commands did.
+// undoable are the types of the events that report acts, and of those that report the
+// checkpoints of what commands did.
 var undoable = []string{
 	"checkpoint.restored", "publish.finished", "command.finished", "file.written", "file.removed", "repository.added", "repository.pushed", "document.revised", "checkpoint.created",
 }
 
-// maxLooked bounds how far back the last act is looked for, in events of those types.
+// maxLooked limits how far back the last act is searched for, in events of those types.
 const maxLooked = 20_000
 
 const opUndo = "history.Undo"
 
-// undo undoes the last act, whatever it was, and says which.
+// undo undoes the last act, whatever it was, and returns which it was.
 func (h *History) undo(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	a, err := h.lastAct(ctx)
 	if err == nil || fault.Is(err, fault.NotFound) {
@@ -73,7 +74,7 @@ func (h *History) undoAct(ctx context.Context, a act, r view.RestoreRequest) (vi
 	return h.undoOperation(ctx, a.operation, r)
 }
 
-// told names an act in a few words.
+// told describes an act in a few words.
 func (a act) told() string {
 	switch a.What {
 	case view.UndoneRestore:
@@ -98,8 +99,8 @@ func (a act) told() string {
 	return fmt.Sprintf("the revision of “%s”", contract.Clip(a.Title, 60))
 }
 
-// lastAct goes back through the log to the newest thing that changed files or
-// documents. What changed nothing is passed over.
+// lastAct goes back through the log to the newest act that changed files or documents, and
+// skips those that changed nothing.
 func (h *History) lastAct(ctx context.Context) (act, error) {
 	l := lastLook{history: h, idle: map[string]bool{}}
 	for looked, before := 0, uint64(0); looked < maxLooked; {
@@ -123,14 +124,14 @@ func (h *History) lastAct(ctx context.Context) (act, error) {
 		errors.New("nothing was done yet that could be undone"))
 }
 
-// lastLook is what was met on the way back.
+// lastLook is what was found on the way back through the log.
 type lastLook struct {
 	history *History
-	after   string          // the checkpoint behind a command, whose end is still to be met
+	after   string          // the checkpoint after a command, whose end is further back
 	idle    map[string]bool // runs that changed nothing
 }
 
-// at reports what an event tells of, if that can be undone by itself.
+// at returns the act that an event reports, if it is one that can be undone by itself.
 func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, err error) {
 	if len(e.Data) == 0 && e.Type != "document.revised" || e.Error != "" {
 		return a, false, nil
@@ -174,7 +175,8 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 		return a, false, nil
 	}
 	if p, ok := data.(*contract.DocumentRevised); ok || data == nil {
-		// A command's or a restore's edit is of that; what a person accepted is theirs.
+		// An edit that a command or a restore made belongs to that; what a person accepted
+		// is an act of theirs.
 		if e.Run != "" || l.after != "" {
 			return a, false, nil
 		}
@@ -195,7 +197,7 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 	return fileAct(data)
 }
 
-// fileAct is what happened to one file.
+// fileAct returns the act on one file that an event reports.
 func fileAct(data contract.Payload) (a act, found bool, err error) {
 	switch p := data.(type) {
 	case *contract.FileRemoved:
@@ -223,8 +225,8 @@ func fileAct(data contract.Payload) (a act, found bool, err error) {
 	return a, found, err
 }
 
-// command is a command of the user's, by the checkpoints from its start to the
-// one behind it. One that left nothing behind changed nothing.
+// command returns the act of a user's command: the commits of the checkpoints between its
+// start and the one after it. A command without a checkpoint after it changed nothing.
 func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.CommandFinished) (a act, found bool, err error) {
 	if l.after == "" {
 		return a, false, nil
@@ -255,7 +257,8 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 		if k.Sequence < since {
 			break
 		}
-		// Whoever had one made meanwhile, it holds what the command had done by then.
+		// Whatever the reason for a checkpoint during the command, it contains what the
+		// command had done by then.
 		if k.Kind != contract.CheckpointTask && k.Kind != contract.CheckpointPush && k.Kind != contract.CheckpointRestore {
 			a.commits = append(a.commits, wire.Reverted{Commit: k.Commit})
 		}
@@ -263,8 +266,8 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 	return a, true, nil
 }
 
-// actOfRun is what a run changed, as the checkpoints of its publishes. One that is
-// at work is an error: what it will have changed is not known yet.
+// actOfRun returns what a run changed: the checkpoints of its publishes. It is an error if
+// the run has not ended, for its changes are not complete.
 func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
 	r, err := h.options.State.Run(ctx, run)
 	if err != nil {
@@ -275,7 +278,7 @@ func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
 	if err != nil {
 		return a, err
 	}
-	inverted := map[string]bool{} // tasks whose edits were taken back already
+	inverted := map[string]bool{} // tasks whose edits were already reverted
 	for _, e := range made {
 		var p contract.PublishFinished
 		if err := json.Unmarshal(e.Data, &p); err != nil {
@@ -288,7 +291,7 @@ func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return a, err
 		}
-		if err == nil && k.Run == run && k.Files > 0 { // one that is not the run's was there before
+		if err == nil && k.Run == run && k.Files > 0 { // a checkpoint that is not the run's was there before
 			a.commits = append(a.commits, wire.Reverted{Commit: p.Commit, Publish: p.Publish})
 		}
 	}
@@ -308,19 +311,19 @@ func (a act) atWork(status contract.RunStatus) error {
 		fmt.Errorf("%s is still at work, and what it changes can't be undone before it ends", a.told()))
 }
 
-// nothingAtWork refuses to pass over a run that was asked for after the last act and has
-// not ended: it is the last thing, although nothing of it is published yet.
+// nothingAtWork returns an error if a run was requested after the last act and has not
+// ended: that run is the last thing, although nothing of it is published yet.
 func (h *History) nothingAtWork(ctx context.Context, after uint64) error {
-	runs, err := h.options.State.Runs(ctx, state.RunFilter{Open: true, Limit: 1}) // the newest
+	runs, err := h.options.State.Runs(ctx, state.RunFilter{Open: true, Limit: 1}) // the newest first
 	if err != nil || len(runs) == 0 || runs[0].Seq < after {
 		return err
 	}
 	return act{Undone: view.Undone{What: view.UndoneRun, Run: runs[0].ID, Title: runs[0].Prompt}}.atWork(runs[0].Status)
 }
 
-// noCommandAtWork refuses to pass over a command that was begun after the last act, has
-// not ended and has changed something, such as a terminal in which somebody works: it is
-// one act, which is whole when it ends.
+// noCommandAtWork returns an error if a command was started after the last act, has not
+// ended and has changed something, such as a terminal in which somebody works: it is one
+// act, and complete only when it ends.
 func (h *History) noCommandAtWork(ctx context.Context, after uint64) error {
 	begun, err := h.options.State.Events(ctx, state.EventFilter{Newest: true, Types: []string{"command.started"}, Limit: 200})
 	if err != nil {
@@ -351,7 +354,7 @@ func (h *History) noCommandAtWork(ctx context.Context, after uint64) error {
 	return nil
 }
 
-// changedSince says whether the files are others than when an event was appended.
+// changedSince says whether the files have changed since an event was appended.
 func (h *History) changedSince(ctx context.Context, seq uint64) (bool, error) {
 	rows, err := h.options.State.Checkpoints(ctx, 0, state.MaxPage) // newest first
 	if err != nil {
@@ -366,7 +369,7 @@ func (h *History) changedSince(ctx context.Context, seq uint64) (bool, error) {
 	return len(now.Changes) > 0, err
 }
 
-// undoRun takes back what a run changed.
+// undoRun reverts what a run changed.
 func (h *History) undoRun(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	a, err := h.actOfRun(ctx, r.Run)
 	if err != nil {
@@ -384,7 +387,7 @@ func (h *History) undoRun(ctx context.Context, r view.RestoreRequest) (view.Rest
 func (h *History) undoOperation(ctx context.Context, d wire.UndoRequest, r view.RestoreRequest) (view.Restored, error) {
 	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
 	d.DryRun = r.DryRun
-	by := r.By // what was taken away changes places with what is there: neither needs room
+	by := r.By // the removed file is exchanged with what is there, so neither needs space
 	var changes []wire.Change
 	do := func() (err error) {
 		changes, err = h.options.Workspace.UndoOperation(ctx, d, by)
@@ -411,7 +414,7 @@ func (h *History) undoOperation(ctx context.Context, d wire.UndoRequest, r view.
 	return out, nil
 }
 
-// undoRevision has a document say again what it said before a revision, but for what
+// undoRevision restores the text that a document had before a revision, and keeps what
 // others have written since.
 func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, r view.RestoreRequest) (view.Restored, error) {
 	out := view.Restored{DryRun: r.DryRun, Kept: []view.Kept{}, Unkept: view.Unkept{Paths: []view.UnkeptPath{}}}
@@ -419,7 +422,7 @@ func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, 
 	if err != nil {
 		return out, err
 	}
-	undone := cmp.Or(p.Revision, now.Revision) // the newest where the log has lost which
+	undone := cmp.Or(p.Revision, now.Revision) // the newest, if the log does not say which
 	if undone < 2 {
 		return out, fault.New("", fault.Conflict, "Undo its run, or remove its file: choir files rm "+now.Path, fmt.Errorf("it made the document “%s”, before which there was none", contract.Clip(now.Title, 60)))
 	}
@@ -436,8 +439,8 @@ func (h *History) undoRevision(ctx context.Context, p contract.DocumentRevised, 
 	return out, err
 }
 
-// bringBack has an entry of the trash take the place of what is where it was;
-// when none is named, the newest of the one path that is.
+// bringBack puts an entry of the trash in the place of what is now at its path; if no entry
+// is named, the newest of the one path that is named.
 func (h *History) bringBack(ctx context.Context, r view.RestoreRequest) (view.Restored, error) {
 	d := wire.UndoRequest{Op: "back", ID: r.To}
 	for before := ""; ; {

@@ -1,6 +1,6 @@
-// Package mounts is what of a computer's trees a box sees, and where: the layers of a
-// snapshot for as long as somebody uses it, a task's overlay, what a check may depend on,
-// the shell's dependencies. Which kind of box gets which of them its opener says.
+// Package mounts says which of a computer's trees a box sees, and where: the layers of a
+// snapshot for as long as somebody uses it, a task's overlay, the packages that a check
+// needs, the shell's dependencies. The code that opens a box chooses among them.
 package mounts
 
 import (
@@ -20,30 +20,30 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// Options are what the mounts of one computer are made of.
+// Options are the parts from which the mounts of one computer are made.
 type Options struct {
 	Workspace *workspace.Workspace
 	Boxes     *boxes.Boxes   // whose volumes they are
 	Modules   *shell.Modules // the machine's installed dependencies of shells
-	// Install installs those of this computer's shell.
+	// Install installs the dependencies of this computer's shell.
 	Install func(ctx context.Context) (sandbox.Volume, error)
 	// Awake ends when the computer falls asleep.
 	Awake  context.Context
 	Logger *slog.Logger
 }
 
-// Mounts are those of one computer that is awake.
+// Mounts makes the mounts of one computer that is awake.
 type Mounts struct {
 	options Options
 
 	mu   sync.Mutex
-	uses map[string]int // of a commit's checkout, which the workspace does not count
+	uses map[string]int // by commit: users of its checkout, which the workspace does not count
 }
 
-// New makes them; nothing is checked out.
+// New makes a Mounts; nothing is checked out.
 func New(o Options) *Mounts { return &Mounts{options: o, uses: map[string]int{}} }
 
-// Snapshot checks a commit out, in layers; release lets it go.
+// Snapshot checks a commit out, in layers, which stay until release is called.
 func (m *Mounts) Snapshot(ctx context.Context, commit string) (layers []sandbox.Volume, release func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,14 +72,13 @@ func (m *Mounts) Snapshot(ctx context.Context, commit string) (layers []sandbox.
 func (m *Mounts) CheckOut(ctx context.Context) error {
 	_, release, err := m.Snapshot(ctx, "HEAD")
 	if err == nil {
-		release() // the newest one's layers stay
+		release() // the layers of the newest checkpoint stay
 	}
 	return err
 }
 
-// Modules shows the shell's dependencies where it expects them. With wait
-// they are installed first when they are missing; where that fails, and without
-// wait, they are left out.
+// Modules mounts the shell's dependencies where the shell expects them. With wait, missing
+// ones are installed first; if that fails, or without wait, the mount is left out.
 func (m *Mounts) Modules(ctx context.Context, wait bool) ([]sandbox.Mount, error) {
 	tree, ok := m.options.Modules.Ready(ctx, m.options.Boxes.Volumes())
 	if !ok && wait {
@@ -88,12 +87,12 @@ func (m *Mounts) Modules(ctx context.Context, wait bool) ([]sandbox.Mount, error
 		if err != nil && !fault.Is(err, fault.Missing) && !fault.Is(err, fault.Unavailable) {
 			return nil, err
 		}
-		ok = err == nil // else the check that needs them fails, and says what is missing
+		ok = err == nil // the check that needs them fails, and says what is missing
 	}
 	if !ok {
 		return nil, nil
 	}
-	// Where the tree has a link in its place, it goes without.
+	// If the tree has a link in that place, the mount is left out.
 	return []sandbox.Mount{{Source: tree, Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly, Optional: true}}, nil
 }
 
@@ -118,11 +117,10 @@ func (m *Mounts) Task(ctx context.Context, o workspace.Overlay) ([]sandbox.Mount
 	return append(append(mounts, modules...), at), err
 }
 
-// Verify is a check's view: the commit to verify with a throwaway upper,
-// the base the task started from beside it, and the user's own ignored
-// directories, throwaway as well. What the task put into ignored directories is
-// not there: it is not published, so nothing may depend on it. wait says that it
-// waits for the shell's dependencies.
+// Verify is a check's view: the commit to verify with a throwaway upper, beside it the base
+// that the task started from, and the user's own ignored directories, throwaway as well.
+// What the task put into ignored directories is not there: it is not published, so nothing
+// may depend on it. With wait, missing dependencies of the shell are installed first.
 func (m *Mounts) Verify(ctx context.Context, o workspace.Overlay, commit string, wait bool) ([]sandbox.Mount, func(), error) {
 	layers, release, err := m.Snapshot(ctx, commit)
 	if err != nil {
@@ -146,8 +144,8 @@ func (m *Mounts) Verify(ctx context.Context, o workspace.Overlay, commit string,
 	return append(append(mounts, modules...), at), release, nil
 }
 
-// usersOwn are the ignored directories of a check's box: as the user has them,
-// with nothing that the task put there.
+// usersOwn mounts the ignored directories of a check's box as the user has them, without
+// what the task put there.
 func usersOwn(ignored []workspace.IgnoredDir) []sandbox.Mount {
 	var out []sandbox.Mount
 	for _, ig := range ignored {

@@ -22,7 +22,7 @@ func (c *Past) Approvals(ctx context.Context, all bool, before uint64, limit int
 	return list[:min(len(list), limit)], more, nil
 }
 
-// approvals lists the approvals that a filter lets through, as far as the state is.
+// approvals lists the approvals that match a filter, as of the events that are projected.
 func (c *Past) approvals(ctx context.Context, f state.ApprovalFilter) ([]view.Approval, error) {
 	rows, err := c.state.Approvals(ctx, f)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Bind binds what is asked of it.
+// Bind binds the methods about the past.
 func (c *Past) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.StateSnapshot, func(ctx context.Context, _ rpc.Caller, _ rpc.Of) (view.Snapshot, error) { return c.Snapshot(ctx) })
 	rpc.Bind(t, rpc.LogRead, func(ctx context.Context, _ rpc.Caller, in rpc.LogRequest) (view.EventPage, error) {

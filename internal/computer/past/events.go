@@ -31,9 +31,8 @@ func (c *Past) Events(ctx context.Context, q view.EventQuery) (view.EventPage, e
 	return p, nil
 }
 
-// indexed answers from the state's indexes, and from the log for the few events
-// that are not projected yet: a projector that lags, or has stopped, hides
-// nothing.
+// indexed answers from the state's indexes, and from the log for the few events that are
+// not projected yet, so that a projector that is behind, or has stopped, hides nothing.
 func (c *Past) indexed(ctx context.Context, q view.EventQuery) (view.EventPage, error) {
 	covered := c.state.Last()
 	p := view.EventPage{Events: []contract.Event{}, Last: c.log.Last()}
@@ -72,7 +71,7 @@ func (c *Past) indexed(ctx context.Context, q view.EventQuery) (view.EventPage, 
 	return p, nil
 }
 
-// maxEvents is how many events a page holds at most.
+// maxEvents is the largest number of events in a page.
 const maxEvents = 500
 
 // Follow implements control.Streams.
@@ -80,8 +79,8 @@ func (c *Past) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Even
 	return c.log.Follow(ctx, after)
 }
 
-// Appended implements control.History. Data that stand in a blob count with its
-// size; one that is lost counts as the longest there can be.
+// Appended implements control.History. An event whose data is in a blob counts with the
+// blob's size; if that is lost, with the largest size that it can have.
 func (c *Past) Appended(ctx context.Context, since time.Time) (events int, bytes int64, err error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return 0, 0, err

@@ -1,6 +1,6 @@
-// Package past answers what is asked of what has happened in one computer: runs,
-// documents, checkpoints, approvals, egress and the log itself, from the state's
-// indexes and, where the state is not up to it yet, from the log.
+// Package past answers questions about what has happened in one computer: runs, documents,
+// checkpoints, approvals, egress and the log itself. It reads the state's indexes and, for
+// events that are not projected yet, the log.
 package past
 
 import (
@@ -23,7 +23,7 @@ type Past struct {
 	info func(context.Context) (view.Computer, error)
 }
 
-// New makes it. info describes the computer as it is now.
+// New makes a Past. info describes the computer as it is now.
 func New(cid contract.CID, log *ledger.Log, s *state.Store, blobs blob.Store, info func(context.Context) (view.Computer, error)) *Past {
 	return &Past{cid: cid, log: log, state: s, blobs: blobs, info: info}
 }

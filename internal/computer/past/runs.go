@@ -19,7 +19,7 @@ func (c *Past) Runs(ctx context.Context, before uint64, limit int) ([]view.Run, 
 	return c.listRuns(ctx, state.RunFilter{Before: before, Limit: limit})
 }
 
-// listRuns lists the runs that a filter lets through, as far as the state is.
+// listRuns lists the runs that match a filter, as of the events that are projected.
 func (c *Past) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run, error) {
 	rows, err := c.state.Runs(ctx, f)
 	if err != nil {
@@ -34,13 +34,13 @@ func (c *Past) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run, err
 
 var openRuns = state.RunFilter{Open: true, Limit: 50}
 
-// AnyOpenRun reports whether a run has not ended, as far as the state is.
+// AnyOpenRun reports whether a run has not ended, as of the events that are projected.
 func (c *Past) AnyOpenRun(ctx context.Context) (bool, error) {
 	rows, err := c.state.Runs(ctx, state.RunFilter{Open: true, Limit: 1})
 	return len(rows) > 0, err
 }
 
-// OpenRuns are the runs that have not ended, with what they ask.
+// OpenRuns lists the runs that have not ended, with their questions.
 func (c *Past) OpenRuns(ctx context.Context) ([]view.Run, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (c *Past) Run(ctx context.Context, id string) (view.Run, error) {
 	return out, err
 }
 
-// questionOf is a question as people see it.
+// questionOf converts a question to the form that people see.
 func questionOf(q state.Question) contract.Question {
 	return contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline}
 }
@@ -141,7 +141,7 @@ func (c *Past) Revisions(ctx context.Context, id string, before, limit int) ([]v
 	}
 	rows, more, err := c.state.Texts(ctx, id, before, limit, view.MaxText)
 	if err == nil && len(rows) == 0 {
-		_, err = c.state.Document(ctx, id) // there is none, or none that old
+		_, err = c.state.Document(ctx, id) // the document does not exist, or has no revision that old
 	}
 	out := make([]view.Document, len(rows))
 	for i, r := range rows {
@@ -154,8 +154,8 @@ func documentOf(r state.Revision) view.Document {
 	return view.Document{ID: r.Document, Title: r.Title, Path: r.Path, Revision: r.Revision, Author: r.Author, Time: When(r.Time), Body: r.Body}
 }
 
-// Snapshot answers rpc.StateSnapshot. The state moves on while it is read,
-// so it is read again until no event was projected meanwhile.
+// Snapshot answers rpc.StateSnapshot. Events may be projected while the state is read, so
+// it is read again until none was.
 func (c *Past) Snapshot(ctx context.Context) (view.Snapshot, error) {
 	const op, page = "past.Snapshot", 50
 	for range 50 {
@@ -225,7 +225,7 @@ func (c *Past) Checkpoints(ctx context.Context, before uint64, limit int) ([]vie
 	return c.listCheckpoints(ctx, before, limit)
 }
 
-// listCheckpoints lists checkpoints, newest first, as far as the state is.
+// listCheckpoints lists checkpoints, newest first, as of the events that are projected.
 func (c *Past) listCheckpoints(ctx context.Context, before uint64, limit int) ([]view.Checkpoint, bool, error) {
 	rows, err := c.state.Checkpoints(ctx, before, min(limit+1, state.MaxPage))
 	if err != nil {
@@ -265,7 +265,7 @@ func checkpointOf(k state.Checkpoint) view.Checkpoint {
 	return out
 }
 
-// When is a time as the state has it; zero where there is none.
+// When parses a time of the state's; it is zero if there is none.
 func When(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -274,7 +274,7 @@ func When(s string) time.Time {
 	return t
 }
 
-// SpentOn says what a run's calls of models consumed so far.
+// SpentOn returns what a run's model calls have consumed so far.
 func (c *Past) SpentOn(ctx context.Context, run string) (contract.Usage, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return contract.Usage{}, err
@@ -292,7 +292,7 @@ func (c *Past) SpentOn(ctx context.Context, run string) (contract.Usage, error) 
 	return out, nil
 }
 
-// SpentToday is what the day's calls of models cost so far.
+// SpentToday returns what the day's model calls have cost so far.
 func (c *Past) SpentToday(ctx context.Context) (usd float64, err error) {
 	sums, err := c.state.Usage(ctx, state.UsageFilter{Day: time.Now().UTC().Format(time.DateOnly)})
 	for _, u := range sums {
@@ -301,7 +301,7 @@ func (c *Past) SpentToday(ctx context.Context) (usd float64, err error) {
 	return usd, err
 }
 
-// Remotes are the git remotes that choir add recorded, on the host.
+// Remotes lists the git remotes that choir add recorded on the host.
 func (c *Past) Remotes(ctx context.Context) ([]string, error) {
 	repositories, err := c.state.Repositories(ctx)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package proposals is what people are asked and say about changes to living documents
-// that could not be taken in by themselves: of each what accepting it would change.
+// Package proposals lists and resolves proposals: changes to living documents that could
+// not be merged automatically, and that people accept or dismiss. For each it shows what
+// accepting it would change.
 package proposals
 
 import (
@@ -14,10 +15,10 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// maxProposalDiff bounds the diff of a proposal that is shown, in bytes.
+// maxProposalDiff limits the diff of a proposal that is shown, in bytes.
 const maxProposalDiff = 512 << 10
 
-// Proposals are those of one computer.
+// Proposals answers the methods about the proposals of one computer.
 type Proposals struct {
 	Log       *ledger.Log
 	State     *state.Store
@@ -86,7 +87,7 @@ func (a Proposals) Resolve(ctx context.Context, by contract.Actor, id, proposal 
 	return view.Resolved{ID: done.Proposal, Resolution: done.Resolution, Revision: done.Revision, Sequence: done.Seq}, err
 }
 
-// Bind binds what is asked of them.
+// Bind binds the methods about proposals.
 func (a Proposals) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.ProposalList, func(ctx context.Context, _ rpc.Caller, in rpc.ProposalsRequest) (rpc.List[view.Proposal], error) {
 		return rpc.Listed(a.List(ctx, in.Document, in.All, in.Before, in.Limit))

@@ -21,7 +21,7 @@ type Boxes struct {
 	Mounts *mounts.Mounts
 	// Awake ends when the computer falls asleep.
 	Awake context.Context
-	// Once runs something in the background that ends by itself.
+	// Once runs a function in the background that ends by itself.
 	Once   func(what string, f func(context.Context) error)
 	Logger *slog.Logger
 }
@@ -36,7 +36,7 @@ func (b Boxes) Open(ctx context.Context, r ports.BoxRequest) (ports.Box, error) 
 	spec := sandbox.BoxSpec{ID: r.ID, Kind: r.Kind, Handler: r.Handler, Proxy: r.Network, Limits: b.Boxes.Limits()}
 	switch r.Kind {
 	case contract.BoxDirector, contract.BoxAssociate:
-		// Our own loops: no tree, and nothing to fill a disk with.
+		// Only our own loops run in it: it has no tree, and nothing that could fill a disk.
 	case contract.BoxTask:
 		o, ok := r.Overlay.(*Overlay)
 		if !ok {
@@ -79,7 +79,7 @@ func (b Boxes) Open(ctx context.Context, r ports.BoxRequest) (ports.Box, error) 
 	return runBox{box}, nil
 }
 
-// Way implements ports.Egress: a run's box gets to the network by it.
+// Way implements ports.Egress: it is a run's box's access to the network.
 func (b Boxes) Way(s ports.EgressScope, spec contract.EgressSpec, decided func(string, bool)) (http.Handler, error) {
 	approved, err := egress.ParseRules(s.Approved)
 	if err != nil {

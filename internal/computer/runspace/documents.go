@@ -10,14 +10,14 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// Documents keeps the runs' living documents.
+// Documents writes the runs' living documents.
 type Documents struct {
 	Log       *ledger.Log
 	State     *state.Store
 	Documents *document.Documents
 }
 
-// director is whose hand writes the document of a run.
+// director is the author of a run's document.
 func director(run string) document.Author {
 	return document.Author{Name: string(contract.KindDirector), By: contract.DirectorOf(run), Run: run}
 }

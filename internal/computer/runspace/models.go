@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/internal/gateway"
 )
 
-// Models answers the loops' model turns.
+// Models answers the model calls of the loops.
 type Models struct {
 	CID     contract.CID
 	Gateway *gateway.Gateway

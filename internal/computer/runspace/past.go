@@ -10,11 +10,11 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Past is what the dispatcher asks of the past.
+// Past answers the dispatcher's questions about the past.
 type Past struct {
 	Log   *ledger.Log
 	State *state.Store
-	// Page is a page of a run's events.
+	// Page returns a page of a run's events.
 	Page func(ctx context.Context, q view.EventQuery) (view.EventPage, error)
 }
 
@@ -45,7 +45,8 @@ func (p Past) RunEvents(ctx context.Context, run string, after uint64) ([]contra
 	return page.Events, page.Next, page.More, err
 }
 
-// GiveUp has every run that was interrupted cancelled when it is taken up.
+// GiveUp appends a cancellation to every run that was interrupted, which takes effect when
+// the run is resumed.
 func GiveUp(ctx context.Context, log *ledger.Log, past Past) error {
 	open, err := past.Unfinished(ctx)
 	if err != nil {

@@ -33,7 +33,7 @@ type Workspace struct {
 	Shell     Shell // the desktop, which shows what is published
 }
 
-// Shell is what is told of the desktop and asked of it.
+// Shell is what the workspace needs of the desktop.
 type Shell interface {
 	Changed()
 	ThemeChanged()
@@ -50,11 +50,11 @@ type Overlay struct {
 // Base implements ports.Overlay.
 func (o *Overlay) Base() string { return o.Overlay.Base }
 
-// publish names one of the attempt's publishes. The name is the same after a
-// crash, so what was published already is recognised.
+// publish returns the id of one of the attempt's publishes. It is the same after a crash,
+// so that what was already published is recognised.
 func (o *Overlay) publish(what string) string { return contract.DeriveID(o.ID, what) }
 
-// TreeOf is the tree behind an overlay that this computer gave out.
+// TreeOf returns the workspace's overlay behind one that this computer handed out.
 func TreeOf(o ports.Overlay) (workspace.Overlay, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
@@ -87,8 +87,8 @@ func (w *Workspace) Begin(ctx context.Context, t ports.TaskRef, base string) (po
 	return &Overlay{o, t}, nil
 }
 
-// Reopen implements ports.Workspace. An attempt whose tree is gone must not
-// go on in an empty one.
+// Reopen implements ports.Workspace. An attempt whose tree is gone must not continue in an
+// empty one.
 func (w *Workspace) Reopen(ctx context.Context, t ports.TaskRef, base string) (ports.Overlay, error) {
 	there, err := w.Volumes.Exists(ctx, sandbox.Written(overlayID(t)))
 	if err != nil {
@@ -102,7 +102,7 @@ func (w *Workspace) Reopen(ctx context.Context, t ports.TaskRef, base string) (p
 
 func overlayID(t ports.TaskRef) string { return fmt.Sprintf("%s-%d", t.Task, t.Attempt) }
 
-// isOverlayID says whether a name is one that overlayID gives: others have boxes
+// isOverlayID says whether a name is one that overlayID returns: other boxes have folders
 // beside them.
 func isOverlayID(id string) bool {
 	i := strings.LastIndexByte(id, '-')
@@ -113,8 +113,8 @@ func isOverlayID(id string) bool {
 	return err == nil && n > 0
 }
 
-// PublishLive implements ports.Workspace. Once somebody has taken back what
-// the task had published so far, the rest waits for its end.
+// PublishLive implements ports.Workspace. If somebody has reverted what the task had
+// published so far, the rest is not published before the task's end.
 func (w *Workspace) PublishLive(ctx context.Context, o ports.Overlay) (int, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
@@ -130,8 +130,8 @@ func (w *Workspace) PublishLive(ctx context.Context, o ports.Overlay) (int, erro
 	return len(p.Changed), err
 }
 
-// tookBack reports whether the shell was restored since the task first
-// published an edit to it.
+// tookBack reports whether the shell was restored since the task first published an edit to
+// it.
 func (w *Workspace) tookBack(ctx context.Context, task string) (bool, error) {
 	if err := w.State.CaughtUp(ctx, w.Log); err != nil {
 		return false, err
@@ -156,8 +156,8 @@ func (w *Workspace) Settle(ctx context.Context, o ports.Overlay) error {
 	return w.Workspace.SettleOverlay(ctx, mine.Overlay)
 }
 
-// Merge implements ports.Workspace. No tree has the id that it pretends was
-// verified, so the merge is prepared and never applied.
+// Merge implements ports.Workspace. The request says that the tree "none" was verified,
+// which no merge results in, so the merge is prepared and never applied.
 func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, e
 	if out.Installed, err = w.Workspace.Installed(ctx, mine.Overlay, diff.Changes); err != nil {
 		return ports.Merged{}, err
 	}
-	slices.SortStableFunc(tree.Left, func(a, b wire.Skip) int { return b.Files - a.Files }) // what stands for most comes first
+	slices.SortStableFunc(tree.Left, func(a, b wire.Skip) int { return b.Files - a.Files }) // those that stand for most files come first
 	for _, s := range tree.Left {
 		if !s.Kept {
 			out.Left = append(out.Left, view.Kept{Path: s.Path.Shown(), Reason: s.Reason})
@@ -240,7 +240,8 @@ func (w *Workspace) Publish(ctx context.Context, o ports.Overlay, m ports.Merged
 	for _, k := range p.Conflicts {
 		left.Paths = append(left.Paths, string(k.Path))
 	}
-	// It is published, whoever waits for it: the user is to see all of it.
+	// It is published, whether or not the caller still waits, so the user must see all of
+	// it.
 	proposed, err := w.Mirror.Propose(context.WithoutCancel(ctx), left)
 	if err != nil {
 		return ports.Published{}, err
@@ -252,7 +253,7 @@ func (w *Workspace) Publish(ctx context.Context, o ports.Overlay, m ports.Merged
 	return ports.Published{Checkpoint: commit, Tree: p.MergedTree, Conflicts: shown.Kept(p.Conflicts), Proposed: proposed}, nil
 }
 
-// message is a task's goal, for the checkpoint's title.
+// message returns a task's goal, for the checkpoint's title.
 func (w *Workspace) message(ctx context.Context, task string) string {
 	t, err := w.State.Task(ctx, task)
 	if err != nil || t.Goal == "" {
@@ -277,8 +278,7 @@ func (w *Workspace) Invert(ctx context.Context, o ports.Overlay) ([]view.Kept, e
 	return kept, err
 }
 
-// Drop implements ports.Workspace. The task's tree stays behind a ref of its own
-// when keep is set.
+// Drop implements ports.Workspace.
 func (w *Workspace) Drop(ctx context.Context, o ports.Overlay) error {
 	mine, err := overlayOf(o)
 	if err != nil {
@@ -388,7 +388,7 @@ func (w *Workspace) Artifact(ctx context.Context, commit, p string) (io.ReadClos
 	return content, nil
 }
 
-// byTask is the Associate as an author.
+// byTask returns the Associate as an author.
 func byTask(t ports.TaskRef) document.Author {
 	return document.Author{Name: string(contract.KindAssociate), By: contract.AssociateOf(t.Task), Run: t.Run, Task: t.Task}
 }

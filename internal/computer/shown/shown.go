@@ -1,6 +1,6 @@
-// Package shown says in the words of people and programs (view, contract) what the
-// keeper and the workspace answer (wire): paths that are no text, what a checkpoint left
-// out, changes with those of repositories inside the tree, files.
+// Package shown converts the keeper's and the workspace's answers (wire) to the forms that
+// people and programs see (view, contract): paths that are not valid UTF-8, what a
+// checkpoint left out, changes including those of nested repositories, files.
 package shown
 
 import (
@@ -15,10 +15,10 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// maxUnkept bounds how many paths of each kind an answer lists.
+// maxUnkept limits how many paths of each kind an answer lists.
 const maxUnkept = 50
 
-// Unkept says what a checkpoint left out as the API says it.
+// Unkept converts what a checkpoint left out to the API's form.
 func Unkept(l wire.LeftOut) view.Unkept {
 	out := view.Unkept{Files: l.Total, Ignored: l.Outside, Paths: []view.UnkeptPath{}}
 	for _, s := range l.Left[:min(len(l.Left), maxUnkept)] {
@@ -30,9 +30,9 @@ func Unkept(l wire.LeftOut) view.Unkept {
 	return out
 }
 
-// WithRepositories are changes with those of nested repositories' own
-// data: each as one, and by itself what git runs or obeys there. A task that only
-// commits in one changed something as well.
+// WithRepositories returns changes together with those of nested repositories' own data:
+// one for each repository, and one for each path in it that git runs or obeys. So a task
+// that only commits in one changed something as well.
 func WithRepositories(d wire.DiffReply) []wire.Change {
 	out := slices.Clone(d.Changes)
 	for _, repo := range d.Repositories {
@@ -42,7 +42,7 @@ func WithRepositories(d wire.DiffReply) []wire.Change {
 	return append(out, d.Obeyed...)
 }
 
-// Changes are what differs, as the API and the log say it.
+// Changes converts changes to the form of the API and the log.
 func Changes(in []wire.Change) []contract.Change {
 	out := make([]contract.Change, 0, len(in))
 	for _, ch := range in {
@@ -51,7 +51,7 @@ func Changes(in []wire.Change) []contract.Change {
 	return out
 }
 
-// Kept is what was left as it is, and why.
+// Kept converts paths that stayed as they are, with the reasons.
 func Kept(list []wire.Conflict) []view.Kept {
 	out := make([]view.Kept, len(list))
 	for i, c := range list {
@@ -60,7 +60,7 @@ func Kept(list []wire.Conflict) []view.Kept {
 	return out
 }
 
-// Paths are those of changes.
+// Paths lists the paths of changes.
 func Paths(changes []wire.Change) []string {
 	var out []string
 	for _, ch := range changes {
@@ -69,7 +69,7 @@ func Paths(changes []wire.Change) []string {
 	return out
 }
 
-// File is a file, folder or link as it is listed.
+// File converts a file, folder or link to the form in which it is listed.
 func File(f wire.FileInfo) view.File {
 	out := view.File{ID: f.Path.Shown(), Kind: view.FileOther, Size: f.Size, Mode: view.ModeFile, Modified: time.UnixMilli(f.Time).UTC(), Target: f.Target.Shown(), Unkept: f.Unkept, Beneath: f.Beneath}
 	switch f.Kind {
@@ -86,7 +86,7 @@ func File(f wire.FileInfo) view.File {
 	return out
 }
 
-// base64Of is a path that is no text; "" where it is.
+// base64Of encodes a path that is not valid UTF-8; it returns "" for other paths.
 func base64Of(p wire.Path) string {
 	if utf8.ValidString(string(p)) {
 		return ""
@@ -94,7 +94,7 @@ func base64Of(p wire.Path) string {
 	return base64.StdEncoding.EncodeToString([]byte(p))
 }
 
-// Path is the path that is shown as text and, when that is not it, in base64.
+// Path decodes a path from its text and, if that is not the path itself, from its base64.
 func Path(shown, raw string) wire.Path {
 	if b, err := base64.StdEncoding.DecodeString(raw); raw != "" && err == nil {
 		return wire.Path(b)

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// countPause is how long the sum of what was spent waits for more to count. Before a
-	// budget is checked against the sum, it is updated at once.
+	// countPause is how long the update of the sum of what was spent waits for more events.
+	// Before a budget is checked against the sum, it is updated at once.
 	countPause = 100 * time.Millisecond
-	// countWait bounds how long a computer that falls asleep counts; the rest is counted
-	// when somebody asks.
+	// countWait limits how long a computer that falls asleep counts; the rest is counted
+	// when the sum is next needed.
 	countWait = 5 * time.Second
 )
 
-// Counter has what a computer spent counted for the whole machine, up to the end of its log.
+// Counter adds what a computer spent to the machine's sum, up to the end of its log.
 type Counter struct {
 	Log    *ledger.Log
-	Count  func() func(ctx context.Context, log *ledger.Log) error // who counts; it returns nil for nobody
+	Count  func() func(ctx context.Context, log *ledger.Log) error // returns the function that counts; nil if nothing is counted
 	Once   func(what string, f func(context.Context) error)        // runs f in the background, once
 	Logger *slog.Logger
 
-	soon atomic.Bool // a count is about to begin
+	soon atomic.Bool // a count is scheduled
 }
 
 // CountSoon counts in the background. If the computer closes before that, CountAsleep does it.
@@ -39,13 +39,13 @@ func (c *Counter) CountSoon() {
 		if !awake.Pause(ctx, countPause) {
 			return nil
 		}
-		c.soon.Store(false) // what is appended from now on needs another count
+		c.soon.Store(false) // events that are appended from now on need another count
 		return count(ctx, c.Log)
 	})
 }
 
-// CountAsleep counts what is left of a log that is about to be closed, so that what its computer
-// spent is known even if it is damaged later.
+// CountAsleep counts the rest of a log that is about to be closed, so that what its
+// computer spent is known even if the log is damaged later.
 func (c *Counter) CountAsleep() {
 	count := c.Count()
 	if count == nil || c.Log.Last() == 0 {

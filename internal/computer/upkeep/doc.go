@@ -1,6 +1,5 @@
-// Package upkeep is what a computer does unasked while nobody works in it: it packs the
-// history, drops blobs that no event names, and reads, slice by slice, what nobody asks
-// for (the log, the state, the blobs, the history's objects), so that damage is found
-// while another copy can still heal it. What nothing heals is told in the log and where
-// the user looks.
+// Package upkeep is the background maintenance of one computer: it packs the history, drops
+// blobs that no event names, and reads, slice by slice, what is seldom read (the log, the
+// state, the blobs, the history's objects), so that damage is found while another copy can
+// still repair it. What can't be repaired is reported in the log and to the user.
 package upkeep

@@ -20,37 +20,37 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// A scrub reads what nobody asks for, so that damage is found while another
-// copy can still heal it. One slice is small, and a pass goes through all.
+// A scrub reads data that is seldom read, so that damage is found while another copy can
+// still repair it. One slice is small, and a pass covers everything.
 const (
-	scrubFirst  = 15 * time.Second // after it woke: what was lost while it was asleep is named soon
+	scrubFirst  = 15 * time.Second // after the wake, so that damage from the time asleep is soon reported
 	scrubEvery  = 5 * time.Minute
-	scrubEvents = 2000 // of the log and the state, in one slice
-	scrubBlobs  = 200  // read whole, in one slice
+	scrubEvents = 2000 // events of the log, compared with the state, in one slice
+	scrubBlobs  = 200  // blobs read completely, in one slice
 )
 
-// scrub is how far a pass has come and what it found.
+// scrub is the position of a pass and what it found.
 type scrub struct {
 	mu    sync.Mutex
-	found map[string]finding // by part
+	found map[string]finding // by the part that is damaged
 
-	after uint64        // event up to which log and state were compared
+	after uint64        // sequence up to which log and state were compared
 	link  contract.Link // of that event
 	ref   contract.BlobRef
 
 	notBefore time.Time // when the state may be compared with the log again
 
-	checking sync.Mutex   // held by who compares the state with the log
-	hurry    atomic.Int32 // how many wait for that
+	checking sync.Mutex   // held while the state is compared with the log
+	hurry    atomic.Int32 // how many callers wait for that
 }
 
-// finding is damage that nothing healed.
+// finding is damage that could not be repaired.
 type finding struct {
 	what  string
 	since time.Time
 }
 
-// Scrub runs slice after slice until the computer closes.
+// Scrub runs one slice after another until the computer closes.
 func (u *Upkeep) Scrub(ctx context.Context) error {
 	tick := time.NewTimer(scrubFirst)
 	defer tick.Stop()
@@ -65,13 +65,13 @@ func (u *Upkeep) Scrub(ctx context.Context) error {
 			continue
 		}
 		if err := u.Slice(ctx); err != nil && ctx.Err() == nil {
-			return err // the tree tells it, and starts again
+			return err // the supervisor reports it, and starts the service again
 		}
 	}
 }
 
-// Slice looks through a part of the log, the state, the blobs and the
-// history. What another copy holds is healed; the rest is named.
+// Slice examines a part of the log, the state, the blobs and the history. What another copy
+// contains is repaired; the rest is reported.
 func (u *Upkeep) Slice(ctx context.Context) error {
 	if err := u.options.State.CaughtUp(ctx, u.options.Log); err != nil {
 		return err
@@ -79,24 +79,24 @@ func (u *Upkeep) Slice(ctx context.Context) error {
 	return errors.Join(u.scrubState(ctx), u.scrubLog(ctx), u.scrubBlobs(ctx), u.scrubHistory(ctx), u.scrubTables(ctx))
 }
 
-// tablesEvery is how often all that was projected is compared with the log,
-// tablesAgain when it is tried again after it could not be, and tablesPause how
-// long that waits between two batches of events.
+// tablesEvery is how often everything that was projected is compared with the log,
+// tablesAgain when a failed comparison is tried again, and tablesPause the pause between
+// two batches of events.
 const (
 	tablesEvery = 24 * time.Hour
 	tablesAgain = time.Hour
 	tablesPause = 100 * time.Millisecond
 )
 
-// tablesFile says, by its content, when that was done last: a wake is not a reason
-// to do it again.
+// tablesFile contains the time of the last comparison, so that it is not repeated at each
+// wake.
 const tablesFile = "state.compared"
 
 func (u *Upkeep) tables() string { return filepath.Join(u.options.Dir, tablesFile) }
 
-// scrubTables replays the log, slowly, into a file beside the state and compares
-// the two: a row that is not what the log says is damage, and the state is made
-// anew. There has to be space for the file.
+// scrubTables replays the log, slowly, into a file beside the state and compares the two: a
+// row that differs from the log is damage, and the state is made anew. There must be disk
+// space for the file.
 func (u *Upkeep) scrubTables(ctx context.Context) error {
 	if time.Now().Before(u.scrub.notBefore) {
 		return nil
@@ -112,13 +112,13 @@ func (u *Upkeep) scrubTables(ctx context.Context) error {
 	}
 	free, err := u.options.Free()
 	if err != nil || free.Bytes < datadir.SpaceLow+2*st.Size() {
-		return err // the space is told where it is looked after
+		return err // a full disk is reported elsewhere
 	}
 	report, err := u.checkState(ctx, slowly{u.options.Log, u.options.Busy, &u.scrub.hurry})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil { // such as a lost blob, which is named for itself
+	if err != nil { // for example a lost blob, which is reported by itself
 		u.options.Logger.Warn("the state could not be compared with the log; it is tried again later", "error", err)
 		u.scrub.notBefore = time.Now().Add(tablesAgain)
 		return nil
@@ -136,15 +136,15 @@ func (u *Upkeep) scrubTables(ctx context.Context) error {
 	return datadir.WriteFile(u.tables(), []byte(time.Now().UTC().Format(time.RFC3339)), 0o600)
 }
 
-// checkState compares the state with a log, one at a time.
+// checkState compares the state with a log, one caller at a time.
 func (u *Upkeep) checkState(ctx context.Context, log state.Log) (state.Report, error) {
 	u.scrub.checking.Lock()
 	defer u.scrub.checking.Unlock()
 	return state.Check(ctx, u.options.State.Path(), log, state.WithBlobs(u.options.Blobs), state.WithLogger(u.options.Logger))
 }
 
-// slowly is a log that is read with pauses, and not while a run works; in no time
-// when somebody waits for the end of it.
+// slowly is a log that is read with pauses, and not while a run works; without pauses if
+// somebody waits for the comparison.
 type slowly struct {
 	state.Log
 	busy  func() bool
@@ -163,10 +163,10 @@ func (s slowly) Read(ctx context.Context, after uint64, limit int) ([]contract.E
 	return s.Log.Read(ctx, after, limit)
 }
 
-// scrubState has SQLite look through the file; a damaged one is made anew.
+// scrubState lets SQLite check the file; a damaged one is made anew.
 func (u *Upkeep) scrubState(ctx context.Context) error {
 	if u.scrub.after != 0 {
-		return nil // once a pass
+		return nil // once in a pass
 	}
 	text, err := u.options.State.QuickCheck(ctx)
 	if err != nil {
@@ -179,7 +179,7 @@ func (u *Upkeep) scrubState(ctx context.Context) error {
 	return u.healState(ctx, text)
 }
 
-// healState replays the log over a state that is not what the log says.
+// healState replays the log into a state that differs from the log.
 func (u *Upkeep) healState(ctx context.Context, why string) error {
 	_, err := u.options.State.Replace(ctx, u.options.Log)
 	if err != nil && !fault.Is(err, fault.Invalid) {
@@ -191,8 +191,8 @@ func (u *Upkeep) healState(ctx context.Context, why string) error {
 	return u.damaged(ctx, "state.sqlite", why, "replayed from the log")
 }
 
-// scrubLog reads a slice of the log, holds it against the chain, and the
-// state's rows against it.
+// scrubLog reads a slice of the log, and compares it with the hash chain and the state's
+// rows with it.
 func (u *Upkeep) scrubLog(ctx context.Context) error {
 	s := &u.scrub
 	for n := 0; n < scrubEvents; {
@@ -204,7 +204,7 @@ func (u *Upkeep) scrubLog(ctx context.Context) error {
 			return err
 		}
 		if len(events) == 0 {
-			s.after, s.link = 0, "" // the next pass
+			s.after, s.link = 0, "" // for the next pass
 			return nil
 		}
 		rows, err := u.options.State.EventsAfter(ctx, s.after, len(events))
@@ -221,7 +221,7 @@ func (u *Upkeep) scrubLog(ctx context.Context) error {
 			}
 			s.link = contract.LinkOf(b)
 			if i >= len(rows) {
-				break // not projected yet
+				break // it is not projected yet
 			}
 			row, err := contract.Stored(rows[i].Event)
 			if err != nil {
@@ -239,7 +239,7 @@ func (u *Upkeep) scrubLog(ctx context.Context) error {
 	return nil
 }
 
-// scrubBlobs reads some of the blobs that events name, whole.
+// scrubBlobs reads some of the blobs that events name completely.
 func (u *Upkeep) scrubBlobs(ctx context.Context) error {
 	refs, err := u.options.State.NeededBlobs(ctx)
 	if err != nil {
@@ -275,8 +275,8 @@ func blobPart(cid contract.CID, ref contract.BlobRef) string {
 	return "blobs/" + string(cid) + "/" + ref.Hex()
 }
 
-// healBlobs stores lost blobs again where the files, the trash or the history
-// have the same content, and names the others.
+// healBlobs stores lost blobs again if the files, the trash or the history have the same
+// content, and reports the others.
 func (u *Upkeep) healBlobs(ctx context.Context, lost map[contract.BlobRef]string) error {
 	if len(lost) == 0 {
 		return nil
@@ -291,7 +291,7 @@ func (u *Upkeep) healBlobs(ctx context.Context, lost map[contract.BlobRef]string
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil { // it is named, and looked for again
+		if err != nil { // the blob is reported, and searched for again
 			u.options.Logger.Warn("a lost blob was found and could not be stored", "blob", f.Ref, "where", f.Where, "error", err)
 		}
 		if same && err == nil {
@@ -306,8 +306,8 @@ func (u *Upkeep) healBlobs(ctx context.Context, lost map[contract.BlobRef]string
 	return nil
 }
 
-// storeFound stores a content that was found and says whether it still was the
-// same; another one is collected like any that nothing names.
+// storeFound stores a content that was found and says whether it was still the same; other
+// content is collected like any blob that no event names.
 func (u *Upkeep) storeFound(ctx context.Context, f workspace.Found) (bool, error) {
 	r, err := u.options.Workspace.Open(ctx, f)
 	if err != nil {
@@ -322,7 +322,7 @@ func (u *Upkeep) readBlob(ctx context.Context, ref contract.BlobRef) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, r) // compares the hash at its end
+	_, err = io.Copy(io.Discard, r) // reading to the end compares the hash
 	return errors.Join(err, r.Close())
 }
 
@@ -333,7 +333,7 @@ func (u *Upkeep) scrubHistory(ctx context.Context) error {
 		return err
 	}
 	for _, a := range report.Aside {
-		// Under an id of its own: told again after a restart, it is the same event.
+		// The event has a derived id, so that a report after a restart is the same event.
 		if _, err := u.options.Log.Append(ctx, contract.Draft{
 			ID: contract.DeriveID(string(u.options.CID), a.Part()), Actor: contract.System(), Type: "damage.found",
 			Data: contract.DamageFound{Part: contract.Line(contract.Clip(a.Part(), 300)), What: contract.Line(a.Text()), Healed: contract.Clip(a.Kept(), 300)},
@@ -349,8 +349,8 @@ func (u *Upkeep) scrubHistory(ctx context.Context) error {
 	return nil
 }
 
-// damaged records damage, once: in the log, in the program's log and, while
-// nothing has healed it, where the user looks.
+// damaged records damage once: in the log, in the program's log and, if it could not be
+// repaired, in what the user is shown.
 func (u *Upkeep) damaged(ctx context.Context, part, what, healed string) error {
 	u.scrub.mu.Lock()
 	if u.scrub.found == nil {
@@ -374,14 +374,14 @@ func (u *Upkeep) damaged(ctx context.Context, part, what, healed string) error {
 	return err
 }
 
-// whole forgets damage that is not there any more.
+// whole forgets damage that is repaired.
 func (u *Upkeep) whole(part string) {
 	u.scrub.mu.Lock()
 	defer u.scrub.mu.Unlock()
 	delete(u.scrub.found, part)
 }
 
-// Wounds says what is damaged: which file, since when, what to do.
+// Wounds lists what is damaged: which file, since when, and what to do.
 func (u *Upkeep) Wounds() []string {
 	u.scrub.mu.Lock()
 	defer u.scrub.mu.Unlock()

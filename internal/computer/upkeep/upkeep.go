@@ -17,14 +17,14 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// Blobs are what is asked of the blobs of all computers.
+// Blobs is what upkeep needs of the blobs of all computers.
 type Blobs interface {
 	Put(ctx context.Context, cid contract.CID, r io.Reader) (contract.BlobRef, int64, error)
 	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)
 	Collect(ctx context.Context, cid contract.CID, live func(contract.BlobRef) bool, olderThan time.Duration) (freed int64, err error)
 }
 
-// Options are what is kept of one computer, and with what.
+// Options are the parts of one computer that are maintained, and those that this needs.
 type Options struct {
 	CID       contract.CID
 	Dir       string // the computer's directory
@@ -32,9 +32,9 @@ type Options struct {
 	State     *state.Store
 	Workspace *workspace.Workspace
 	Blobs     Blobs
-	// Free says how much room the disk has.
+	// Free returns the free space of the disk.
 	Free func() (datadir.Room, error)
-	// Busy reports whether a run works, whom nothing here may disturb.
+	// Busy reports whether a run is working, which maintenance must not disturb.
 	Busy   func() bool
 	Logger *slog.Logger
 }
@@ -42,7 +42,7 @@ type Options struct {
 // Upkeep does the recurring maintenance of one computer that is awake.
 type Upkeep struct {
 	options Options
-	scrub   scrub // for damage
+	scrub   scrub // the search for damage
 }
 
 // New makes it; nothing runs yet.
@@ -56,7 +56,7 @@ const (
 	BlobGrace     = 24 * time.Hour
 )
 
-// Maintain tidies, again and again, until the computer closes.
+// Maintain tidies repeatedly until the computer closes.
 func (u *Upkeep) Maintain(ctx context.Context) error {
 	tick := time.NewTicker(maintainEvery)
 	defer tick.Stop()
@@ -75,8 +75,8 @@ func (u *Upkeep) Maintain(ctx context.Context) error {
 	}
 }
 
-// Tidy packs the history and collects the blobs that nothing has named for longer
-// than grace.
+// Tidy packs the history and collects the blobs that no event has named for longer than
+// grace.
 func (u *Upkeep) Tidy(ctx context.Context, grace time.Duration) error {
 	if err := u.options.Workspace.Maintain(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func orNothing(s string) string {
 	return s
 }
 
-// Bind binds what is asked of it.
+// Bind binds the methods about upkeep.
 func (u *Upkeep) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.ComputerRebuild, func(ctx context.Context, _ rpc.Caller, in rpc.RebuildRequest) (view.Rebuilt, error) {
 		return u.Rebuild(ctx, in.Body.Check)
