@@ -11,14 +11,16 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// appending is what a request asks to be stored.
+// appending is how much a request adds to the log. It is counted against the caller's quota
+// once, however many steps handle the request.
 type appending struct {
 	bytes int64
 	once  sync.Once
 }
 
-// appends is what a request asks to be stored in the log; nil for a read. Files
-// go elsewhere and have limits of their own.
+// appends estimates how much a request adds to the log; it is nil for a read. The bytes of
+// uploaded files are not counted: they are not stored in the log and have limits of their
+// own.
 func appends(r *http.Request) *appending {
 	if !origin.Unsafe(r) {
 		return nil
@@ -47,5 +49,5 @@ func (s *Server) take(ctx context.Context, cid contract.CID, take func(ctx conte
 	return err
 }
 
-// unsaid is what is counted for a body that does not say how long it is.
+// unsaid is what is counted for a request that does not tell its body's length.
 const unsaid = 64 << 10

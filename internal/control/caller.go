@@ -24,21 +24,21 @@ const (
 	desktopCookie = "__Host-choir-desktop"
 )
 
-// caller is who sent a request.
+// caller describes who sent a request.
 type caller struct {
 	user    string
 	session *identity.Session // nil for a token
 	secret  string            // of the session
 	token   string            // the token's id, "" for a session
-	appends *appending        // nil for a request that only reads
-	machine bool              // the token that the machine's owner keeps in a file
-	// scope is the most that what they came with is good for, and expires when that
-	// ends by itself; zero: not before its stream does.
+	appends *appending        // what the request adds to the log; nil if it only reads
+	machine bool              // whether the token is the one in the machine owner's file
+	// scope limits what the session or the token allows. expires is when the token ends;
+	// it is zero for tokens without an end, and for sessions.
 	scope   contract.CapabilitySet
 	expires time.Time
 }
 
-// callerWith is who came with a token.
+// callerWith returns the caller who presented a token.
 func callerWith(t identity.Token, r *http.Request) caller {
 	return caller{user: t.User, token: t.ID, machine: t.Machine, scope: t.Scope(), expires: t.Expires, appends: appends(r)}
 }
@@ -47,8 +47,8 @@ type callerKey struct{}
 
 type actorKey struct{}
 
-// actorOf is who asks, once they were let in: a person, with no more than they may
-// of what is asked. Before that it is nobody.
+// actorOf returns the actor for whom a request was admitted, limited to what they may do.
+// It is the zero Actor as long as the request has not been admitted.
 func actorOf(ctx context.Context) contract.Actor {
 	a, _ := ctx.Value(actorKey{}).(contract.Actor)
 	return a
@@ -59,11 +59,12 @@ func callerOf(ctx context.Context) caller {
 	return c
 }
 
-// open lists what needs no sign-in: signing in, and what describes the API.
+// open lists the addresses that need no sign-in: signing in itself, and the API's
+// description.
 var open = []string{"/api/claim", "/api/openapi.json"}
 
-// withCaller lets in who may use the API: a token's holder from anywhere on
-// this machine, or a console session from the console's own page.
+// withCaller admits those who may use the API: the holder of a token, or a console session
+// whose request comes from the console's own page.
 func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -78,7 +79,7 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 		auth := r.Header.Values("Authorization")
 		switch {
 		case len(auth) > 0:
-			// No page of ours sends a token; one that does was handed it by someone.
+			// No page of ours sends a token. A page that does was given it by someone.
 			if len(auth) > 1 || fromPage(r) {
 				problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "tokens are for programs, not for pages", ""))
 				return
@@ -132,15 +133,16 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 	})
 }
 
-// saysNothing tells of a request that changes something on a condition which is empty, as of
-// a variable that was never set: for whoever reads headers one by one it is none at all.
+// saysNothing reports whether a request that changes something has an empty If-Match or
+// If-None-Match header, as a script sends when its variable was never set. Such a header
+// would otherwise be read as no condition at all.
 func saysNothing(r *http.Request) bool {
 	return origin.Unsafe(r) && slices.Contains(slices.Concat(r.Header.Values("If-Match"), r.Header.Values("If-None-Match")), "")
 }
 
-// fromPage tells whether a browser sent a request for a page. It is a function
-// of its own because the compiler calls defence.Off, which a release must not
-// hold, where it stands inside a larger condition of a closure.
+// fromPage reports whether a page in a browser sent a request. It is a function of its own
+// because the compiler does not remove a call of defence.Off that is part of a larger
+// condition in a closure, and a release must not contain such calls.
 func fromPage(r *http.Request) bool {
 	if defence.Off(defence.ControlTokens) {
 		return false
@@ -153,8 +155,8 @@ func (s *Server) unauthorized(w http.ResponseWriter, why string) {
 	problem.Write(w, problem.Refuse(http.StatusUnauthorized, fault.Denied, why, "Sign in with the link that choir up prints, or give a token in CHOIR_TOKEN."))
 }
 
-// cookie returns a cookie's value, "" when it is missing or given twice: two of
-// one name can't both be ours.
+// cookie returns a cookie's value. It is "" when the cookie is missing, or when there are
+// two of the name, of which at least one was not set by us.
 func cookie(r *http.Request, name string) string {
 	got := r.CookiesNamed(name)
 	if len(got) != 1 {
@@ -163,12 +165,13 @@ func cookie(r *http.Request, name string) string {
 	return got[0].Value
 }
 
-// ownCookie is a cookie of ours; a negative age removes it.
+// ownCookie makes one of our cookies; a negative age removes it.
 func ownCookie(name, value string, maxAge int) http.Cookie {
 	return http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: sameSite()}
 }
 
-// sameSite keeps our cookies out of what another site's page sends.
+// sameSite is the SameSite attribute of our cookies: browsers do not send them with
+// requests that another site's page makes.
 func sameSite() http.SameSite {
 	if defence.Off(defence.ControlSameSite) {
 		return http.SameSiteNoneMode
@@ -176,7 +179,8 @@ func sameSite() http.SameSite {
 	return http.SameSiteStrictMode
 }
 
-// address is where a request came from, for counting tries.
+// address returns the IP address that a request came from, by which failed attempts are
+// counted.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -185,12 +189,12 @@ func address(r *http.Request) string {
 	return host
 }
 
-// only stands for "the one computer there is" in the API's paths.
+// only is what the API's paths hold in place of an id to mean the caller's only computer.
 const only = "-"
 
-// govern counts what a user stops, decides and takes back with. Nothing that
-// others stored, a desktop's page least of all, stands in the way of that: it
-// counts against no bound but one of the caller's own.
+// govern counts requests by which people stop, decide or take back something. They have a
+// quota of their own for each caller, so that nothing others store, least of all a
+// desktop's page, can keep a person from them.
 func (s *Server) govern(ctx context.Context, cid contract.CID) error {
 	if defence.Off(defence.ClientGovern) {
 		return s.take(ctx, cid, s.quota.Take)
@@ -203,13 +207,13 @@ func (s *Server) placed(c view.Computer, p identity.Place) view.Computer {
 	return c
 }
 
-// info returns a computer's description with where its desktop is.
+// info returns a computer's description with its desktop's address.
 func (s *Server) info(ctx context.Context, c Computer) (view.Computer, error) {
 	info, err := c.Info(ctx)
 	return s.located(ctx, info, err)
 }
 
-// located adds to a computer's description where its desktop is.
+// located adds its desktop's address to a computer's description.
 func (s *Server) located(ctx context.Context, info view.Computer, err error) (view.Computer, error) {
 	if err != nil {
 		return view.Computer{}, err

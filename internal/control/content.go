@@ -25,8 +25,7 @@ const (
 	pageTimeout = 10 * time.Second // how long the live page may take before the build is shown
 )
 
-// content serves what the desktop is made of: its page, the kept build's files,
-// and what the dev server has.
+// content serves a desktop's page, the files of its build, and the dev server's files.
 func (s *Server) content(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	page := asPage(r)
 	c, err := s.options.Computers.Get(r.Context(), v.place.Computer)
@@ -51,8 +50,8 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request, v desktopReques
 
 var errKept = errors.New("the kept build was asked for")
 
-// desktopPage serves the one page: the live one when the dev server has it,
-// else the kept build's.
+// desktopPage serves the desktop's page: the dev server's when it is running, else the
+// build's.
 func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v desktopRequest, c Computer) {
 	mode := view.ModeLive
 	body, err := []byte(nil), errKept
@@ -60,8 +59,8 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v desktopRe
 		body, err = s.livePage(r, c)
 	}
 	if err != nil {
-		// The build is what there is to show when the source is broken or the dev
-		// server is not up yet; the frame says which.
+		// The source is broken or the dev server is not up yet, so the build is shown;
+		// the frame around the desktop says which is shown.
 		s.log.Debug("the live page can't be had", "computer", v.place.Computer, "error", err)
 		mode = view.ModeBuild
 		files, err := c.Build(r.Context())
@@ -85,10 +84,11 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v desktopRe
 	_, _ = w.Write(body) // the client has gone if this fails
 }
 
-// desktopPolicy keeps the browser from being the agent's network card: nothing
-// is loaded from, sent to or framed by another origin than the desktop's own.
-// Styles are files, or Vite's hot ones, which carry the nonce; what React sets
-// on an element goes by the object model, which the policy leaves alone.
+// desktopPolicy is the Content-Security-Policy of a desktop's page. Agents write the page,
+// and must not get the network through the browser: nothing is loaded from, sent to or
+// framed by another origin than the desktop's own. Styles are files, or come from Vite's
+// hot updates and carry the nonce. React sets an element's styles through the DOM, which
+// the policy does not restrict.
 func (s *Server) desktopPolicy(v desktopRequest, nonce string) string {
 	framed := []string{"frame-ancestors " + s.hosts.Console()}
 	if !defence.Off(defence.ControlSandbox) {
@@ -109,11 +109,11 @@ func (s *Server) desktopPolicy(v desktopRequest, nonce string) string {
 	}, framed...), "; ")
 }
 
-// pageSandbox is what the console's frame allows a desktop, said once more by
-// the page's own answer: no windows of its own, and not the tab it is in.
+// pageSandbox repeats in the page's own headers what the console's frame allows a desktop:
+// it may not open windows, nor navigate the tab that it is shown in.
 const pageSandbox = "sandbox allow-scripts allow-same-origin allow-forms allow-downloads"
 
-// inject puts the heartbeat before any other script of the page.
+// inject inserts the heartbeat script before the page's other scripts.
 func inject(page, tag []byte) []byte {
 	lower := bytes.ToLower(page)
 	at := 0
@@ -157,11 +157,12 @@ func (s *Server) livePage(r *http.Request, c Computer) ([]byte, error) {
 	return b, nil
 }
 
-// desktopFile serves one file: of a build whose page this session has, else, if
-// it is named like a built one, of the newest build (a second page that enters
-// gives the browser a new session), else of the dev server, else of the newest build.
+// desktopFile serves one file. If its name is that of a built asset, the builds whose page
+// this session was given are searched first, then the newest build (entering from a second
+// page gives the browser a new session). Other files come from the dev server, or from the
+// newest build when it is not running.
 func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v desktopRequest, c Computer) {
-	// Refused whoever would answer: a path that needs cleaning is no file's.
+	// This is checked whatever serves the file: no file has a path that needs cleaning.
 	if p := devserver.CheckPath(r); p != nil {
 		problem.Write(w, p)
 		return
@@ -180,7 +181,7 @@ func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v desktopRe
 	s.compressor.Serve(w, r, func(w http.ResponseWriter) { s.newestFile(w, r, c, name, built) })
 }
 
-// newestFile serves a file of the dev server or of the newest build.
+// newestFile serves a file from the dev server or the newest build.
 func (s *Server) newestFile(w http.ResponseWriter, r *http.Request, c Computer, name string, built bool) {
 	rt, notLive := c.Live(r.Context())
 	if notLive == nil && !built {
@@ -201,8 +202,8 @@ func (s *Server) newestFile(w http.ResponseWriter, r *http.Request, c Computer, 
 	}
 }
 
-// buildFile serves a build's file, if it has it. A page is not a file: HTML is
-// served at / only, with its policy.
+// buildFile serves a build's file and reports whether the build has it. HTML is not served
+// as a file: the page is served only at /, with its policy.
 func (s *Server) buildFile(w http.ResponseWriter, r *http.Request, files fs.FS, name string) bool {
 	if httpio.IsHTML(httpio.AssetType(name)) {
 		return false
@@ -252,7 +253,8 @@ func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v desktopRequest, c
 	devserver.Forward(w, r.WithContext(ctx), rt, s.log)
 }
 
-// begin counts one piece of work that Close waits for, unless it closed.
+// begin counts one piece of work that Close waits for; it returns false once the server is
+// closing.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +265,8 @@ func (s *Server) begin() bool {
 	return true
 }
 
-// keep remembers what a session's page was made of, so that it gets its own
-// assets after a newer build has come.
+// keep remembers which build a session's page came from, so that the page gets the assets
+// of that build after a newer one exists.
 func (d *desktops) keep(session string, files fs.FS) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

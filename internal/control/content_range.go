@@ -13,22 +13,22 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// tagged names a file's version in an answer.
+// tagged sets the ETag of an answer to the file's version.
 func tagged(w http.ResponseWriter, f view.File) {
 	if f.Version != "" {
 		w.Header().Set("ETag", `"`+f.Version+`"`)
 	}
 }
 
-// ranged is a file of which a part may be asked for. It is read on from where it
-// is, and opened anew to go elsewhere.
+// ranged is a file's content as an io.ReadSeeker, for http.ServeContent. Reading on uses
+// the open file; reading elsewhere opens the file anew at that offset.
 type ranged struct {
 	open func(at int64) (io.ReadCloser, error)
 	from io.ReadCloser
 	size int64
-	pos  int64 // of from, if there is one
+	pos  int64 // the offset that from is at, if from is open
 	want int64
-	err  error // what kept it from being read
+	err  error // why reading failed
 }
 
 // Seek implements io.Seeker.
@@ -88,7 +88,7 @@ func (f *ranged) Close() error {
 	return err
 }
 
-// putFile replaces a file, if it is as the request's conditions want it.
+// putFile replaces or makes a file if the request's conditions hold.
 func (s *Server) putFile(w http.ResponseWriter, r *http.Request, c Computer, in *rpc.PutRequest) error {
 	put := view.Put{Path: in.Path, Mode: in.Mode}
 	var err error
@@ -103,8 +103,8 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request, c Computer, in 
 	return writeJSON(w, f)
 }
 
-// refusals has http.ServeContent's refusals, of a range that can't be given and of a
-// condition that does not hold, be problems as all others are.
+// refusals turns the plain text with which http.ServeContent refuses a range or a condition
+// into a problem document, as all other refusals are.
 type refusals struct {
 	http.ResponseWriter
 	asked   *http.Request
@@ -133,7 +133,7 @@ func (w *refusals) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (w *refusals) Write(b []byte) (int, error) {
 	if w.refused {
-		return len(b), nil // the refusal's text, instead of which the problem went out
+		return len(b), nil // this is the plain text that the problem document replaced
 	}
 	return w.ResponseWriter.Write(b)
 }

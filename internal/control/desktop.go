@@ -25,7 +25,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Addresses on a desktop's origin that are the control plane's own.
+// Addresses on a desktop's origin that the control plane answers itself, and limits of what
+// is served there.
 const (
 	ownPrefix  = "/_choir/"
 	enterPath  = ownPrefix + "enter" // takes a ticket from the console's page
@@ -33,34 +34,34 @@ const (
 	keptPage   = "kept" // asks for the kept build's page although there is a live one
 	mintTTL    = time.Hour
 	maxMessage = 1 << 20 // one WebSocket message
-	keptBuilds = 2       // builds whose assets a session may still ask for
-	maxKept    = 1000    // sessions remembered so
+	keptBuilds = 2       // how many builds are kept for each session's pages
+	maxKept    = 1000    // for how many sessions builds are kept
 )
 
 var errTokenTicket = errors.New("tickets are for the console's page")
 
-// desktops is what is remembered of the pages that were served.
+// desktops remembers the pages that were served.
 type desktops struct {
 	mu     sync.Mutex
-	builds map[string][]fs.FS // by session: what its pages were made of, newest first
-	loads  map[string]*load   // the pages that are open, as far as is known
+	builds map[string][]fs.FS // by session: the builds its pages came from, newest first
+	loads  map[string]*load   // the open pages, as far as is known
 }
 
 func (d *desktops) init() {
 	d.builds, d.loads = map[string][]fs.FS{}, map[string]*load{}
 }
 
-// desktopRequest is a request to a desktop's origin by somebody who may see the desktop.
+// desktopRequest is a request to a desktop's origin from somebody who may see the desktop.
 type desktopRequest struct {
 	session identity.Session
 	place   identity.Place
-	label   string // of the host it came by
+	label   string // the first label of the host name in the request
 	origin  string
-	actor   contract.Actor // the desktop's code, with what its visitor may
+	actor   contract.Actor // the desktop's code, limited to what its visitor may do
 }
 
-// serveDesktop serves one desktop's origin. Its page is written by agents, so
-// nothing here trusts it further than its own computer's session goes.
+// serveDesktop serves one desktop's origin. Agents write its page, so requests from it get
+// no more than a session for this one computer allows.
 func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label string) {
 	handle := origin.Handle(label)
 	h := w.Header()
@@ -71,20 +72,22 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	switch dest {
 	case "script", "style", "font", "image":
-		// A browser takes a document's or a worker's only, and it is longer than many a file.
+		// Browsers apply the header only to documents and workers, and it is longer than
+		// many files.
 	default:
 		h.Set("Permissions-Policy", httpio.Permissions+", clipboard-read=()")
 	}
 	switch {
 	case !defence.Off(defence.ControlWorkers) && (r.Header.Get("Service-Worker") != "" || dest == "serviceworker"):
-		// It would go on answering for this origin after a rewind.
+		// A service worker would still answer for this origin after the desktop was
+		// rewound.
 		problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
 		return
 	case r.URL.Path == enterPath:
 		s.enter(w, r, handle)
 		return
 	case dest == "document" && !origin.Unsafe(r):
-		// A constant target. The desktop is only ever shown in the console's frame.
+		// The target is constant. The desktop is only ever shown in the console's frame.
 		http.Redirect(w, r, s.hosts.Console()+"/", http.StatusSeeOther)
 		return
 	}
@@ -113,23 +116,23 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	route.serve(s, w, r, v)
 }
 
-// deskRoute is an address of a desktop's origin and what it takes.
+// deskRoute is an address of a desktop's origin and the capability that it needs.
 type deskRoute struct {
 	method, path string
 	may          contract.Capability
 	serve        func(s *Server, w http.ResponseWriter, r *http.Request, v desktopRequest)
 }
 
-// deskRoutes are the control plane's own addresses there.
+// deskRoutes are the addresses there that the control plane answers itself.
 var deskRoutes = []deskRoute{
 	{http.MethodGet, "session", contract.CanRead, (*Server).desktopSession},
 	{http.MethodGet, "nats", contract.CanRead, (*Server).desktopBus},
 	{http.MethodGet, "heartbeat.js", contract.CanRead, (*Server).heartbeatJS},
-	{http.MethodPost, "heartbeat", contract.CanRead, (*Server).heartbeat}, // tells of one's own page
+	{http.MethodPost, "heartbeat", contract.CanRead, (*Server).heartbeat}, // a page reports on itself, which is no change
 	{http.MethodPost, "files", contract.CanWrite, (*Server).bringIn},
 }
 
-// deskContent is everything else: what a desktop is made of.
+// deskContent serves every other address: the desktop's page and its files.
 var deskContent = deskRoute{may: contract.CanRead, serve: (*Server).content}
 
 func desktopRoute(r *http.Request) deskRoute {
@@ -146,7 +149,8 @@ func desktopRoute(r *http.Request) deskRoute {
 	return deskContent
 }
 
-// asPage says whether a request is for the desktop's page, by the console's frame.
+// asPage reports whether a request is a navigation of the console's frame to the desktop's
+// page.
 func asPage(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Dest") == "iframe" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !origin.Unsafe(r)
 }
@@ -158,12 +162,13 @@ func (s *Server) heartbeatJS(w http.ResponseWriter, r *http.Request, _ desktopRe
 	})
 }
 
-// holder is whose a visit's sockets are.
+// holder identifies the account and the session that a desktop's sockets belong to.
 func (v desktopRequest) holder() holder {
 	return holder{account: v.session.User, session: v.session.ID}
 }
 
-// still looks again whether a visitor may be here, when what they open can be cut.
+// still returns a check of whether a visitor may still see the desktop. It is made once
+// more when the visitor's stream is registered, from when on it can be cut.
 func (s *Server) still(v desktopRequest) func(context.Context) (contract.CID, error) {
 	return func(ctx context.Context) (contract.CID, error) {
 		_, err := s.options.Identity.ByPrincipal(ctx, v.session.ID)
@@ -177,9 +182,9 @@ func (s *Server) still(v desktopRequest) func(context.Context) (contract.CID, er
 	}
 }
 
-// foreignToDesktop refuses what neither the desktop's own page nor, for the
-// page itself, the console's frame asked for. (Who may frame it is said by
-// frame-ancestors; a sibling desktop passes here and fails there.)
+// foreignToDesktop refuses requests that neither the desktop's own page made nor, for the
+// page itself, the console's frame. (Another desktop is of the same site and passes here;
+// frame-ancestors keeps it from showing the page.)
 func (s *Server) foreignToDesktop(r *http.Request, self string, page bool) *problem.Error {
 	if page {
 		switch r.Header.Get("Sec-Fetch-Site") {
@@ -195,7 +200,7 @@ func (s *Server) foreignToDesktop(r *http.Request, self string, page bool) *prob
 	return origin.Foreign(r, self)
 }
 
-// visitor checks the desktop's session: it is of this very computer.
+// visitor checks that the request's session is a desktop's session of this very computer.
 func (s *Server) visitor(r *http.Request, handle string) (desktopRequest, error) {
 	secret := cookie(r, desktopCookie)
 	ses, err := s.options.Identity.Session(r.Context(), secret, identity.Desktop)
@@ -212,9 +217,9 @@ func (s *Server) visitor(r *http.Request, handle string) (desktopRequest, error)
 	return desktopRequest{session: ses, place: place}, nil
 }
 
-// enter exchanges a ticket, posted by the console's page into its frame, for
-// the desktop's own cookie. Only the console's Origin may: a foreign page must
-// not sign anyone in, even with a ticket of its own.
+// enter exchanges a ticket, which the console's page posts into its frame, for the
+// desktop's own cookie. Only the console's Origin may do so: another site must not sign
+// anyone in, even with a ticket of its own.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 	site := r.Header.Get("Sec-Fetch-Site")
 	origin := r.Header.Values("Origin")
@@ -293,8 +298,8 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v deskto
 	_ = json.NewEncoder(w).Encode(answer) // the client has gone if this fails
 }
 
-// desktopBus carries the desktop's NATS connection. Session, Origin and Host
-// have been checked; the bus checks the credentials.
+// desktopBus carries the desktop's NATS connection over a WebSocket. Session, Origin and
+// Host have been checked; the bus checks the credentials.
 func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	// The request's own context ends when the connection is taken over; the computer
 	// stays awake as long as this desktop is connected.

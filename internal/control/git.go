@@ -22,11 +22,12 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// gitPath is where repositories are: /git/{computer}/{path}.git, and the history
-// of the computer's own files at /git/{computer}.git.
+// gitPath is where repositories are served: those in a workspace at
+// /git/{computer}/{path}.git, and the history of the computer's own files at
+// /git/{computer}.git.
 const gitPath = "/git/"
 
-// gitAddress is where a repository is below the server's origin.
+// gitAddress returns a repository's path on the server.
 func gitAddress(cid contract.CID, repository string) string {
 	at := url.URL{Path: gitPath + string(cid) + ".git"}
 	if repository != "" {
@@ -35,7 +36,7 @@ func gitAddress(cid contract.CID, repository string) string {
 	return at.EscapedPath()
 }
 
-// gitToken makes a token for one repository of the caller's.
+// gitToken makes a token for one repository that the caller may use.
 func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRequest) (view.GitAccess, error) {
 	if in.Body.Write {
 		if err := needs(who.Actor, contract.CanWrite); err != nil {
@@ -51,8 +52,9 @@ func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRe
 		return view.GitAccess{}, err
 	}
 	if repository != "" {
-		// What git would be refused, such as a folder that is no repository, gets no token.
-		// By protocol 2 the answer does not grow with the refs.
+		// A token is made only for what git could open, which a folder that is no
+		// repository is not. Protocol 2 is asked for because its answer does not grow
+		// with the number of refs.
 		look := view.GitCall{Repository: repository, Advertise: true, Protocol: 2, By: who.Actor}
 		if err := c.Git(ctx, look, http.NoBody, io.Discard); err != nil {
 			return view.GitAccess{}, err
@@ -73,7 +75,7 @@ func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRe
 	return out, nil
 }
 
-// tokenView is a token as its owner sees it.
+// tokenView returns a token as its owner sees it.
 func tokenView(k identity.Token) view.Token {
 	v := view.Token{ID: k.ID, Name: k.Name, Created: k.Created, Machine: k.Machine, May: k.May}
 	if !k.Expires.IsZero() {
@@ -85,13 +87,13 @@ func tokenView(k identity.Token) view.Token {
 	return v
 }
 
-// gitAsked is what the address of a request of git's says.
+// gitAsked is what the address of a request from git names.
 type gitAsked struct {
 	computer, repository string
 	call                 view.GitCall
 }
 
-// askedOfGit reads a request's address; false when it is none of git's.
+// askedOfGit parses a request's address; ok is false when git does not send such requests.
 func askedOfGit(r *http.Request) (a gitAsked, ok bool) {
 	name := strings.TrimPrefix(r.URL.Path, gitPath)
 	switch {
@@ -120,8 +122,7 @@ func askedOfGit(r *http.Request) (a gitAsked, ok bool) {
 	return a, ok && a.computer != "" && (!nested || a.repository != "")
 }
 
-// serveGit answers stock git. What it says of trouble is plain text, which git
-// shows.
+// serveGit answers the git program. Errors are plain text, which git prints.
 func (s *Server) serveGit(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -134,7 +135,7 @@ func (s *Server) serveGit(w http.ResponseWriter, r *http.Request) {
 	}
 	if tw.Started {
 		s.log.Debug("stream cut off", "request", "git", "error", err)
-		panic(http.ErrAbortHandler) // what came is not the whole
+		panic(http.ErrAbortHandler) // so that the client does not take what it has received for the whole answer
 	}
 	p := problem.Of(s.log, "git", err)
 	if p.Status == http.StatusUnauthorized {
@@ -142,7 +143,8 @@ func (s *Server) serveGit(w http.ResponseWriter, r *http.Request) {
 	}
 	said := strings.TrimSpace(p.Detail + ". " + p.Hint)
 	if strings.HasSuffix(r.URL.Path, "/git-upload-pack") && p.Status != http.StatusUnauthorized {
-		// Of an answer that is none git shows the number alone.
+		// When the status is not 200, git prints only its number; the protocol's own
+		// error line is printed whole.
 		h.Set("Content-Type", "application/x-git-upload-pack-result")
 		said = "ERR " + said
 		_, _ = fmt.Fprintf(w, "%04x%s", len(said)+4, said) // the client has gone if this fails
@@ -196,8 +198,8 @@ func (s *Server) git(w http.ResponseWriter, r *http.Request) error {
 		fmt.Sprintf("the push has more than %d MiB", s.options.AddBytes>>20), "Raise storage.add_mb, or push fewer commits at once.")
 }
 
-// gitFromPage tells whether a browser sent a request for a page: it may remember
-// what a person typed for git.
+// gitFromPage reports whether a page in a browser sent a request. It is refused because
+// browsers may remember the password that a person typed for git.
 func gitFromPage(r *http.Request) bool {
 	if defence.Off(defence.GitPages) {
 		return false
@@ -205,8 +207,8 @@ func gitFromPage(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" || len(r.Header.Values("Authorization")) > 1
 }
 
-// gitCaller is who asks: the holder of the token that git gives as a password.
-// scope is nil for an API token, which may what its account may.
+// gitCaller returns the holder of the token that git sends as the password. scope is nil
+// for an API token, which allows what its account may do.
 func (s *Server) gitCaller(r *http.Request) (caller, *identity.GitScope, error) {
 	_, secret, ok := r.BasicAuth()
 	if !ok || secret == "" {
@@ -223,8 +225,8 @@ func (s *Server) gitCaller(r *http.Request) (caller, *identity.GitScope, error) 
 	return callerWith(t, r), t.Git, nil
 }
 
-// gitReach returns the computer that is asked for, if the caller may: what may be
-// seen by a viewer is read, what an editor may change is pushed to.
+// gitReach returns the computer that a request names if the caller may use it so: reading
+// takes what a viewer may do, pushing what an editor may.
 func (s *Server) gitReach(ctx context.Context, c caller, asked *gitAsked, scope *identity.GitScope) (contract.CID, error) {
 	if err := s.present(ctx, c); err != nil {
 		return "", err
@@ -257,8 +259,8 @@ func (s *Server) gitReach(ctx context.Context, c caller, asked *gitAsked, scope 
 	return cid, nil
 }
 
-// inScope refuses another repository than the one that a token was made for, as
-// one that there is not.
+// inScope refuses every repository but the one that a token was made for, with the same
+// error as for one that does not exist.
 func inScope(scope *identity.GitScope, asked gitAsked) error {
 	if scope == nil || scope.Repository == asked.call.Repository || defence.Off(defence.GitScope) {
 		return nil
@@ -266,7 +268,7 @@ func inScope(scope *identity.GitScope, asked gitAsked) error {
 	return fault.New("", fault.NotFound, "Name the folder that the repository is in, such as workspace/NAME.", errors.New("there is no such repository"))
 }
 
-// gitBody is what git sends, which it may compress.
+// gitBody returns the request's body, decompressed if git compressed it.
 func gitBody(r *http.Request, most int64) (io.Reader, error) {
 	switch r.Header.Get("Content-Encoding") {
 	case "":
@@ -281,8 +283,8 @@ func gitBody(r *http.Request, most int64) (io.Reader, error) {
 	return nil, problem.Refuse(http.StatusUnsupportedMediaType, fault.Invalid, "the body is compressed in a way that is not known here", "")
 }
 
-// flushed sends what is written at once: a client who waits for a large answer
-// sees that it comes.
+// flushed flushes after each write, so that a client who waits for a large answer sees
+// progress.
 type flushed struct {
 	io.Writer
 	controller *http.ResponseController

@@ -25,28 +25,28 @@ import (
 var heartbeatScript []byte
 
 const (
-	beatEvery   = 100 * time.Millisecond // of one page one report in so long is taken
-	beatBurst   = 8                      // and so many at once: painted, seen and thrown may be one moment
-	alive       = 20 * time.Second       // a page that said it is well is taken for alive so long; it says so every few seconds
-	aliveHidden = 3 * time.Minute        // in a tab that nobody sees, where a browser lets timers run once a minute
+	beatEvery   = 100 * time.Millisecond // one report of each page is accepted in this time,
+	beatBurst   = 8                      // and this many at once, for a page may paint, become visible and throw in one moment
+	alive       = 20 * time.Second       // how long a page counts as well after it last said so, which it does every few seconds
+	aliveHidden = 3 * time.Minute        // the same for a page in a hidden tab, where browsers run timers once a minute
 	maxBeat     = 8 << 10
-	maxLoads    = 16 // pages of one user at one computer that are remembered
+	maxLoads    = 16 // how many pages of one user are remembered for each computer
 	maxAllLoads = 4096
 )
 
-// load is one page that was served. What it says is believed about itself only:
-// it runs beside the desktop's own code, which could say the same. It belongs to
-// a user and a computer, not to a session: each page that enters gives the
-// browser a new one, under which the pages it already shows report from then on.
+// load is one page that was served. Its reports are believed only about itself, because the
+// desktop's own code runs in the same page and could send the same. It belongs to a user
+// and a computer, not to a session: each page that enters gives the browser a new session,
+// under which the pages that are shown already report from then on.
 type load struct {
 	user   string
 	cid    contract.CID
 	mode   view.DesktopMode
-	at     time.Time // it was last heard, or served
+	at     time.Time // when it last reported, or was served
 	heard  bool
-	well   bool // it last said that it has painted
-	hidden bool // it is in a tab that nobody sees
-	gone   bool // it was unloaded: nothing that it said counts any more
+	well   bool // whether it last reported that it has painted
+	hidden bool // whether it is in a hidden tab
+	gone   bool // whether it was unloaded, after which its reports no longer count
 	rate   *rate.Limiter
 }
 
@@ -56,9 +56,10 @@ func newLoad(user string, cid contract.CID, mode view.DesktopMode, now time.Time
 
 func (l *load) of(user string, cid contract.CID) bool { return l.user == user && l.cid == cid }
 
-// expectBeat remembers that a page was served. It returns the name the page
-// reports under. A page that never reports, or stops to, is no proof of
-// anything but that visitor's line: whoever looks at it is told by the console.
+// expectBeat remembers that a page was served and returns the name under which the page
+// will report. A page that never reports, or stops reporting, proves nothing about the
+// desktop, for its visitor's connection may be at fault; the console tells the person who
+// is looking at it.
 func (s *Server) expectBeat(v desktopRequest, mode view.DesktopMode) string {
 	id := httpio.NewNonce()
 	l := newLoad(v.session.User, v.place.Computer, mode, s.options.Now())
@@ -70,7 +71,8 @@ func (s *Server) expectBeat(v desktopRequest, mode view.DesktopMode) string {
 	return id
 }
 
-// forget makes room for one more page of a user at a computer, and of all.
+// forget forgets the oldest pages until there is room for one more, of this user and
+// computer and of all.
 func (d *desktops) forget(user string, cid contract.CID) {
 	for {
 		var oldest string
@@ -90,7 +92,7 @@ func (d *desktops) forget(user string, cid contract.CID) {
 	}
 }
 
-// others reports whether another page of a computer than l is well.
+// others reports whether a page of l's computer other than l is well.
 func (d *desktops) others(l *load, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +104,7 @@ func (d *desktops) others(l *load, now time.Time) bool {
 	return false
 }
 
-// heartbeat takes what the injected script saw of its page.
+// heartbeat receives what the injected script observed of its page.
 func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	b, err := io.ReadAll(httpio.Limit(r.Body, maxBeat))
 	if err != nil {
@@ -125,7 +127,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v desktopRequ
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// pageReport is what the injected script says.
+// pageReport is a report of the injected script.
 type pageReport struct {
 	Load   string `json:"load"`
 	Mode   string `json:"mode"`
@@ -137,13 +139,13 @@ type pageReport struct {
 	Detail string `json:"detail"`
 }
 
-// hear finds the page that reports, and bounds how often it may.
+// hear finds the page that reports, and limits how often it may.
 func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.Time) (*load, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.loads[in.Load]
 	if l == nil && len(in.Load) == httpio.NonceChars {
-		// Served before the control plane was started again: it goes on.
+		// The page was served before the control plane was restarted, and is still shown.
 		d.forget(user, cid)
 		l = newLoad(user, cid, view.ModeBuild, now)
 		if in.Mode == string(view.ModeLive) {
@@ -155,7 +157,7 @@ func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.T
 		return nil, fault.New("", fault.NotFound, "Reload the page.", errors.New("no such page was served"))
 	}
 	if l.gone || in.Gone {
-		// Kept for what it said before and arrives after.
+		// It is kept so that earlier reports that arrive late are recognised as such.
 		l.gone, l.well, l.at = true, false, now
 		return l, nil
 	}
@@ -177,8 +179,8 @@ func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
 		if in.Reason == "error" {
 			beat.Reason = "error"
 		}
-		// The page of one visitor says nothing about the desktop while another
-		// page of it is well.
+		// A broken page of one visitor is no proof against the desktop while another page
+		// of it is well.
 		if s.desktops.others(l, s.options.Now()) && !defence.Off(defence.PageAlone) {
 			return nil
 		}
@@ -186,8 +188,8 @@ func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
 	return c.Beat(ctx, beat)
 }
 
-// plain keeps what can be shown as text: at most max bytes, no control
-// characters but line ends.
+// plain removes control characters except line ends and tabs, and shortens the text to at
+// most max bytes.
 func plain(text string, max int) string {
 	text = strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && unicode.IsControl(r) || r == unicode.ReplacementChar {

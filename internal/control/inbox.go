@@ -16,17 +16,18 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// What a desktop's page may bring in: a dropped file, or a text too long to say.
+// Limits of what a desktop's page may upload: dropped files, and texts that are too long
+// for a prompt.
 const (
 	inbox       = "inbox"
 	maxInbox    = 64 << 20
-	inboxNames  = 100 // files of one name
+	inboxNames  = 100 // how many files may share one name
 	maxFileName = 200
 )
 
-// bringIn puts what a page was given into the workspace, beside what is there:
-// it gives the page no power that its session lacks, since that runs commands
-// there.
+// bringIn stores a file that was dropped on a desktop's page under a new name in the
+// workspace's inbox. It gives the page no power that its session lacks, for the session can
+// run commands in the workspace.
 func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	name := r.URL.Query().Get("name")
 	f, err := func() (view.File, error) {
@@ -62,7 +63,7 @@ func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v desktopReques
 	}{f.ID, f.Size})
 }
 
-// freeName is a path in the inbox that nothing has.
+// freeName returns a path in the inbox that no file has.
 func freeName(ctx context.Context, c Computer, name string) (string, error) {
 	ext := path.Ext(name)
 	for n := 1; n <= inboxNames; n++ {

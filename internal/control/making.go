@@ -12,21 +12,22 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// forgetTimeout bounds how long it takes to forget whose a computer was to be.
+// forgetTimeout bounds how long adopted may take to forget the owner of a computer that was
+// not made.
 const forgetTimeout = 30 * time.Second
 
-// making are the computers that requests are just making.
+// making holds the computers that requests are making now.
 type making struct {
 	mu sync.Mutex
 	by map[contract.CID]*made
 }
 
 type made struct {
-	asking int  // requests
-	fresh  bool // nobody had recorded it before them
+	asking int  // how many requests are making it
+	fresh  bool // whether it had no recorded owner before them
 }
 
-// adopt writes down whose a computer is to be, unless that is known.
+// adopt records who will own a computer, unless that is recorded already.
 func (s *Server) adopt(ctx context.Context, cid contract.CID, owner, name string) (identity.Place, error) {
 	s.making.mu.Lock()
 	defer s.making.mu.Unlock()
@@ -50,8 +51,9 @@ func (s *Server) adopt(ctx context.Context, cid contract.CID, owner, name string
 	return p, nil
 }
 
-// adopted ends what adopt began: where nobody asks for the computer any more and there
-// is none, neither its owner nor its handle is kept, which the next would not get.
+// adopted ends what adopt began. When the last request for the computer has failed and
+// there is no such computer, its owner and its handle are forgotten, so that another can
+// have the handle.
 func (s *Server) adopted(ctx context.Context, cid contract.CID, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTimeout)
 	defer cancel()
@@ -74,7 +76,7 @@ func (s *Server) adopted(ctx context.Context, cid contract.CID, failed bool) err
 		return err
 	}
 	if slices.ContainsFunc(append(all, removed...), func(c view.Computer) bool { return c.ID == cid }) {
-		return nil // it goes on being made
+		return nil // it is still being made
 	}
 	return s.options.Identity.Forget(ctx, cid)
 }

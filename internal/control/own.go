@@ -13,8 +13,9 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// ownMethods are those that the control plane answers over HTTP: what it adds
-// something to that a computer does not know, and what people say to a run.
+// ownMethods are the declared methods that the control plane answers over HTTP itself:
+// those whose answers need what a computer does not know, and those by which people steer a
+// run.
 func (s *Server) ownMethods() rpc.Table {
 	t := rpc.Table{}
 	rpc.Bind(t, rpc.ComputerGet, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
@@ -61,7 +62,7 @@ func (s *Server) ownMethods() rpc.Table {
 	return t
 }
 
-// bindPlane binds what is asked of no computer.
+// bindPlane binds the methods that concern no single computer.
 func (s *Server) bindPlane(t rpc.Table) {
 	rpc.Bind(t, rpc.ComputerList, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Computer], error) {
 		mine, err := s.computersOf(ctx, who.Actor.Account())
@@ -122,7 +123,7 @@ func (s *Server) bindRuns(t rpc.Table) {
 	})
 }
 
-// act gives a computer one of its user's intentions.
+// act passes a person's action on to a computer.
 func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.Acted, error) {
 	if a.ID == "" {
 		a.ID = contract.NewID()
@@ -138,23 +139,23 @@ func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.A
 	return c.Act(ctx, a.About())
 }
 
-// create makes a computer of the caller's. Whose it is stands written down before
-// it is there, so that nobody else is taken for its owner.
+// create makes a computer that the caller owns. The owner is recorded before the computer
+// exists, so that nobody else is taken for its owner.
 func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateRequest) (view.Computer, error) {
 	return s.makeOwn(ctx, who, in.Body.ID, in.Body.Name, func(cid contract.CID) (view.Computer, error) {
 		return s.options.Computers.Create(ctx, cid, in.Body.Name)
 	})
 }
 
-// fork makes a computer of the caller's from a checkpoint of one that they may change.
+// fork makes a computer that the caller owns from a checkpoint of one that they may change.
 func (s *Server) fork(ctx context.Context, who rpc.Caller, in rpc.ForkRequest) (view.Computer, error) {
 	return s.makeOwn(ctx, who, in.Body.ID, in.Body.Name, func(cid contract.CID) (view.Computer, error) {
 		return s.options.Computers.Fork(ctx, who.Actor, who.Computer, cid, in.Body.Name, in.Body.Checkpoint)
 	})
 }
 
-// makeOwn makes a computer of the caller's; without an id it draws one. Of one that
-// could not be made it is not kept whose it was to be.
+// makeOwn makes a computer that the caller owns; without an id it draws one. If the
+// computer can't be made, its owner's record is removed.
 func (s *Server) makeOwn(ctx context.Context, who rpc.Caller, cid contract.CID, name string, do func(contract.CID) (view.Computer, error)) (_ view.Computer, err error) {
 	if cid == "" {
 		cid = contract.NewCID()
@@ -179,7 +180,7 @@ func (s *Server) makeOwn(ctx context.Context, who rpc.Caller, cid contract.CID, 
 	return s.placed(c, p), nil
 }
 
-// ticket lets the console's page into the desktop.
+// ticket makes a ticket with which the console's page opens the desktop.
 func (s *Server) ticket(ctx context.Context, who rpc.Caller, in rpc.TicketRequest) (view.Ticket, error) {
 	caller := callerOf(ctx)
 	if caller.session == nil {
@@ -197,8 +198,8 @@ func (s *Server) ticket(ctx context.Context, who rpc.Caller, in rpc.TicketReques
 	return view.Ticket{Action: s.hosts.Desktop(origin.Label(info.Handle, in.Generation)) + enterPath, Ticket: ticket}, err
 }
 
-// awaitRun returns a run as soon as it has ended or asks something, or as it
-// stands after wait.
+// awaitRun returns a run as soon as it has ended or waits for a person, or in its current
+// state after wait.
 func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id string, wait time.Duration) (view.Run, error) {
 	after := c.Last()
 	run, err := c.Run(ctx, id)
@@ -206,7 +207,8 @@ func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id st
 		return run, err
 	}
 	ctx, release, err := s.hold(ctx, holderOf(callerOf(ctx)), func(context.Context) (contract.CID, error) {
-		// It can be found from now on by whoever takes the right to it away.
+		// From now on this request is registered, and ends when the caller's right is
+		// revoked; so the right is checked once more.
 		now, err := s.granted(ctx, contract.Person(who.Actor.Account()), callerOf(ctx).scope, who.Computer)
 		if err == nil {
 			err = rpc.RunShow.Permits(now)

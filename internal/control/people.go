@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// bindMembers binds who is in a computer.
+// bindMembers binds the methods about a computer's members and invitations.
 func (s *Server) bindMembers(t rpc.Table) {
 	ids := s.options.Identity
 	rpc.Bind(t, rpc.MemberList, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (rpc.List[view.Member], error) {
@@ -73,7 +73,7 @@ func invitation(i identity.Invitation) view.Invitation {
 	return view.Invitation{ID: i.ID, Role: i.Role, By: i.By, Expires: i.Expires}
 }
 
-// bindAccounts binds who may sign in.
+// bindAccounts binds the methods about the accounts that may sign in.
 func (s *Server) bindAccounts(t rpc.Table) {
 	ids := s.options.Identity
 	rpc.Bind(t, rpc.AccountGet, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Account, error) {
@@ -127,7 +127,7 @@ func (s *Server) bindAccounts(t rpc.Table) {
 	})
 }
 
-// bindTokens binds the tokens of the caller's own account.
+// bindTokens binds the methods about the caller's own tokens.
 func (s *Server) bindTokens(t rpc.Table) {
 	ids := s.options.Identity
 	rpc.Bind(t, rpc.TokenList, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Token], error) {
@@ -176,8 +176,8 @@ func (s *Server) link(ctx context.Context, account string) (view.Link, error) {
 	return view.Link{URL: s.ClaimURL(token), Expires: expires}, nil
 }
 
-// above refuses to have an account govern one that may what it may not itself, or
-// give it that: whoever invites others can't become more than they are.
+// above refuses to let an account change another that has powers which it lacks itself, or
+// give such powers away: nobody can become more than they are by inviting others.
 func (s *Server) above(ctx context.Context, who contract.Actor, account string, powers []grant.Power) error {
 	h, err := s.options.Identity.Held(ctx, account, "")
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *Server) above(ctx context.Context, who contract.Actor, account string, 
 	return holds(who, slices.Concat(h.Powers, powers))
 }
 
-// holds refuses powers that an actor has not got itself.
+// holds refuses powers that the actor does not have.
 func holds(who contract.Actor, powers []grant.Power) error {
 	for _, p := range powers {
 		if !who.Can(contract.Capability(p)) && !defence.Off(defence.GrantGiven) {

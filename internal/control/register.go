@@ -21,8 +21,8 @@ var (
 	errOtherComputer = errors.New("this session is for another computer")
 )
 
-// route describes one operation. id is in kebab case: its last path segments
-// and verb are what generated clients call it.
+// route describes one operation. id is in kebab case: the last segments of its path and the
+// verb. Generated clients name the operation by it.
 func route(method, path, id, summary string) huma.Operation {
 	tag := strings.SplitN(id, "-", 2)[0]
 	return huma.Operation{
@@ -32,7 +32,8 @@ func route(method, path, id, summary string) huma.Operation {
 	}
 }
 
-// limitedTo has an operation end within limit, and describes its refusals.
+// limitedTo makes an operation end within limit, and documents the errors that it may
+// return.
 func limitedTo(op huma.Operation, limit time.Duration) huma.Operation {
 	op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity)
 	op.Middlewares = append(op.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
@@ -46,8 +47,8 @@ func limitedTo(op huma.Operation, limit time.Duration) huma.Operation {
 	return op
 }
 
-// register adds an operation on the control plane itself, whose errors become
-// problems and which ends within limit.
+// register adds an operation of the control plane itself, which ends within limit; its
+// errors become problem documents.
 func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.Duration, f func(context.Context, *I) (*O, error)) {
 	op = limitedTo(op, limit)
 	huma.Register(hapi, op, func(ctx context.Context, in *I) (*O, error) {
@@ -59,9 +60,10 @@ func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.
 	})
 }
 
-// streamed binds a declared method by hand: f writes its answer itself, about a
-// computer that was reached, until it loses the right to. A request's body is of
-// the type content, when that is given.
+// streamed adds a declared method whose answer is a stream: f writes it itself, for the
+// computer that the request named, until the caller loses the right to it. content is the
+// media type of the request's body, or empty if there is none; answer is that of the
+// response.
 func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None], content, answer string, f func(w http.ResponseWriter, r *http.Request, cid contract.CID, in *I) error) {
 	d := m.About()
 	op := route(d.HTTP.Verb, d.Address(), d.HTTP.ID, d.Summary)
@@ -79,7 +81,7 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 			if err == nil {
 				err = s.stream(r, d, (*in).Named(), func(r *http.Request, cid contract.CID) error {
 					if r.Method == http.MethodHead && d.Name != rpc.FilesGet.Name {
-						tw.Header().Set("Content-Type", answer) // what is made as it goes has no length
+						tw.Header().Set("Content-Type", answer) // the length of a stream is not known
 						return nil
 					}
 					return f(tw, r, cid, in)
@@ -89,8 +91,8 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 				return
 			}
 			if tw.Started {
-				// The answer can't be taken back: cut it off, so that what came is not
-				// taken for the whole.
+				// Part of the answer has been sent. The connection is cut so that the
+				// client does not take it for the whole.
 				s.log.Debug("stream cut off", "request", op.OperationID, "error", err)
 				panic(http.ErrAbortHandler)
 			}
@@ -99,8 +101,8 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 	})
 }
 
-// stream has f answer what a method is asked of a computer, for as long as the
-// caller may.
+// stream runs f for a method that is asked of a computer, with a context that ends when the
+// caller loses the right to it.
 func (s *Server) stream(r *http.Request, d rpc.Declared, computer string, f func(*http.Request, contract.CID) error) error {
 	var cid contract.CID
 	var who contract.Actor

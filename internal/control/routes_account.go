@@ -22,7 +22,7 @@ type claimIn struct {
 	address string
 }
 
-// Resolve takes what huma does not hand to handlers.
+// Resolve records the client's address, which huma does not pass to handlers.
 func (c *claimIn) Resolve(ctx huma.Context) []error {
 	r, _ := humachi.Unwrap(ctx)
 	c.address = address(r)
@@ -45,7 +45,8 @@ func (s *Server) routeAccount(hapi huma.API) {
 		Everywhere bool `query:"everywhere"`
 	}) (*signOutOut, error) {
 		c := callerOf(ctx)
-		// A token's sessions are its account's: what was not made for that ends none.
+		// A token acts for its account, so one that was not made for managing the account
+		// may end no sessions.
 		who, err := s.granted(ctx, contract.Person(c.user), c.scope, "")
 		if err == nil {
 			err = needs(who, contract.CanSelf)
@@ -67,7 +68,7 @@ func (s *Server) routeAccount(hapi huma.API) {
 	})
 }
 
-// claim signs in. The first one names the computer.
+// claim signs in with a one-time link. The owner's first claim may also name the computer.
 func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 	if !s.tries.Allow(in.address) && !defence.Off(defence.ControlTries) {
 		return nil, fault.New("", fault.Exhausted, "Wait a minute.", errors.New("too many tries to sign in"))
@@ -91,15 +92,15 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 		return res, err
 	}
 	res.Body = mine[0]
-	// Only the first claim may move the desktop to another origin: nothing is
-	// stored under the old one yet.
+	// Only the first claim may change the desktop's handle, and with it its origin:
+	// nothing is stored in a browser under the old origin yet.
 	if in.Body.Name == "" || owner.Claimed || owner.ID != ses.User {
 		return res, nil
 	}
 	c, err := s.options.Computers.Get(ctx, mine[0].ID)
 	if err != nil {
-		// The link is used up, and why the computer does not wake stands on the
-		// page that this leads to. It gets its name another time.
+		// The link is used up, and the page that comes next tells why the computer can't
+		// be woken. The computer can be named later.
 		s.log.Warn("a computer got no name when it was claimed", "computer", mine[0].ID, "error", err)
 		return res, nil
 	}

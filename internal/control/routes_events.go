@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// aliveEvery is how often a silent stream shows that it is open: an empty line,
-// which readers of NDJSON skip.
+// aliveEvery is how often a stream without events sends an empty line to show that it is
+// still open. Readers of NDJSON skip such lines.
 const aliveEvery = 15 * time.Second
 
 // readPage is how many events are read at once.
@@ -25,7 +25,7 @@ func (s *Server) routeEvents(hapi huma.API) {
 }
 
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.EventsRequest) error {
-	// What has happened a computer is not woken for; what will happen it is.
+	// Reading past events does not wake a computer; following new ones does.
 	var log History
 	var err error
 	if !in.Follow {
@@ -69,7 +69,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, cid contra
 		if q.After = page.Next; !page.More {
 			break
 		}
-		if c == nil { // all of a long log is not read by opening it again and again
+		if c == nil { // a long log is read from an awake computer, so that it is not opened again for each page
 			if c, err = s.options.Computers.Get(ctx, cid); err != nil {
 				return err
 			}

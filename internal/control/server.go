@@ -40,7 +40,7 @@ type Bus interface {
 	Serve(ctx context.Context, conn net.Conn) error
 }
 
-// Options say what a server serves, and with what.
+// Options configure a server.
 type Options struct {
 	Identity  *identity.Store
 	Computers Computers
@@ -48,17 +48,17 @@ type Options struct {
 	Bus       Bus
 	Console   fs.FS  // the console's pages and assets (package console)
 	Host      string // parent of console.HOST and {handle}.desk.HOST, such as choir.localhost
-	Port      int    // as browsers see it: the listener's
+	Port      int    // the listener's port, as browsers see it
 	Version   string
 	Logger    *slog.Logger
 	Now       func() time.Time // nil: time.Now
-	// Appends bounds what clients have stored in the log.
+	// Appends bounds how much clients may add to the log.
 	Appends quota.Limits
-	// AddBytes is the largest archive that is brought in; 0: 4 GiB.
+	// AddBytes is the largest archive that may be uploaded, in bytes; 0 means 4 GiB.
 	AddBytes int64
 }
 
-// Server is the control plane's HTTP, on one address.
+// Server serves the control plane's HTTP on one address.
 type Server struct {
 	options    Options
 	hosts      origin.Hosts
@@ -74,7 +74,7 @@ type Server struct {
 
 	desktops desktops
 	services *service.Services
-	own      rpc.Table // what is answered here
+	own      rpc.Table // the methods that the control plane answers itself
 	making   making
 
 	ctx    context.Context // ends when the server closes
@@ -86,13 +86,13 @@ type Server struct {
 // Limits of one request.
 const (
 	requestTimeout = time.Minute
-	longTimeout    = 15 * time.Minute // what copies, builds or replays
+	longTimeout    = 15 * time.Minute // for requests that copy, build or replay
 	defaultUpload  = 4 << 30          // an archive, which storage.add_mb bounds
 	maxFile        = 1 << 40          // a file, which storage.large_file_mb bounds
 )
 
-// New makes a server, which answers desktops on the bus from then on. HTTP it
-// serves in Serve, or when it is used as a handler. Close it in any case.
+// New makes a server and begins to answer desktops on the bus. HTTP is served by Serve, or
+// by using the server as a handler. The caller must close it, whether or not it serves.
 func New(o Options) (*Server, error) {
 	const op = "control.New"
 	if o.Identity == nil || o.Computers == nil || o.System == nil || o.Bus == nil || o.Console == nil || o.Host == "" || o.Port <= 0 {
@@ -112,7 +112,7 @@ func New(o Options) (*Server, error) {
 	s.streams.open = map[*stream]struct{}{}
 	s.desktops.init()
 	s.quota = quota.New(o.Appends, o.Logger, o.Now, func(ctx context.Context, cid contract.CID, since time.Time) (int, int64, error) {
-		c, err := o.Computers.History(ctx, cid) // one that does not wake is written to as well
+		c, err := o.Computers.History(ctx, cid) // clients may append also to a computer that can't be woken
 		if err != nil {
 			return 0, 0, err
 		}
@@ -146,8 +146,8 @@ func New(o Options) (*Server, error) {
 // ConsoleURL is the console's origin.
 func (s *Server) ConsoleURL() string { return s.hosts.Console() }
 
-// ClaimURL is a one-time link. The token stands in the fragment: a browser
-// sends it to nobody, so it is in no log, no Referer and no prefetch.
+// ClaimURL returns a one-time link. The token is in the URL's fragment, which browsers send
+// to nobody, so it appears in no log, Referer header or prefetch.
 func (s *Server) ClaimURL(token string) string { return s.hosts.Console() + "/claim#" + token }
 
 // Serve serves ln until ctx ends or Close; it closes ln, and waits for the
@@ -157,7 +157,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	err := httpio.Serve(ctx, ln, s, s.log, s.shut)
-	s.shut() // where it ended by itself
+	s.shut() // Serve may have ended without it
 	s.wg.Wait()
 	return fault.Wrap("control.Serve", err)
 }
@@ -177,7 +177,8 @@ func (s *Server) shut() {
 	s.mu.Unlock()
 }
 
-// ServeHTTP finds out which of our hosts a request is for; it knows no others.
+// ServeHTTP passes a request to the handler of the host that it names; other hosts are
+// refused.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -195,8 +196,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.Refuse(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.Console()+"."))
 		return
 	}
-	// The server knows only its own kind of body, and takes the rest of another
-	// one that was closed early for the connection's next request.
+	// net/http recognises only its own type of body. If another type is closed early, it
+	// takes the unread rest for the connection's next request, so its own is put back.
 	own := r.Body
 	defer func() { r.Body = own }()
 	r.Body = httpio.NewBody(own, w)
@@ -270,7 +271,7 @@ func (s *Server) routes() error {
 	return nil
 }
 
-// headAsGet has HEAD find what GET does; what is written of a body goes nowhere.
+// headAsGet routes HEAD requests as GET; net/http discards the body.
 func headAsGet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
@@ -280,7 +281,7 @@ func headAsGet(next http.Handler) http.Handler {
 	})
 }
 
-// allowed lists the methods that an address takes.
+// allowed lists the methods that an address supports.
 func allowed(mux chi.Routes, at string) []string {
 	var out []string
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

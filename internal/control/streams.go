@@ -12,18 +12,18 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// streams are the long answers and sockets under way, by whose they are, so that
-// who loses the right to one loses it at once.
+// streams holds the long answers and sockets under way with their holders, so that a stream
+// ends at once when its holder loses the right to it.
 type streams struct {
 	mu   sync.Mutex
 	open map[*stream]struct{}
 }
 
-// holder is whose a stream is.
+// holder identifies on whose behalf a stream is open.
 type holder struct {
 	account string
-	session string       // of a browser, or the token
-	cid     contract.CID // whose computer's; "" as long as it is not known
+	session string       // the id of the browser's session or of the token
+	cid     contract.CID // the computer that it concerns; "" as long as that is not known
 	expires time.Time    // when the right to it ends by itself; zero: it does not
 }
 
@@ -35,14 +35,15 @@ type stream struct {
 // forever is longer than any stream is open.
 const forever = 100 * 366 * 24 * time.Hour
 
-// hold returns a context that ends with the server, with parent, and when who
-// holds the stream loses the right to it. What may decides is asked when the
-// stream can be found by whoever takes that right away: there is no moment in
-// between. It says of which computer the stream is.
+// hold registers a stream and returns a context that ends with the server, with parent, and
+// when the holder loses the right to the stream. may is called after the stream has been
+// registered and decides whether the holder has the right: one that is revoked before the
+// call is found missing, and revoking it later ends the stream. may also returns the
+// computer that the stream concerns.
 func (s *Server) hold(parent context.Context, of holder, may func(context.Context) (contract.CID, error)) (context.Context, func(), error) {
 	left := forever
 	if !of.expires.IsZero() {
-		left = of.expires.Sub(s.options.Now()) // a token that ends takes along what is open by it
+		left = of.expires.Sub(s.options.Now()) // a stream ends with the token that it was opened with
 	}
 	ctx, cancel := context.WithTimeout(parent, left)
 	stop := context.AfterFunc(s.ctx, cancel)
@@ -68,7 +69,7 @@ func (s *Server) hold(parent context.Context, of holder, may func(context.Contex
 	return ctx, release, nil
 }
 
-// cut ends the streams that are chosen.
+// cut ends the streams for which chosen returns true.
 func (s *Server) cut(chosen func(holder) bool) {
 	if defence.Off(defence.GrantCut) {
 		return
@@ -82,7 +83,7 @@ func (s *Server) cut(chosen func(holder) bool) {
 	}
 }
 
-// end cuts off what belongs to sessions, here and on the bus.
+// end ends all that belongs to sessions, here and on the bus.
 func (s *Server) end(sessions []string) error {
 	s.cut(func(h holder) bool { return slices.Contains(sessions, h.session) })
 	var first error
@@ -94,16 +95,17 @@ func (s *Server) end(sessions []string) error {
 	return first
 }
 
-// leave cuts off what an account has under way in a computer, or in all of them
-// when cid is empty, with the sessions that ended by it.
+// leave ends what an account has under way in a computer, or in all of them when cid is
+// empty, and the sessions that its removal ended.
 func (s *Server) leave(account string, cid contract.CID, sessions []string) error {
 	s.cut(func(h holder) bool { return h.account == account && (cid == "" || h.cid == "" || h.cid == cid) })
 	s.services.End(account, cid)
 	return s.end(sessions)
 }
 
-// present looks again whether a caller's session or token is still there, now that
-// whoever ends it finds what is begun by it.
+// present checks once more that a caller's session or token still exists. It is called
+// after the stream was registered, so that whoever ends the session from then on ends the
+// stream too.
 func (s *Server) present(ctx context.Context, c caller) error {
 	lives, err := s.options.Identity.Lives(ctx, c.stream())
 	if err == nil && !lives {
@@ -112,12 +114,12 @@ func (s *Server) present(ctx context.Context, c caller) error {
 	return err
 }
 
-// holderOf is whose a request's streams are.
+// holderOf returns the holder of a request's streams.
 func holderOf(c caller) holder {
 	return holder{account: c.user, session: c.stream(), expires: c.expires}
 }
 
-// stream is what a caller's streams belong to.
+// stream returns the id of the session or token that a caller's streams belong to.
 func (c caller) stream() string {
 	if c.session != nil {
 		return c.session.ID

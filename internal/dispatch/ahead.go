@@ -9,19 +9,19 @@ import (
 	"choir.dev/choiros/internal/supervise"
 )
 
-// opening is a box that is opened while something else is done first. It is used by
-// one goroutine, which closes it.
+// opening is a box that is opened while something else is still being done. It is used by
+// one goroutine, which must close it.
 type opening struct {
 	run   *run
 	ctx   context.Context
 	req   ports.BoxRequest
 	begun bool
-	done  chan struct{} // closed when it is known what came of it
+	done  chan struct{} // closed when box or err is set
 	box   ports.Box
 	err   error
 }
 
-// begin starts opening it. Nobody in it is told anything before wait has returned it.
+// begin starts opening the box. Nothing is sent to the box before wait has returned it.
 func (o *opening) begin() {
 	if o.begun {
 		return
@@ -40,7 +40,7 @@ func (o *opening) wait() (ports.Box, error) {
 	return o.box, o.err
 }
 
-// close ends the box if it was opened. It may be called again.
+// close ends the box if it was opened. It may be called more than once.
 func (o *opening) close() {
 	if !o.begun {
 		return
@@ -50,8 +50,9 @@ func (o *opening) close() {
 	}
 }
 
-// openLoop begins to open the box of the attempt's loop, while its tree is made.
-// One that may have to wait for a person holds no box meanwhile.
+// openLoop begins to open the box of the attempt's loop while the attempt's tree is made.
+// If the attempt may have to wait for a person's approval, the box is opened later, so that
+// none is held meanwhile.
 func (a *attempt) openLoop(ctx context.Context) *opening {
 	a.fence = newFence()
 	o := &opening{run: a.run, ctx: ctx, req: ports.BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
@@ -62,7 +63,7 @@ func (a *attempt) openLoop(ctx context.Context) *opening {
 	return o
 }
 
-// directorBox is a Director's box and what it may ask.
+// directorBox is a Director's box and the API that it may call on the host.
 type directorBox struct {
 	opening
 	cancel   context.CancelCauseFunc

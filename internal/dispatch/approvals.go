@@ -18,21 +18,21 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// Bounds of what a person is asked. What would go beyond them is denied.
+// These bound how much a person is asked. Requests beyond them are denied.
 const (
 	maxOpenRun      = 5  // approvals of one run that wait at the same time
-	maxOpenComputer = 20 // of all runs of the computer
-	maxApprovals    = 20 // of one run in all, answered ones included
+	maxOpenComputer = 20 // the same, of all runs of the computer
+	maxApprovals    = 20 // approvals that one run may request in all
 )
 
-// Reasons why the system denied something.
+// These are the reasons with which the system denies requests.
 const (
 	reasonTimeout = "nobody answered in time"
 	reasonEnded   = "the run ended"
 )
 
-// checkNetwork refuses what no model may ask for, while it can still correct
-// its task.
+// checkNetwork refuses hosts that no model may ask for. It is called when the task is
+// delegated, while the Director can still correct it.
 func checkNetwork(spec contract.EgressSpec) error {
 	for i, s := range spec.Allow {
 		field := fmt.Sprintf("egress.allow[%d]", i)
@@ -46,9 +46,9 @@ func checkNetwork(spec contract.EgressSpec) error {
 	return nil
 }
 
-// network asks a person for the hosts of the task that go beyond what the
-// computer was granted, and waits, for a bounded time. approved are those that
-// were allowed; note tells the model of those that were not.
+// network asks a person for the hosts of the task that go beyond what the computer was
+// granted, and waits for a bounded time. approved lists those that were allowed; note tells
+// the model which were not.
 func (a *attempt) network(ctx context.Context) (approved []string, note string, err error) {
 	spec := a.task.Egress
 	if spec.Profile != contract.EgressCustom || len(spec.Allow) == 0 {
@@ -61,7 +61,7 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 		}
 	}
 	var waits []*waiting
-	denied := map[string]string{} // rule → why
+	denied := map[string]string{} // by rule: the reason
 	for _, text := range beyond {
 		w, why, err := a.request(ctx, text)
 		switch {
@@ -104,12 +104,13 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 // waiting is an approval that an attempt waits for.
 type waiting struct {
 	id       string
-	text     string // the rule as the task wants it
+	text     string // the rule as the task wrote it
 	deadline time.Time
 }
 
-// request asks for one host and port, unless the same was asked in this run: one
-// act is one question. why says why it can't be had.
+// request asks for one host and port, unless this run has asked for the same already: there
+// is one question for one act. why is the reason why it can't be allowed; it is empty if it
+// may be.
 func (a *attempt) request(ctx context.Context, text string) (w *waiting, why string, err error) {
 	r, d := a.run, a.run.dispatcher
 	rule, err := egress.ParseRule(text)
@@ -125,7 +126,7 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	if err != nil {
 		return nil, "", err
 	}
-	d.approving.Lock() // so that the counts hold until the question is in the log
+	d.approving.Lock() // so that the counts stay right until the question is in the log
 	defer d.approving.Unlock()
 	others := d.openApprovals(r)
 	r.mu.Lock()
@@ -163,8 +164,8 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	return &waiting{id: p.Approval, text: text, deadline: deadline}, "", nil
 }
 
-// standsFor reports whether an answer counts for an attempt that asks now: a
-// person's denial and an approval for the run do, one for once only for the
+// standsFor reports whether an answer also counts for an attempt that asks now. A person's
+// denial and an approval for the run do; an approval for one time counts only for the
 // attempt that asked. What nobody answered may be asked again.
 func standsFor(k *story.Approval, t ports.TaskRef) bool {
 	switch k.Answer {
@@ -176,7 +177,7 @@ func standsFor(k *story.Approval, t ports.TaskRef) bool {
 	return !k.BySystem
 }
 
-// openApprovals counts those of every other run. d.approving is held.
+// openApprovals counts the open approvals of every other run. The caller holds d.approving.
 func (d *Dispatcher) openApprovals(but *run) int {
 	d.mu.Lock()
 	runs := make([]*run, 0, len(d.runs))
@@ -195,8 +196,8 @@ func (d *Dispatcher) openApprovals(but *run) int {
 	return n
 }
 
-// awaitApprovals waits until each is answered, and keeps nobody else from
-// working meanwhile.
+// awaitApprovals waits until each approval is answered. Meanwhile the task gives its slot
+// to others.
 func (a *attempt) awaitApprovals(ctx context.Context, list []*waiting) error {
 	r := a.run
 	r.mu.Lock()
@@ -231,7 +232,8 @@ func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 		if defence.Off(defence.ApprovalDefault) {
 			answer = contract.ApprovalOnce
 		}
-		// On a conflict the user was faster by a hair, and their answer counts.
+		// A conflict means that the user answered at the same moment; then their answer
+		// counts.
 		if _, err := r.decide(ctx, contract.System(), w.id, answer, reasonTimeout); err != nil && !fault.Is(err, fault.Conflict) {
 			return err
 		}
@@ -242,8 +244,9 @@ func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 	return nil
 }
 
-// left is what is left of the time to answer. A question from before this
-// process took the run up could not be answered in between.
+// left returns how much of the time to answer is left. For a question from before this
+// process took the run up, the time during which no process ran is added, because nobody
+// could answer then.
 func (r *run) left(deadline time.Time) time.Duration {
 	left := deadline.Sub(r.dispatcher.options.Now())
 	if !deadline.After(r.taken.Add(r.dispatcher.options.Times.Approval)) {
@@ -272,15 +275,15 @@ func (r *run) decide(ctx context.Context, by contract.Actor, id string, answer c
 	return es[0].Sequence, nil
 }
 
-// Decide answers an approval of a run as its user. digest is that of the act
-// that the user was shown. fault.Conflict: it was another act, or it has its
-// answer.
+// Decide answers an approval of a run as its user. digest is the digest of the act that the
+// user was shown. The error is fault.Conflict if the approval is about another act, or is
+// answered already.
 func (d *Dispatcher) Decide(ctx context.Context, by contract.Actor, id, digest string, answer contract.ApprovalAnswer) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Decide"
 	if err := (contract.ApprovalAnswered{Approval: id, Digest: digest, Answer: answer}).Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
 	}
-	if _, err := d.caughtUp(ctx); err != nil { // it may have been shown this instant
+	if _, err := d.caughtUp(ctx); err != nil { // the user may have been shown it a moment ago, before the run's story had it
 		return "", 0, fault.Wrap(op, err)
 	}
 	r, k := d.findApproval(id)
@@ -315,7 +318,7 @@ func (d *Dispatcher) findApproval(id string) (*run, story.Approval) {
 	return nil, story.Approval{}
 }
 
-// closeApprovals denies what still waits when a run ends.
+// closeApprovals denies the approvals that are still open when a run ends.
 func (r *run) closeApprovals(ctx context.Context) error {
 	r.mu.Lock()
 	list := slices.Clone(r.story.Approvals)

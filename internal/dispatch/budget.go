@@ -7,7 +7,8 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// budget bounds the run: of what its prompt and its owner say, the smaller.
+// budget returns the run's budget: of each of its prompt's and its owner's bounds the
+// smaller.
 func (r *run) budget() contract.Budget {
 	b, own := r.story.Prompt.Budget, r.dispatcher.options.Budget
 	if own.WallS == 0 {
@@ -20,7 +21,7 @@ func (r *run) budget() contract.Budget {
 	return b
 }
 
-// smaller is the smaller of two bounds; 0 is none. A prompt's comes first.
+// smaller returns the smaller of two bounds, of which 0 means none.
 func smaller[N int | int64 | float64](prompt, own N) N {
 	if prompt <= 0 || own > 0 && own < prompt && !defence.Off(defence.BudgetOwner) {
 		return own
@@ -28,8 +29,8 @@ func smaller[N int | int64 | float64](prompt, own N) N {
 	return prompt
 }
 
-// credible is usage as a loop reports it: what is negative or absurd is not
-// believed, since a run whose usage no event may hold could never end.
+// credible returns usage as a loop reports it, or none if it is negative or absurd: a run
+// whose usage no event can hold could never end.
 func credible(u contract.Usage) contract.Usage {
 	if u.Validate() != nil && !defence.Off(defence.BudgetCredible) {
 		return contract.Usage{}
@@ -37,7 +38,7 @@ func credible(u contract.Usage) contract.Usage {
 	return u
 }
 
-// bounded keeps a sum of usages within what an event may say.
+// bounded limits a sum of usages to what an event can hold.
 func bounded(u contract.Usage) contract.Usage {
 	const tokens, calls, usd = 1_000_000_000_000, 1_000_000_000, 1e9 // as contract.Usage has them
 	return contract.Usage{WallMS: min(u.WallMS, tokens), ToolCalls: min(u.ToolCalls, calls), TokensIn: min(u.TokensIn, tokens), TokensOut: min(u.TokensOut, tokens), CostUSD: min(u.CostUSD, usd)}

@@ -24,10 +24,10 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// directorAPI is what a Director's box may ask of the host.
+// directorAPI is the API that a Director's box may call on the host.
 type directorAPI struct {
 	run *run
-	// One delegation at a time per Director, so that task numbers are dense.
+	// mu allows one delegation at a time, so that tasks are numbered without gaps.
 	mu sync.Mutex
 }
 
@@ -98,7 +98,7 @@ func (a *directorAPI) event(ctx context.Context, _ *http.Request, p director.Pos
 	return struct{}{}, err
 }
 
-// tasks validates a delegation whole, requests its tasks, and waits for them.
+// tasks validates a whole delegation, requests its tasks, and waits for them to end.
 func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Delegate) (any, error) {
 	r := a.run
 	if d.Call == "" || len(d.Call) > 128 {
@@ -139,7 +139,7 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 	return out, nil
 }
 
-// request stamps and checks every task before any is requested.
+// request completes and checks every task before any of them is requested.
 func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,8 +172,8 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 	return ids, nil
 }
 
-// accept turns what a model wrote into a task of this run, or says which field
-// is wrong.
+// accept turns what a model wrote into a task of this run, or says which of its fields is
+// wrong.
 func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) {
 	var t contract.DirectorTask
 	if err := contract.DecodeStrict(raw, contract.MaxTask, &t); err != nil {

@@ -19,17 +19,19 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// Times are the dispatcher's patience. Zero values get the defaults.
+// Times are the dispatcher's time limits. Zero values get the defaults, which follow each
+// field's description.
 type Times struct {
-	Beat    time.Duration // how often a loop is to give a sign of life; 2 s
-	Silence time.Duration // a loop that gives none for so long is dead; 20 s
-	Grace   time.Duration // beyond a task's wall clock before it is killed; 15 s
-	CleanUp time.Duration // for undoing what a task left; 2 min
-	// TakeBack is how long it is tried to take back what a task showed live, from
-	// each start on; then it stays. 10 min.
+	Beat    time.Duration // how often a loop must report that it is alive; 2 s
+	Silence time.Duration // a loop that has not reported for so long is ended; 20 s
+	Grace   time.Duration // how long a task may exceed its time before it is killed; 15 s
+	CleanUp time.Duration // how long undoing what a task left may take; 2 min
+	// TakeBack is for how long, from each start on, the dispatcher tries to take back what
+	// a task showed live; after that it stays. 10 min.
 	TakeBack time.Duration
-	RunWall  time.Duration // of a run whose prompt sets none; 1 h
-	// Approval is how long a task waits for a person; then it is denied. 5 min.
+	RunWall  time.Duration // the time limit of a run whose prompt sets none; 1 h
+	// Approval is how long a task waits for a person before what it asks for is denied. 5
+	// min.
 	Approval time.Duration
 }
 
@@ -49,8 +51,8 @@ func (t Times) withDefaults() Times {
 	return t
 }
 
-// Options put a dispatcher together. CID, Log, Blobs, Boxes, Workspace,
-// Documents, Models, Egress and Logger are required.
+// Options configure a dispatcher. CID, Log, Blobs, Boxes, Workspace, Documents, Models,
+// Egress and Logger are required.
 type Options struct {
 	CID       contract.CID
 	Log       ports.Log
@@ -60,28 +62,28 @@ type Options struct {
 	Documents ports.Documents
 	Models    ports.Models
 	Egress    ports.Egress
-	// Beyond lists what a spec names beyond the computer's grant: a person is
-	// asked for it. nil: everything it names.
+	// Beyond lists the rules of a spec that go beyond the computer's grant, for which a
+	// person is asked. nil: all of them do.
 	Beyond func(ctx context.Context, spec contract.EgressSpec) ([]string, error)
 	Logger *slog.Logger
-	// Tools are what the host carries out for tasks beside git.
+	// Tools are the tools that the host carries out for tasks, besides git.
 	Tools []catalogue.HostTool
-	// Render is the third part of the shell's verification; without it the
-	// verification says that only type check and build were done.
+	// Render is the third part of the shell's verification. Without it the verification
+	// reports that only type check and build were done.
 	Render ports.Renderer
-	// Install installs what lock files name; without it nothing is.
+	// Install installs the packages that lock files name; without it none are.
 	Install ports.Installer
-	// Publish sends a message that is not logged: the result of a run, on
-	// contract.SubjectResult, and the Director's words while they come, on
-	// contract.SubjectWords. nil sends none.
+	// Publish sends messages that are not logged: the result of a run on
+	// contract.SubjectResult, and the Director's text on contract.SubjectWords while the
+	// model produces it. nil sends none.
 	Publish func(ctx context.Context, subject string, data []byte) error
-	// Past answers what the log holds of runs.
+	// Past answers questions about earlier events of runs.
 	Past ports.Past
-	// Budget is the owner's bound of every run; a prompt can only lower it.
+	// Budget is the owner's bound for every run; a prompt can only lower it.
 	Budget   contract.Budget
 	Turns    int // model turns of one loop; 0 leaves the harness's default
-	Parallel int // tasks of one computer at the same time; 3
-	Runs     int // runs of one computer at the same time, the others wait; 4
+	Parallel int // how many tasks of one computer work at the same time; 3
+	Runs     int // how many runs of one computer go on at the same time, while others wait; 4
 	Times    Times
 	Now      func() time.Time
 }
@@ -91,11 +93,11 @@ const (
 	maxTasks    = 60 // of one run
 	maxAttempts = 3  // of one task
 	maxStarts   = 3  // of one attempt, over restarts
-	maxOpenings = 3  // of a Director's box that crashes, and of a check's
+	maxOpenings = 3  // of the box of a Director or a check that crashes
 )
 
-// errClosing is the cause of every context when the dispatcher closes: what is
-// under way stays unfinished in the log, for Recover.
+// errClosing is the cause of every context when the dispatcher closes. What is under way
+// then stays unfinished in the log, and Recover continues it.
 var errClosing = errors.New("the computer goes to sleep")
 
 // errCancelled is the cause when the user cancels a run.
@@ -109,14 +111,14 @@ type Dispatcher struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	wg      sync.WaitGroup
-	tasks   slots.Slots // one per task that may work
-	slots   slots.Slots // one per run that may go on
-	// publishing is held while the live tree is being changed, so that one
-	// task's publish never meets another's half-way.
+	tasks   slots.Slots // one slot for each task that may work
+	slots   slots.Slots // one slot for each run that may go on
+	// publishing is held while the live tree is being changed, so that no task publishes
+	// into another's half-finished publish.
 	publishing sync.Mutex
-	approving  sync.Mutex // held while it is counted who asks, and asked
+	approving  sync.Mutex // held from counting the open approvals until the new one is in the log
 
-	unwatch func() // ends being told that choir stood still
+	unwatch func() // ends the notification that choir stood still
 
 	mu     sync.Mutex
 	runs   map[string]*run
@@ -157,8 +159,8 @@ func New(o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// Close stops everything under way, without ending it: Recover goes on from
-// the log. It returns when every box of the runs is gone.
+// Close stops everything under way without ending it: Recover continues it from the log. It
+// returns when all boxes of the runs have ended.
 func (d *Dispatcher) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -169,8 +171,8 @@ func (d *Dispatcher) Close() error {
 	return nil
 }
 
-// Prompt is a person's intention. ID, when set, makes a repeated Submit the
-// same prompt; it must be a UUIDv7.
+// Prompt is what a person asks for. If ID is set, which must be a UUIDv7, submitting the
+// same ID again does not make another prompt.
 type Prompt struct {
 	ID     string
 	By     contract.Actor
@@ -192,7 +194,7 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	}
 	runID = contract.DeriveID(p.ID, "run")
 	before := d.options.Log.Last()
-	// A prompt that is stored has its run, though who sent it has hung up.
+	// A stored prompt must get its run even if the client has disconnected.
 	ctx, cancel := untilBoth(ctx, d.ctx)
 	defer cancel()
 	es, err := d.options.Log.Append(ctx, contract.Draft{ID: p.ID, Actor: p.By, Type: "prompt.submitted",
@@ -202,8 +204,8 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	}
 	crash.At("dispatch.prompt.submitted")
 	if es[0].Sequence <= before {
-		// Submitted before: its run goes on, or has ended, or the first answer was
-		// lost on the way from the log.
+		// The prompt was submitted before: its run goes on, or has ended, or was never
+		// started because the log's answer was lost.
 		return runID, es[0].Sequence, fault.Wrap(op, d.takeUpOne(ctx, runID))
 	}
 	s := story.New(runID)
@@ -214,8 +216,8 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	return runID, es[0].Sequence, nil
 }
 
-// launch starts a run's goroutine, once. It goes on from wherever the story
-// stands, or, when events were lost on which that hangs, to its end.
+// launch starts a run's goroutine, unless it is running. It continues from where the story
+// stands. If events that this depends on were lost, it only ends the run.
 func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	s := at.story
 	d.mu.Lock()
@@ -233,12 +235,13 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	d.runs[s.ID] = r
 	d.wg.Go(func() {
 		defer r.cancel(nil)
-		// The story is followed until the run is let go, also when all are.
+		// The story is followed until the run's goroutine is done, also while the
+		// dispatcher closes.
 		following, stop := context.WithCancel(context.WithoutCancel(d.ctx))
 		var follow sync.WaitGroup
 		follow.Go(func() { r.follow(following) })
 		d.own(r)
-		r.drops.Wait() // every task has ended, so none begins another
+		r.drops.Wait() // all tasks have ended, so no further removal begins
 		r.doc.Close()
 		d.mu.Lock()
 		delete(d.runs, s.ID)
@@ -251,8 +254,8 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	return r, nil
 }
 
-// own is a run's goroutine: it waits for a slot, drives the run, and reports
-// what broke, so that no run stays under way that nobody drives.
+// own is a run's goroutine. It waits for a slot, drives the run, and reports the run as
+// failed when that breaks, so that no run stays open without anybody who drives it.
 func (d *Dispatcher) own(r *run) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -294,7 +297,7 @@ func (d *Dispatcher) Command(ctx context.Context, by contract.Actor, runID strin
 	return seq, nil
 }
 
-// Steer tells a run something; its Director sees it before its next turn.
+// Steer sends a run a message from its user, which its Director reads before its next turn.
 func (d *Dispatcher) Steer(ctx context.Context, by contract.Actor, runID, text string) (uint64, error) {
 	const op = "dispatch.Steer"
 	r, err := d.find(op, runID)
@@ -305,14 +308,15 @@ func (d *Dispatcher) Steer(ctx context.Context, by contract.Actor, runID, text s
 	return seq, fault.Wrap(op, err)
 }
 
-// Answer answers a question of a run. fault.Conflict: it is answered already.
+// Answer answers a question of a run. The error is fault.Conflict if it is answered
+// already.
 func (d *Dispatcher) Answer(ctx context.Context, by contract.Actor, runID, questionID, answer string) (uint64, error) {
 	const op = "dispatch.Answer"
 	r, err := d.find(op, runID)
 	if err != nil {
 		return 0, err
 	}
-	if _, err := d.caughtUp(ctx); err != nil { // it may have been asked this instant
+	if _, err := d.caughtUp(ctx); err != nil { // it may have been asked a moment ago, before the run's story had it
 		return 0, fault.Wrap(op, err)
 	}
 	seq, err := r.answer(ctx, by, contract.QuestionAnswered{Question: questionID, Answer: answer})
@@ -327,8 +331,8 @@ func (d *Dispatcher) Open() bool {
 	return len(d.runs) > 0
 }
 
-// Busy reports whether any run goes on, or is about to. One that only waits for
-// its user, to answer or to allow something, does not.
+// Busy reports whether any run goes on or is about to. A run that only waits for its user,
+// to answer or to allow something, does not count.
 func (d *Dispatcher) Busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

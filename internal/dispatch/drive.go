@@ -19,15 +19,15 @@ import (
 	"choir.dev/choiros/internal/supervise"
 )
 
-// interrupted is why an attempt that can't be resumed ends.
+// interrupted is the reason why an attempt that can't be resumed after a restart ends.
 const interrupted = "the computer restarted while this attempt was under way"
 
-// maxRepeats bounds how often an attempt makes the same step in a row.
+// maxRepeats bounds how often an attempt may repeat the same step in a row.
 const maxRepeats = 10
 
-// drive takes an attempt from wherever it stands to its end: it does what the
-// machine says is next, which appends the next transition, until nothing is
-// left. An error means that it is left as it stands, for the next start.
+// drive takes an attempt from where it stands to its end. It does the step that the state
+// machine names next, which appends the next transition, until there is none. An error
+// means that the attempt is left as it stands, for the next start.
 func (a *attempt) drive(ctx context.Context) error {
 	var last machine.Step
 	for times := 0; ; {
@@ -37,13 +37,14 @@ func (a *attempt) drive(ctx context.Context) error {
 			last, times = step, 1
 		}
 		if times > maxRepeats {
-			// What it stored did not take it anywhere: it can't be read back.
+			// The events that the step appends do not change the attempt's state, so
+			// they can't be read back as they were meant.
 			return fault.New("dispatch.drive", fault.Internal, "", fmt.Errorf("attempt %d of a task is to %s for the %dth time", a.ref.Attempt, step, times))
 		}
 		if step == machine.NothingTo {
 			crash.At("dispatch.task.finished")
-			// Its result is known: nobody waits for what it leaves to be gone but
-			// who lets the run go.
+			// Its result is in the log, so only the end of the run waits for the removal
+			// of its overlay.
 			a.run.drops.Go(func() {
 				if err := supervise.Safely(func() error { a.discard(); return nil }); err != nil {
 					a.run.dispatcher.log.Error("what an ended task left could not be removed", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err, "stack", supervise.Stack(err))
@@ -62,7 +63,7 @@ func (a *attempt) drive(ctx context.Context) error {
 			return errClosing
 		}
 		if now := a.run.standing(a.ref); now.State != a.now.State && now.State != contract.AttemptWorking {
-			continue // it moved on all the same: its answer was lost
+			continue // the transition was stored although its answer was lost
 		}
 		switch a.now.State {
 		case contract.AttemptTakingBack, contract.AttemptLeft, contract.AttemptEnded:
@@ -101,7 +102,7 @@ func (a *attempt) do(ctx context.Context, step machine.Step) error {
 	return fault.New("dispatch.drive", fault.Internal, "", fmt.Errorf("nobody does %q", step))
 }
 
-// standing is where an attempt stands in the story.
+// standing returns an attempt's state according to the story.
 func (r *run) standing(ref ports.TaskRef) machine.Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,11 +112,12 @@ func (r *run) standing(ref ports.TaskRef) machine.Attempt {
 	return machine.Attempt{Number: ref.Attempt}
 }
 
-// closing says that the computer goes to sleep: what is under way stays as it is.
+// closing reports whether the computer goes to sleep, which leaves what is under way as it
+// is.
 func (r *run) closing() bool { return r.dispatcher.ctx.Err() != nil }
 
-// transition is the event of one, which is stored only right behind the
-// attempt's newest one.
+// transition makes the event of a transition, which is stored only if no other transition
+// of the attempt has been stored since the newest known one.
 func (a *attempt) transition(eventType string, by contract.Actor, p contract.Payload) (contract.Draft, error) {
 	if _, err := a.now.Apply(a.now.Last, p); err != nil {
 		return contract.Draft{}, fault.New("dispatch", fault.Internal, "", err)
@@ -124,8 +126,8 @@ func (a *attempt) transition(eventType string, by contract.Actor, p contract.Pay
 		Subject: machine.Subject(a.ref.Task, a.ref.Attempt), Task: a.ref.Task, Data: p, Expect: &contract.Expect{Last: a.now.Last}}, nil
 }
 
-// record appends a draft although the run was cancelled, trying again while it
-// is not known whether it is stored.
+// record appends a draft even if the run was cancelled. It tries again while it is not
+// known whether the draft is stored.
 func (a *attempt) record(draft contract.Draft) error {
 	ctx, cancel := a.cleanUp()
 	defer cancel()
@@ -147,7 +149,7 @@ func (a *attempt) move(p *contract.AttemptMoved) error {
 	return a.record(d)
 }
 
-// finished appends the attempt's one result.
+// finished appends the attempt's only result.
 func (a *attempt) finished(res contract.AssociateResult) error {
 	d, err := a.transition("task.finished", contract.AssociateOf(a.ref.Task), &contract.TaskFinished{Result: res})
 	if err != nil {
@@ -156,7 +158,7 @@ func (a *attempt) finished(res contract.AssociateResult) error {
 	return a.record(d)
 }
 
-// begin takes the base that the attempt's tree is made from.
+// begin makes the checkpoint that the attempt's tree starts from.
 func (a *attempt) begin(ctx context.Context) error {
 	base := a.task.Base
 	if a.task.Kind != contract.KindGit {
@@ -174,7 +176,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	return a.move(&contract.AttemptMoved{State: contract.AttemptBegun, Base: base})
 }
 
-// workOn lets the attempt's loop work until it has said its last word.
+// workOn lets the attempt's loop work until the loop has ended.
 func (a *attempt) workOn(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -187,7 +189,7 @@ func (a *attempt) workOn(ctx context.Context) error {
 	if err := a.open(ctx, resume); err != nil {
 		loop.close()
 		if fault.Is(err, fault.NotFound) {
-			return fault.New("", fault.Unavailable, "", err) // another attempt has a tree of its own
+			return fault.New("", fault.Unavailable, "", err) // the tree is gone; another attempt gets a tree of its own
 		}
 		return err
 	}
@@ -198,7 +200,7 @@ func (a *attempt) workOn(ctx context.Context) error {
 	case fault.Is(err, fault.Exhausted):
 		draft = associate.Draft{Status: contract.ResultFailed, Summary: "The task was stopped: " + err.Error() + "."}
 	case lost(err) && ctx.Err() == nil && a.early+1 < maxStarts:
-		// It goes on in other boxes, as far as its state lets it.
+		// The attempt goes on in other boxes, if its state allows that.
 		a.lost = err
 		if a.run.standing(a.ref).Starts == a.now.Starts {
 			a.early++ // they were lost before task.started
@@ -217,7 +219,7 @@ func (a *attempt) workOn(ctx context.Context) error {
 	return a.move(&contract.AttemptMoved{State: contract.AttemptFinished, Result: &res})
 }
 
-// open makes the attempt's overlay, or takes up the one that is there.
+// open makes the attempt's overlay, or opens the existing one if made is true.
 func (a *attempt) open(ctx context.Context, made bool) error {
 	if a.overlay != nil || a.task.Kind == contract.KindGit {
 		return nil
@@ -238,7 +240,7 @@ func (a *attempt) open(ctx context.Context, made bool) error {
 	return nil
 }
 
-// mergeNow merges what the loop left with the live tree as it is.
+// mergeNow merges the tree that the loop left with the current live tree.
 func (a *attempt) mergeNow(ctx context.Context) error {
 	if err := a.open(ctx, true); err != nil {
 		return err
@@ -251,7 +253,8 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	res := *a.now.Result
 	p := &contract.AttemptMoved{State: contract.AttemptMerged, Result: &res, Try: a.now.Try + 1}
 	if len(m.Changes) == 0 {
-		// What no tree can hold is said all the same: it is nowhere else.
+		// Files that no tree can hold are reported even so, for they are recorded nowhere
+		// else.
 		res.Verification.Reason, res.Verification.Said = "nothing was changed", verify.SaidOf(summary.LeftBehind(m.Left))
 		if len(res.Verification.Said) > 0 {
 			res.Summary = harness.Clip(res.Summary+summary.Checked(res.Verification), 30<<10)
@@ -269,8 +272,8 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	return nil
 }
 
-// theMerge is the merge that the state names, with what the task changed. After
-// a crash that is read again: it does not depend on the live tree.
+// theMerge returns the merge that the attempt's state names, with what the task changed.
+// After a crash the changes are computed again; they do not depend on the live tree.
 func (a *attempt) theMerge(ctx context.Context) (ports.Merged, error) {
 	if err := a.open(ctx, true); err != nil {
 		return ports.Merged{}, err
@@ -287,8 +290,8 @@ func (a *attempt) theMerge(ctx context.Context) (ports.Merged, error) {
 	return m, nil
 }
 
-// scope is what a verification depends on, as far as an event holds it. Without
-// one all of the live tree counts.
+// scope returns the paths that a verification depends on, if an event can hold them. An
+// empty scope means the whole live tree.
 func scope(m ports.Merged) []string {
 	if len(m.Scope) > contract.MaxScope || slices.ContainsFunc(m.Scope, func(p string) bool { return len(p) > 4096 }) {
 		return nil
@@ -296,7 +299,7 @@ func scope(m ports.Merged) []string {
 	return m.Scope
 }
 
-// verifyNow checks the merge. The transition holds what the checks found.
+// verifyNow verifies the merge. The transition records what the checks found.
 func (a *attempt) verifyNow(ctx context.Context) error {
 	m, err := a.theMerge(ctx)
 	if err != nil {
@@ -322,9 +325,10 @@ func (a *attempt) verifyNow(ctx context.Context) error {
 	return nil
 }
 
-// decide says what the checks found and goes on by it: what failed is never
-// published. What it says is the transition's own, under an id of its own, so that
-// a repeat after a crash says the same and the two need no batch.
+// decide appends the verdict of the checks and continues by it: a tree that failed is never
+// published. The verdict repeats what the transition holds and has an id derived from it,
+// so a repeat after a crash appends the same event, and the two need not be stored
+// together.
 func (a *attempt) decide() error {
 	if err := a.record(contract.Draft{Actor: contract.System(),
 		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, a.now.Moves-1)),
@@ -342,8 +346,8 @@ func (a *attempt) decide() error {
 	return a.move(&contract.AttemptMoved{State: contract.AttemptPublishing})
 }
 
-// publishNow applies the merge, if the live tree has not moved since, and ends
-// the attempt. Repeated after a crash, it finds that it was applied.
+// publishNow applies the merge if the live tree has not changed since, and ends the
+// attempt. When it is repeated after a crash, it finds that the merge was applied.
 func (a *attempt) publishNow(ctx context.Context) error {
 	if a.now.Decided {
 		ctx = context.WithoutCancel(ctx)
@@ -370,10 +374,10 @@ func (a *attempt) publishNow(ctx context.Context) error {
 	return a.finished(res)
 }
 
-// undecided is what becomes of a publish that gave no answer: as long as it was
-// not begun it is given up after some tries; once it was, it will be applied, now
-// or by the next start, so it is asked for for a while, which the user is told of.
-// Then it is left as it is.
+// undecided handles a publish whose outcome is not known. If the publish was not begun, it
+// is given up after some tries. If it was begun, it will be applied, now or at the next
+// start, so it is tried again for a while, of which the user is told. Then it is left as it
+// is.
 func (a *attempt) undecided(ctx context.Context, err error) error {
 	a.tries++
 	begun := a.run.standing(a.ref).Decided
@@ -397,9 +401,9 @@ func (a *attempt) undecided(ctx context.Context, err error) error {
 	return nil
 }
 
-// leavePublish ends a publish that was begun and of which nobody says whether it
-// was applied: nobody else is kept from working by it any more, and the result
-// says how to go back. The next start finds out by itself.
+// leavePublish ends an attempt whose publish was begun without its outcome being known.
+// Others need not wait for it any more, and the result says how to go back. The next start
+// finds the outcome out by itself.
 func (a *attempt) leavePublish(why error) error {
 	res := *a.now.Result
 	res.Status = contract.ResultFailed
@@ -414,19 +418,19 @@ func (a *attempt) leavePublish(why error) error {
 	return nil
 }
 
-// giveUp decides that nothing of the attempt is kept, and with which result it
-// ends once that is so.
+// giveUp decides that nothing of the attempt is kept, and which result it has once its
+// changes have been taken back.
 func (a *attempt) giveUp(res contract.AssociateResult, again bool) error {
 	keep := res.Status != contract.ResultOK && a.task.OnFailure == contract.Keep
 	return a.move(&contract.AttemptMoved{State: contract.AttemptTakingBack, Result: &res, Again: again, Keep: keep})
 }
 
-// fail gives the attempt up for a reason of the machinery.
+// fail gives the attempt up because of an error that is not the task's own.
 func (a *attempt) fail(err error) error {
 	a.stop(nil)
 	cancelled := errors.Is(err, errCancelled) || a.run.ctx.Err() != nil
 	if cancelled && a.run.ctx.Err() != nil {
-		err = context.Cause(a.run.ctx) // what broke because of it says less
+		err = context.Cause(a.run.ctx) // an error that follows from the cancelling says less
 	}
 	res := a.broken(err, cancelled)
 	a.now = a.run.standing(a.ref)
@@ -436,8 +440,8 @@ func (a *attempt) fail(err error) error {
 	return a.giveUp(res, !cancelled && lost(err) && a.ref.Attempt < maxAttempts)
 }
 
-// broken is the result of an attempt that ended for a reason of the machinery,
-// with what is known of it.
+// broken makes the result of an attempt that ended because of an error which is not the
+// task's own, with what is known of it.
 func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Base: a.now.Base, Commands: a.ran()}
 	a.mu.Lock()
@@ -460,10 +464,10 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	return res
 }
 
-// discard drops the overlay of an attempt that has its result. The result is in
-// the log before the tree it came from is gone: a death in between leaves an
-// overlay behind, not a task whose work nobody can account for. The next start sweeps
-// it, so a tree that is to stay was kept before (keepTree).
+// discard removes the overlay of an attempt that has its result. The result is in the log
+// before the tree that it came from is removed: a crash in between leaves an overlay
+// behind, not a task whose work nobody can account for. The next start removes such
+// overlays, so a tree that must stay is kept before (keepTree).
 func (a *attempt) discard() {
 	if a.task.Kind == contract.KindGit {
 		return
@@ -479,7 +483,7 @@ func (a *attempt) discard() {
 	}
 }
 
-// cleanUp is the context for what must happen though a run was cancelled.
+// cleanUp returns the context for work that must be done even if the run was cancelled.
 func (a *attempt) cleanUp() (context.Context, context.CancelFunc) {
 	return awake.WithTimeout(context.WithoutCancel(a.run.ctx), a.run.dispatcher.options.Times.CleanUp)
 }

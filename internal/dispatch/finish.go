@@ -15,13 +15,15 @@ import (
 	"choir.dev/choiros/internal/harness"
 )
 
-// Tries at publishing what was verified. In the last one the live tree may
-// have changed again: it is published unverified, and says so.
+// verifyTries is how often a merge is verified again because the live tree has changed
+// since. After that it is published without being verified in that state, and the result
+// says so.
 const verifyTries = 2
 
 const maxChanges = 2000
 
-// draft is the result as far as the loop may say it.
+// draft makes the result from what the loop may decide, and from what the host counted
+// itself.
 func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -30,7 +32,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 		u = contract.Usage{}
 	}
 	if m := a.metered(); m.TokensIn+m.TokensOut > 0 || m.CostUSD > 0 {
-		u = m // what the host counted goes before what the loop says
+		u = m // the host's own count takes precedence over the loop's
 	}
 	u.ToolCalls, u.WallMS = a.calls, max(0, (awake.Now()-a.began).Milliseconds())
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Status: d.Status,
@@ -59,7 +61,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 // maxRan bounds the commands that a result lists.
 const maxRan = 60
 
-// ran are the commands that the attempt ran, as the log says: also those from
+// ran returns the commands that the attempt ran according to the log, including those from
 // before a restart.
 func (a *attempt) ran() []contract.Command {
 	a.run.mu.Lock()
@@ -77,7 +79,7 @@ func (a *attempt) ran() []contract.Command {
 	return out
 }
 
-// metered is what the attempt's model calls consumed, as the log says.
+// metered returns what the attempt's model calls consumed according to the log.
 func (a *attempt) metered() contract.Usage {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()
@@ -104,8 +106,8 @@ func (a *attempt) publish(ctx context.Context, m ports.Merged, v contract.Verifi
 	return a.run.dispatcher.options.Workspace.Publish(ctx, a.overlay, m, v, force)
 }
 
-// liveElsewhere says whether another attempt has edits in the live tree that
-// are neither published nor taken back. The log says so.
+// liveElsewhere reports whether, according to the log, another attempt has edits in the
+// live tree that are neither published nor taken back.
 func (d *Dispatcher) liveElsewhere(ctx context.Context, but ports.TaskRef) (bool, error) {
 	runs, err := d.caughtUp(ctx)
 	if err != nil {
@@ -122,7 +124,7 @@ func (d *Dispatcher) liveElsewhere(ctx context.Context, but ports.TaskRef) (bool
 	return live, nil
 }
 
-// describe puts what changed into the result.
+// describe adds the changes and their diff to the result.
 func (a *attempt) describe(ctx context.Context, res *contract.AssociateResult, m ports.Merged) error {
 	res.Changes = m.Changes
 	if len(res.Changes) > maxChanges {
@@ -138,8 +140,9 @@ func (a *attempt) describe(ctx context.Context, res *contract.AssociateResult, m
 	return fault.Wrap("dispatch.diff", err)
 }
 
-// artifacts keeps the files the task's sender wants as blobs. The work is
-// published: one that can't be kept is named, and changes nothing else.
+// artifacts stores the files that the task's sender wants as blobs. The work is published
+// already, so an artifact that can't be stored is named in the result and changes nothing
+// else.
 func (a *attempt) artifacts(ctx context.Context, res *contract.AssociateResult) {
 	for _, p := range a.task.Want.Artifacts {
 		kept, err := a.artifact(ctx, res.Head, p)

@@ -9,16 +9,16 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// How long following the log waits after an error, at first and at most, and
-// how often an event that can't be read is tried.
+// The first two are how long following the log pauses after an error, at first and at most;
+// followTries is how often an event that can't be read is tried.
 const (
 	followPause = 50 * time.Millisecond
 	followMost  = 5 * time.Second
 	followTries = 6
 )
 
-// follow keeps the run's story up to the log until ctx ends: what this process
-// appended for the run, in whatever order its calls return, and what others
+// follow keeps the run's story up to date with the log until ctx ends: with what this
+// process appended for the run, in whatever order its calls return, and with what others
 // appended, such as the workspace.
 func (r *run) follow(ctx context.Context) {
 	r.mu.Lock()
@@ -45,7 +45,7 @@ func (r *run) follow(ctx context.Context) {
 	}
 }
 
-// caughtUp waits until the stories of all runs hold what the log holds now, and
+// caughtUp waits until the stories of all runs contain what the log contains now, and
 // returns the runs.
 func (d *Dispatcher) caughtUp(ctx context.Context) ([]*run, error) {
 	last := d.options.Log.Last()
@@ -58,13 +58,13 @@ func (d *Dispatcher) caughtUp(ctx context.Context) ([]*run, error) {
 	for _, r := range runs {
 		err := r.until(ctx, func(*story.Run) bool { return r.seen >= last })
 		if err != nil && ctx.Err() != nil {
-			return nil, context.Cause(ctx) // else it has ended, and its story is whole
+			return nil, context.Cause(ctx) // otherwise the run has ended, and its story is complete
 		}
 	}
 	return runs, nil
 }
 
-// unfollowed says that the story does not grow any more, and why.
+// unfollowed records that the story does not grow any more, and why.
 func (r *run) unfollowed(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *run) unfollowed(why error) {
 	r.touch()
 }
 
-// read applies what the log has behind after, until there is an error.
+// read applies the log's events behind after to the story until there is an error.
 func (r *run) read(ctx context.Context, after *uint64) error {
 	for e, err := range r.dispatcher.options.Log.Follow(ctx, *after) {
 		if err != nil {
@@ -92,8 +92,8 @@ func (r *run) read(ctx context.Context, after *uint64) error {
 	return fmt.Errorf("the log ended behind event %d", *after)
 }
 
-// apply takes one event into the story. What can't be read any more ends the run
-// if it hangs on it.
+// apply adds one event to the story. If the event's data can't be read any more and the run
+// depends on them, the run is ended.
 func (r *run) apply(ctx context.Context, e contract.Event) error {
 	p, why, err := r.dispatcher.payload(ctx, e)
 	if err != nil {

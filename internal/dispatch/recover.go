@@ -15,13 +15,13 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// Recover takes up every run that has not ended: it folds their stories from
-// the log and drives them on. Tasks of kind agent resume from their recorded
-// turns with their tree as it stands; the attempts of other kinds are given up
-// and made again. A run of which something can't be read any more is ended, and
-// says so. It returns when every run is taken up, not when they end. It
-// must be called once, before the first Submit, when no box of an earlier
-// process lives any more and the workspace has recovered its publishes.
+// Recover continues every run that has not ended: it computes their stories from the log
+// and drives them on. Tasks of kind agent resume from their recorded turns with their tree
+// as it stands; the attempts of other kinds are given up and made again. A run that depends
+// on events that can't be read any more is ended with a report that says so. Recover
+// returns when every run has been started, not when they end. It must be called once,
+// before the first Submit, when no box of an earlier process runs any more and the
+// workspace has recovered its publishes.
 func (d *Dispatcher) Recover(ctx context.Context) error {
 	const op = "dispatch.Recover"
 	runs, err := d.options.Past.Unfinished(ctx)
@@ -30,7 +30,7 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 	}
 	var open []*interruptedRun
 	var kept []ports.TaskRef
-	known := true // whose every overlay is
+	known := true // whether all overlays that are still needed are known
 	for _, id := range runs {
 		s, err := d.unended(ctx, id)
 		if err != nil {
@@ -46,8 +46,8 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 			kept = append(kept, ports.TaskRef{Run: id, Task: t.Request.ID, Attempt: max(t.Now.Number, 1)})
 		}
 	}
-	// A run's report and a task's next attempt wait for no overlay to be removed,
-	// so that a death may leave those of attempts that nobody takes up.
+	// Runs and later attempts do not wait for the removal of overlays, so a crash may
+	// leave overlays of attempts that nobody continues.
 	if known {
 		if err := d.options.Workspace.Sweep(ctx, kept); err != nil {
 			d.log.Warn("what ended tasks left could not be removed; it takes up space", "error", err)
@@ -61,7 +61,7 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 	return nil
 }
 
-// resume goes on with a run as the log tells it, unless it has ended.
+// resume continues a run from the log, unless it has ended.
 func (d *Dispatcher) resume(ctx context.Context, run string) error {
 	s, err := d.unended(ctx, run)
 	if err == nil && s != nil {
@@ -70,20 +70,21 @@ func (d *Dispatcher) resume(ctx context.Context, run string) error {
 	return err
 }
 
-// interruptedRun is a run that has not ended, as the log tells it.
+// interruptedRun is a run that has not ended, as found in the log.
 type interruptedRun struct {
 	story *story.Run
 	lost  []lostEvent
-	upTo  uint64 // the sequence up to which the log was looked at
+	upTo  uint64 // the sequence up to which the log was read
 }
 
-// lostEvent is an event whose data can't be had any more.
+// lostEvent is an event whose data can't be read any more.
 type lostEvent struct {
 	contract.Event
 	why error
 }
 
-// unended folds a run; nil when it has ended, or does not begin with its prompt.
+// unended computes a run's story from the log; nil when the run has ended, or its first
+// event is not its prompt.
 func (d *Dispatcher) unended(ctx context.Context, run string) (*interruptedRun, error) {
 	s := &interruptedRun{story: story.New(run)}
 	for first, more := true, true; more; {
@@ -114,10 +115,9 @@ func (d *Dispatcher) unended(ctx context.Context, run string) (*interruptedRun, 
 	return s, nil
 }
 
-// payload reads an event's data, nil for a type that this version does not
-// know: it is about nothing that it does. why says that they can't be had, also
-// after some tries where another one may help: then the event is lost, and not
-// everything else with it. err is only that ctx has ended.
+// payload reads an event's data; nil for an event type that this version does not know and
+// therefore does not use. why is set if the data can't be read, after several tries where
+// trying again may help; then only this event is lost. err is set only when ctx has ended.
 func (d *Dispatcher) payload(ctx context.Context, e contract.Event) (p contract.Payload, why, err error) {
 	for pause, try := followPause, 1; ; pause, try = 2*pause, try+1 {
 		p, why = d.options.Log.Payload(ctx, e)
@@ -142,8 +142,8 @@ func (d *Dispatcher) payload(ctx context.Context, e contract.Event) (p contract.
 	}
 }
 
-// lostError is why a run ends of which something that matters can't be read any
-// more: nobody can say how to go on with it.
+// lostError is why a run ends that depends on events which can't be read any more: nobody
+// knows how to continue it.
 type lostError struct{ events []lostEvent }
 
 func (e *lostError) Error() string {
@@ -157,8 +157,8 @@ func (e *lostError) Error() string {
 	return "part of what the log has of this run can't be read any more: " + strings.Join(list, "; ")
 }
 
-// matters is the error of those lost events on which it hangs how the run goes
-// on, nil when it hangs on none. The run's mu is held, or nobody else has it.
+// matters returns the error for those lost events that the run depends on, nil when there
+// are none. The caller holds the run's mu, or is the only one to have the run.
 func matters(s *story.Run, lost []lostEvent) *lostError {
 	lost = slices.DeleteFunc(slices.Clone(lost), func(l lostEvent) bool { return !s.Matters(l.Event) })
 	if len(lost) == 0 {
@@ -167,8 +167,8 @@ func matters(s *story.Run, lost []lostEvent) *lostError {
 	return &lostError{lost}
 }
 
-// takeUpOne goes on with a run that is in the log, if it has not
-// ended and nobody drives it: its prompt was stored and the answer lost.
+// takeUpOne continues a run whose prompt was stored although its answer was lost, unless
+// the run has ended or is driven already.
 func (d *Dispatcher) takeUpOne(ctx context.Context, runID string) error {
 	d.mu.Lock()
 	driven := d.runs[runID] != nil
@@ -179,12 +179,12 @@ func (d *Dispatcher) takeUpOne(ctx context.Context, runID string) error {
 	return d.resume(ctx, runID)
 }
 
-// takeUp goes on with the tasks of a run that were under way, and waits for
-// them: its Director then reads what came of them. What is to be done with an
-// attempt its state alone says.
+// takeUp continues the tasks of a run that were under way, and waits for them, so that its
+// Director then reads their results. An attempt's state alone says what is to be done with
+// it.
 func (r *run) takeUp(ctx context.Context) {
 	r.mu.Lock()
-	r.steered = 0 // what was said is said again to the new Director
+	r.steered = 0 // the new Director reads all messages of the user again
 	var todo, over []*story.Task
 	for _, t := range r.story.Tasks {
 		if t.Ended() {
@@ -198,8 +198,8 @@ func (r *run) takeUp(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	for _, t := range over {
-		// An overlay that a death between a result and its removal left, also when
-		// another attempt follows.
+		// A crash between a result and the removal of its overlay may have left the
+		// overlay, also when another attempt follows.
 		a := r.at(t.Request.ID, max(t.Now.Number, 1))
 		a.now = t.Now
 		a.discard()

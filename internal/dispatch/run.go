@@ -24,9 +24,8 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// run is one run under way. Its story is guarded by mu and grows by what follow
-// reads from the log, in the log's order; changed is closed and replaced
-// whenever it does.
+// run is one run under way. Its story is guarded by mu and grows by what follow reads from
+// the log, in the log's order; changed is closed and replaced whenever it grows.
 type run struct {
 	dispatcher *Dispatcher
 	ctx        context.Context
@@ -34,9 +33,10 @@ type run struct {
 	doc        *rundoc.Writer
 	tasks      sync.WaitGroup // goroutines that work on tasks
 	drops      sync.WaitGroup // overlays of ended attempts that are being removed
-	place      slots.Slot     // among the runs that go on
-	// Its clock: how long it had worked when this process took it up, and when
-	// that was; and how long before that nobody had.
+	place      slots.Slot     // the run's slot among the runs that go on
+	// The run's clock: worked is how long it had worked when this process took it up,
+	// since and taken are when that was, and down is how long before that no process drove
+	// it.
 	worked time.Duration
 	since  time.Duration
 	taken  time.Time
@@ -45,16 +45,16 @@ type run struct {
 	mu        sync.Mutex
 	story     *story.Run
 	changed   chan struct{}
-	steered   int                    // how many of s.Steering the Director has seen
-	idle      time.Duration          // paused, or waiting for the user
-	idleSince time.Duration          // when that began
-	idles     bool                   // it does now
+	steered   int                    // how many of story.Steering the Director has seen
+	idle      time.Duration          // how long it was paused, or waited for the user
+	idleSince time.Duration          // when the newest such time began
+	idles     bool                   // whether it is paused or waits now
 	asking    int                    // questions the Director waits for
-	ended     bool                   // no task may begin any more
+	ended     bool                   // whether no further task may begin
 	settled   map[string]bool        // tasks that nobody works on any more
-	seen      uint64                 // up to where the log was looked at
-	places    map[string]*slots.Slot // of its tasks
-	unread    error                  // the story does not grow any more
+	seen      uint64                 // the sequence up to which the log was read
+	places    map[string]*slots.Slot // the slots of its tasks, by task id
+	unread    error                  // why the story does not grow any more
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
@@ -76,8 +76,8 @@ func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
 	return r
 }
 
-// append stores events of this run. When it returns, they are in its story, and
-// so is everything that the log has before them.
+// append stores events of this run. When it returns, the run's story contains them and
+// everything that the log has before them.
 func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	for i := range drafts {
 		drafts[i].Run = r.story.ID
@@ -91,9 +91,8 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// What is stored must be in the story: an append that was begun is waited
-	// for, though the box that asked for it died, unless the story ends with the
-	// dispatcher.
+	// The story must contain what is stored, so an append that was begun is waited for
+	// even if the box that asked for it has ended, unless the dispatcher closes.
 	ctx, cancel := untilBoth(ctx, r.dispatcher.ctx)
 	defer cancel()
 	es, err := r.dispatcher.options.Log.Append(ctx, drafts...)
@@ -110,7 +109,7 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 	return es, nil
 }
 
-// touch wakes whoever waits for the story to grow. mu is held.
+// touch wakes those who wait for the story to grow. The caller holds mu.
 func (r *run) touch() {
 	waits := r.story.Paused || r.asking > 0
 	switch {
@@ -124,7 +123,7 @@ func (r *run) touch() {
 	r.changed = make(chan struct{})
 }
 
-// waited is how long the run was paused or waiting for its user.
+// waited returns how long the run was paused or waited for its user.
 func (r *run) waited() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,8 +133,8 @@ func (r *run) waited() time.Duration {
 	return r.idle + awake.Now() - r.idleSince
 }
 
-// used is what the run has used of its wall clock: not what it waited for its
-// user, and not when nobody drove it or the machine stood still.
+// used returns how much of its time the run has used. The time in which it waited for its
+// user, nobody drove it, or the machine was suspended does not count.
 func (r *run) used() time.Duration { return r.worked + awake.Now() - r.since - r.waited() }
 
 // until waits for cond, which is called with mu held.
@@ -158,13 +157,12 @@ func (r *run) until(ctx context.Context, cond func(*story.Run) bool) error {
 	}
 }
 
-// unpaused waits while the run is paused, without its place among those that
-// go on.
+// unpaused waits while the run is paused. Meanwhile the run's slot is free for others.
 func (r *run) unpaused(ctx context.Context) error {
 	return r.rest(ctx, func(s *story.Run) bool { return !s.Paused })
 }
 
-// rest is until without a place.
+// rest is until, but gives the run's slot to others while it waits.
 func (r *run) rest(ctx context.Context, cond func(*story.Run) bool) error {
 	r.mu.Lock()
 	ok := cond(r.story)
@@ -175,15 +173,15 @@ func (r *run) rest(ctx context.Context, cond func(*story.Run) bool) error {
 	return r.place.Rest(r.ctx, func() error { return r.until(ctx, cond) })
 }
 
-// restTask waits for a person on behalf of a task: neither the task nor, once
-// nothing else of it goes on, its run keeps others from working meanwhile. The
-// run's place comes first when it is over: who has one of the tasks' has one of
-// the runs', so nobody waits for the other in a ring.
+// restTask waits for a person on behalf of a task. Meanwhile the task's slot is free for
+// others, and so is the run's slot when nothing else of the run goes on. Afterwards the
+// run's slot is taken before the task's: whoever holds a task's slot then also holds a
+// run's, so no two wait for each other.
 func (r *run) restTask(id string, wait func() error) error {
 	r.mu.Lock()
 	place := r.places[id]
 	r.mu.Unlock()
-	if place == nil { // it is given its end without having had one
+	if place == nil { // the task is being ended without having had a slot
 		return r.place.Rest(r.ctx, wait)
 	}
 	return place.Rest(r.ctx, func() error { return r.place.RestWorker(r.ctx, wait) })
@@ -207,7 +205,8 @@ func (r *run) answer(ctx context.Context, by contract.Actor, a contract.Question
 	if !known {
 		return 0, fault.New("", fault.NotFound, "", fmt.Errorf("this run has no question %q", summary.OneLine(a.Question, 60)))
 	}
-	// One answer per question, whoever was first: the user or the deadline.
+	// There is one answer per question, from whoever answers first: the user, or the
+	// deadline.
 	es, err := r.append(ctx, contract.Draft{Actor: by, Type: "question.answered", Data: &a,
 		Subject: "answer/" + a.Question, Expect: &contract.Expect{Last: 0}})
 	if err != nil {
@@ -227,13 +226,13 @@ func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) er
 	return r.moveTo(ctx, to, reason)
 }
 
-// moveTo appends run.moved: also when only its reason is another one.
+// moveTo appends run.moved, also if only the reason has changed.
 func (r *run) moveTo(ctx context.Context, to contract.RunStatus, reason string) error {
 	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.moved", Subject: r.story.ID, Data: &contract.RunMoved{Status: to, Reason: reason}})
 	return err
 }
 
-// settle moves the run to what it is doing now.
+// settle sets the run's status to what it is doing now.
 func (r *run) settle(ctx context.Context) error {
 	r.mu.Lock()
 	to := contract.RunPlanning
@@ -257,7 +256,7 @@ func (r *run) drive() error {
 	box := r.directorBox()
 	if r.ctx.Err() == nil {
 		r.mu.Lock()
-		fresh := !r.story.Started && !r.story.Paused // else it may have to wait for long
+		fresh := !r.story.Started && !r.story.Paused // otherwise the box might have to wait for long
 		r.mu.Unlock()
 		if fresh {
 			box.begin()
@@ -290,25 +289,26 @@ func (r *run) drive() error {
 	case gone != nil:
 		rep = director.Report{Status: contract.RunFailed, Detail: gone.Error(), Usage: rep.Usage,
 			Summary: "The run was ended because " + gone.Error() + ". What its tasks had shown live was taken back as far as that was known; the checkpoints have what was before. Send the prompt again to have it done."}
-	case r.ctx.Err() != nil: // nothing else ends it from outside
+	case r.ctx.Err() != nil: // the user cancelled it: nothing else ends it from outside
 		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was " + errCancelled.Error() + ".", Usage: rep.Usage}
 	case rep.Status == contract.RunFailed:
 		why = fmt.Errorf("%w: %s", errEnded, summary.OneLine(rep.Summary, 500))
 	}
-	// A Director may end while tasks go on; a run does not.
+	// A Director may report while its tasks go on; the run ends them first.
 	r.endTasks(why)
 	return r.finish(rep)
 }
 
-// gone is what the run ends for if something of it can't be read any more.
+// gone returns the error that ends the run because events which it depends on can't be read
+// any more; nil if there is none.
 func (r *run) gone() *lostError {
 	var gone *lostError
 	errors.As(context.Cause(r.ctx), &gone)
 	return gone
 }
 
-// endTasks ends the tasks of a run that has ended otherwise, and waits. Their
-// results say why.
+// endTasks ends the tasks of a run that ends for another reason, and waits for them. Their
+// results contain the reason.
 func (r *run) endTasks(why error) {
 	r.mu.Lock()
 	r.ended = true
@@ -319,8 +319,9 @@ func (r *run) endTasks(why error) {
 
 var errEnded = errors.New("the run has ended")
 
-// errOutside is a loop that says it was cancelled though nobody did: something
-// ended it under way, and it goes on as after a crash.
+// errOutside is the error of a loop that reports that it was cancelled although nobody
+// cancelled it: its process was ended by something else, and it is continued as after a
+// crash.
 var errOutside = errors.New("the loop was ended from outside")
 
 // open starts the run in the log and makes its document.
@@ -342,13 +343,13 @@ func (r *run) open() error {
 	return r.settle(r.ctx)
 }
 
-// direct hands the run to a Director's box once that is open, and waits for its
-// report. The box is gone when it returns.
+// direct gives the run to a Director's box once the box is open, and waits for its report.
+// The box has ended when it returns.
 func (r *run) direct(b *directorBox) (director.Report, error) {
 	defer b.close()
 	ctx := b.ctx
-	// Tasks that a Director before this one began end first: it then reads in
-	// its context what came of them.
+	// Tasks that an earlier Director requested end first, so that the new one finds their
+	// results in its context.
 	err := r.until(ctx, func(s *story.Run) bool {
 		for _, t := range s.Tasks {
 			if !r.settled[t.Request.ID] {
@@ -391,7 +392,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 	return rep, r.silent(err)
 }
 
-// kill ends a box; it must never leave one behind, so a failure is loud.
+// kill ends a box. No box may be left running, so a failure is logged as an error.
 func (r *run) kill(b ports.Box) {
 	if err := b.Kill(); err != nil {
 		r.dispatcher.log.Error("a box could not be ended", "box", b.ID(), "run", r.story.ID, "error", err)
@@ -414,7 +415,7 @@ func (r *run) fail(err error) {
 	}
 }
 
-// finish appends run.reported, once, with the host's own verdict.
+// finish appends the run's only run.reported, with the host's own verdict.
 func (r *run) finish(rep director.Report) error {
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.dispatcher.options.Times.CleanUp)
 	defer cancel()
@@ -480,10 +481,9 @@ func (r *run) finish(rep director.Report) error {
 	return nil
 }
 
-// spent is what the run used: tokens and cost of every model call, as the log
-// says that they were metered, and as the loops counted them only where nothing
-// was; the calls of the Director and of every attempt; the time from the prompt
-// on. mu is held.
+// spent returns what the run used. Tokens and cost are those of every model call as metered
+// in the log, or as the loops counted them if none was metered; calls are those of the
+// Director and of every attempt; the time counts from the prompt on. The caller holds mu.
 func (r *run) spent(rep director.Report) contract.Usage {
 	u := credible(rep.Usage)
 	for _, t := range r.story.Tasks {

@@ -12,11 +12,11 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// tellStill is from where on a run says that it stood still.
+// tellStill is for how long choir must have stood still for its runs to report it.
 const tellStill = 5 * time.Second
 
-// stoodStill is told after this process did not run for a while. Runs that wait
-// for a person lost nothing by it.
+// stoodStill is called after this process did not run for a while, because the machine was
+// suspended or the process stopped. Runs that wait for a person lost nothing by that.
 func (d *Dispatcher) stoodStill(g awake.Gap) {
 	if g.For < tellStill {
 		return
@@ -38,7 +38,7 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 	}
 }
 
-// stood says in the run's story that it stood still, and goes on.
+// stood records in the run's story that the run stood still.
 func (r *run) stood(d time.Duration, why contract.StoodWhy) {
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.dispatcher.options.Times.CleanUp)
 	defer cancel()
@@ -48,7 +48,8 @@ func (r *run) stood(d time.Duration, why contract.StoodWhy) {
 	}
 }
 
-// silent tells the run of a box that stood still, if that is what err is.
+// silent records in the run's story that a box stood still, if that is what err says, and
+// returns err.
 func (r *run) silent(err error) error {
 	var s *loops.SilentError
 	if errors.As(err, &s) && r.ctx.Err() == nil {
@@ -57,9 +58,9 @@ func (r *run) silent(err error) error {
 	return err
 }
 
-// answering has the box asked for a sign of life until the returned function is
-// called. One that gives none is ended, with what waits for it: a box that hangs
-// would be waited for until a budget is used up.
+// answering asks the box for a sign of life from time to time until the returned function
+// is called. A box that gives none is killed, and the returned context is cancelled;
+// otherwise a box that hangs would be waited for until the budget is used up.
 func (r *run) answering(ctx context.Context, box ports.Box, silence time.Duration) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})

@@ -15,20 +15,21 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// How long is waited before taking back, or a publish that was begun, is tried
-// again: at first and at most. After some tries the user is told.
+// againFirst and againMost are how long the dispatcher waits, at first and at most, before
+// it tries again to take back changes or to finish a publish that was begun. After
+// tellAfter tries the user is told.
 const (
 	againFirst = 100 * time.Millisecond
 	againMost  = 30 * time.Second
 	tellAfter  = 4
 )
 
-// takeBack inverts what was shown live, and ends the attempt. What can't be
-// taken back is tried again for a while, which the user is told of; then it
-// stays, and how to get rid of it stands in the result.
+// takeBack reverts what the attempt showed live, and ends the attempt. If that fails, it is
+// tried again for a while, of which the user is told; then it stays, and the result says
+// how to get rid of it.
 func (a *attempt) takeBack() error {
 	a.stop(nil)
-	// Nothing can have been shown by an attempt whose loop never worked.
+	// An attempt whose loop never worked can't have shown anything.
 	if a.task.Kind == contract.KindGit || a.now.Starts == 0 {
 		return a.finished(*a.now.Result)
 	}
@@ -59,9 +60,10 @@ func (a *attempt) takeBack() error {
 	}
 }
 
-// keepTree leaves what the attempt wrote for a look, where that was asked for. It is done
-// before the result is in the log: from then on a start sweeps the overlay. What can't be
-// kept, as on a full disk, is tried again for a while; then the result says so.
+// keepTree keeps the files that the attempt wrote for inspection, if that was asked for. It
+// is done before the result is in the log, because from then on a start removes the
+// overlay. If it fails, for example on a full disk, it is tried again for a while; then the
+// result says that the files could not be kept.
 func (a *attempt) keepTree(res *contract.AssociateResult, until time.Duration) error {
 	for a.now.Keep {
 		err := func() error {
@@ -91,7 +93,8 @@ func (a *attempt) keepTree(res *contract.AssociateResult, until time.Duration) e
 	return nil
 }
 
-// untilThen says what is done about a trouble, for how long, and what then.
+// untilThen describes to the user for how long something is tried again, and what happens
+// then.
 func (a *attempt) untilThen(left time.Duration) string {
 	how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.run.dispatcher.options.Now().Add(left).UTC().Format("15:04 MST"), summary.BeforeTask(a.task))
 	if a.run.ctx.Err() == nil {
@@ -100,7 +103,7 @@ func (a *attempt) untilThen(left time.Duration) string {
 	return how
 }
 
-// leave ends taking back: what was shown stays live, unverified, and the
+// leave ends taking back without success: what was shown stays live, unverified, and the
 // result says how to go back.
 func (a *attempt) leave(why error) error {
 	res := *a.now.Result
@@ -121,7 +124,7 @@ func hint(err error) string {
 	return ""
 }
 
-// invert takes back once. The clock starts when its turn has come.
+// invert tries once to take back. Its time limit starts when it has got the lock.
 func (a *attempt) invert() ([]view.Kept, error) {
 	a.run.dispatcher.publishing.Lock()
 	defer a.run.dispatcher.publishing.Unlock()
@@ -129,7 +132,7 @@ func (a *attempt) invert() ([]view.Kept, error) {
 	defer cancel()
 	err := a.open(ctx, true)
 	if fault.Is(err, fault.NotFound) {
-		err = a.open(ctx, false) // what it showed is known without its files
+		err = a.open(ctx, false) // what it showed live can be reverted without its files
 	}
 	if err != nil {
 		return nil, err
@@ -142,11 +145,12 @@ func (a *attempt) invert() ([]view.Kept, error) {
 	return kept, nil
 }
 
-// trouble is what the user is told when something that must happen does not.
+// trouble is what the user is told when something that must be done fails.
 type trouble struct{ what, how string }
 
-// again waits before something is tried once more; the waits get longer. Once
-// the user was told, others go on meanwhile; left: the user has cancelled since.
+// again waits before something is tried once more, longer each time. Once the user has been
+// told, other tasks may use the slot meanwhile. left is true if the user has cancelled the
+// run since.
 func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 	a.pause = min(max(2*a.pause, againFirst), againMost)
 	a.failed++
@@ -174,7 +178,7 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 		if err := wait(); err != nil {
 			return false, err
 		}
-		return false, nil // nobody was told yet what cancelling means
+		return false, nil // the user has not been told yet what cancelling would do here
 	}
 	if !a.told {
 		a.told = true
@@ -188,12 +192,12 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 	}
 	err = a.run.restTask(a.ref.Task, wait)
 	if err != nil && !a.run.closing() && a.run.ctx.Err() != nil {
-		err = nil // a run that was cancelled gets no place again, and goes on without
+		err = nil // a cancelled run gets no slot again, and goes on without one
 	}
 	return left, err
 }
 
-// overcome ends the trouble that the user was told of.
+// overcome tells the user that the trouble is over, if they were told of it.
 func (a *attempt) overcome() {
 	a.pause, a.failed = 0, 0
 	if !a.told {

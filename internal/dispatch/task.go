@@ -24,13 +24,13 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// work starts the goroutine that takes a task to its last result, from
-// wherever its attempts stand.
+// work starts the goroutine that takes a task from where its attempts stand to its last
+// result.
 func (r *run) work(id string) {
 	r.mu.Lock()
 	if r.ended {
 		r.mu.Unlock()
-		return // finish gives it its result
+		return // finish records its result
 	}
 	r.tasks.Add(1)
 	r.mu.Unlock()
@@ -60,8 +60,8 @@ func (r *run) work(id string) {
 	}()
 }
 
-// attempts makes attempts at a task, or goes on with the one under way, until
-// one has a result that counts.
+// attempts makes attempts at a task, or continues the one under way, until one has a result
+// that counts.
 func (r *run) attempts(id string) error {
 	for {
 		n, more := r.nextAttempt(id)
@@ -77,8 +77,8 @@ func (r *run) attempts(id string) error {
 	}
 }
 
-// nextAttempt is the number of the attempt that is to be driven, if any is: the
-// one under way, the first, or the one after an end that says so.
+// nextAttempt returns the number of the attempt to drive, if there is one: the one under
+// way, the first, or the one after an attempt that ended with Again set.
 func (r *run) nextAttempt(id string) (n int, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,13 +92,13 @@ func (r *run) nextAttempt(id string) (n int, more bool) {
 	return now.Number + 1, now.Again && now.Number < maxAttempts
 }
 
-// lost reports whether an attempt ended because its box did.
+// lost reports whether an error means that a box was lost rather than that the task failed.
 func lost(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Timeout)
 }
 
-// abandon gives a task that can't go on its one result, unless the computer
-// goes to sleep: then Recover goes on with it.
+// abandon records a result for a task that can't go on, unless the computer goes to sleep:
+// then Recover continues the task.
 func (r *run) abandon(id string, why error) {
 	if r.closing() {
 		return
@@ -132,19 +132,19 @@ type attempt struct {
 	task    contract.DirectorTask
 	ref     ports.TaskRef
 	overlay ports.Overlay
-	box     ports.Box       // the task's; nil for kind git
+	box     ports.Box       // the task's box; nil for kind git
 	began   time.Duration   // when its boxes were opened
-	now     machine.Attempt // where it stood when the step under way began
-	merged  *ports.Merged   // of this process
-	lost    error           // why its boxes were lost last
-	early   int             // starts that were lost before task.started
-	pause   time.Duration   // before what failed is tried again
-	failed  int             // how often in a row
-	told    bool            // the user was told of it
-	tries   int             // at publishing
+	now     machine.Attempt // its state when the step under way began
+	merged  *ports.Merged   // the merge, if this process computed it
+	lost    error           // why its boxes were lost the last time
+	early   int             // how many starts were lost before task.started
+	pause   time.Duration   // how long to wait before what failed is tried again
+	failed  int             // how often it has failed in a row
+	told    bool            // whether the user was told
+	tries   int             // how often publishing was tried
 	until   time.Duration   // when a publish that gives no answer is left as it is
 
-	fence    string // the token of what its loop asks
+	fence    string // the token that its loop's requests must carry
 	requests *loops.Gate
 
 	mu       sync.Mutex
@@ -152,9 +152,9 @@ type attempt struct {
 	calls    int
 	allowed  []string
 	denied   []string
-	head     string        // newest checkpoint a git step made
-	waited   time.Duration // of the run, before its boxes were opened
-	lostCall bool          // a call got no answer from the task's box
+	head     string        // the newest checkpoint that a git step made
+	waited   time.Duration // how long the run had waited for its user before the attempt's boxes were opened
+	lostCall bool          // whether a call got no answer from the task's box
 
 	forward sync.Mutex // one tool call at a time
 }
@@ -165,7 +165,7 @@ func newFence() string {
 	return hex.EncodeToString(b[:])
 }
 
-// at is an attempt as its story tells it.
+// at returns an attempt as recorded in the story.
 func (r *run) at(id string, n int) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,14 +175,15 @@ func (r *run) at(id string, n int) *attempt {
 	return a
 }
 
-// begun makes an attempt whose boxes were lost ready for others.
+// begun prepares an attempt whose boxes were lost for new ones.
 func (a *attempt) begun() {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()
 	a.reset()
 }
 
-// reset takes what was used so far from the story. The run's mu is held.
+// reset sets what the attempt has used so far from the story. The caller holds the run's
+// mu.
 func (a *attempt) reset() {
 	a.requests.End()
 	a.requests, a.box, a.lostCall, a.began = loops.NewGate(a.run.ctx), nil, false, awake.Now()
@@ -198,20 +199,19 @@ func (a *attempt) reset() {
 	}
 }
 
-// attempt drives one attempt to its end. An error means that it has no result
-// yet.
+// attempt drives one attempt to its end. An error means that the attempt has no result yet.
 func (r *run) attempt(id string, n int) error {
 	a := r.at(id, n)
 	defer func() { a.stop(nil); a.requests.End() }()
 	return a.drive(r.ctx)
 }
 
-// converse opens the boxes, of which the loop's may be open already, says so in the
-// log, and lets the loop work.
+// converse opens the attempt's boxes, records that in the log, and lets the loop work. The
+// loop's box may be open already.
 func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (associate.Draft, error) {
 	defer opens.close()
 	r, o := a.run, a.run.dispatcher.options
-	a.waited = r.waited() // while a person is asked, the task's clock stands
+	a.waited = r.waited() // the task's clock stands still while a person is asked
 	note := ""
 	if a.task.Kind != contract.KindGit {
 		id := boxID("t")
@@ -275,7 +275,8 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 		return a.boxEnded(0)
 	})
 	if err == nil && a.failedCall() {
-		// What the loop made of a call whose box died under it is not a result.
+		// The loop's answer is based on a call whose box ended during it, so it is not a
+		// result.
 		err = a.boxEnded(endsAfter)
 	}
 	if err == nil && d.Status == contract.ResultCancelled && ctx.Err() == nil {
@@ -285,16 +286,16 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 	return d, r.silent(err)
 }
 
-// spent is what the attempt has used of its wall clock.
+// spent returns how much of its time the attempt has used.
 func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.run.waited() - a.waited) }
 
-// endsAfter is how long after a call of its failed a box is given to be known
-// as ended.
+// endsAfter is how long after a failed call to wait for the news that the box has ended.
 const endsAfter = time.Second
 
-// boxEnded says why the task's box ended, if it has, or does within a time:
-// fault.Unavailable, so that the task goes on in another one, but for fixed
-// steps fault.Exhausted when they used up what the box had: they would again.
+// boxEnded returns why the task's box ended, if it has ended or does so within a time; nil
+// otherwise. The error is fault.Unavailable, so that the task goes on in another box. For
+// tasks of fixed steps it is fault.Exhausted if they used up the box's resources, for they
+// would do so again.
 func (a *attempt) boxEnded(within time.Duration) error {
 	if a.box == nil || !endsWithin(a.box, within) {
 		return nil
@@ -306,7 +307,7 @@ func (a *attempt) boxEnded(within time.Duration) error {
 	return fault.New("", code, "", fmt.Errorf("its box ended: %w", err))
 }
 
-// endsWithin reports whether a box has ended, or does within a time.
+// endsWithin reports whether a box has ended, or ends within a time.
 func endsWithin(b ports.Box, within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -314,7 +315,7 @@ func endsWithin(b ports.Box, within time.Duration) bool {
 	case <-b.Done():
 	case <-timer.C:
 		select {
-		case <-b.Done(): // both were so
+		case <-b.Done(): // it ended, too; select chose the timer
 		default:
 			return false
 		}
@@ -338,8 +339,8 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// stop ends the attempt's boxes. When it returns, nothing is accepted under its
-// token any more, nothing of the task runs, and no call is under way.
+// stop ends the attempt's boxes. When it returns, nothing more is accepted under the
+// attempt's token, nothing of the task runs, and no call is under way.
 func (a *attempt) stop(loop ports.Box) {
 	a.requests.Shut(func() {
 		var kills sync.WaitGroup
@@ -362,7 +363,7 @@ func (a *attempt) decided(hostport string, allowed bool) {
 	*list = story.AddHost(*list, hostport)
 }
 
-// inputs reads what the task was given to read.
+// inputs reads the inputs that the task names.
 func (a *attempt) inputs(ctx context.Context) ([]associate.Input, error) {
 	var out []associate.Input
 	for _, in := range a.task.Inputs {

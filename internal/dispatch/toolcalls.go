@@ -27,13 +27,13 @@ import (
 	"choir.dev/choiros/internal/tool/boxtools"
 )
 
-// maxResult bounds what is read of a task box's answer, in bytes.
+// maxResult bounds the answer of a task's box, in bytes.
 const maxResult = 4 << 20
 
-// maxLogged bounds a tool's output in its event; the whole is a blob then.
+// maxLogged bounds a tool's output in its event; a longer output is stored whole as a blob.
 const maxLogged = 16 << 10
 
-// handler is what an Associate's box may ask of the host.
+// handler serves what an Associate's box may ask of the host.
 func (a *attempt) handler() http.Handler {
 	r := a.run
 	mux := http.NewServeMux()
@@ -57,7 +57,7 @@ func (a *attempt) handler() http.Handler {
 	return mux
 }
 
-// fenced accepts only requests under the attempt's token.
+// fenced accepts only requests that carry the attempt's token.
 func (a *attempt) fenced(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(req.Header.Get(harness.HeaderFence)), []byte(a.fence)) != 1 {
@@ -74,7 +74,8 @@ func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnReco
 	return struct{}{}, err
 }
 
-// tool runs one call: allowed, recorded, forwarded, recorded, shown.
+// tool carries out one call: it checks whether the call is allowed, records it, forwards
+// it, publishes what is shown live, and records the result.
 func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
 	t, known := a.run.dispatcher.tools.Lookup(req.PathValue("name"))
 	if !known {
@@ -107,8 +108,8 @@ func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, arg
 		return tool.Result{}, err
 	}
 	if t.Executor == tool.Box {
-		// A call that can't be made is not recorded, so that nobody has to wonder
-		// what came of it.
+		// A call that can't be made is not recorded, so that its outcome is not recorded
+		// as unknown.
 		if err := a.boxEnded(0); err != nil {
 			return tool.Result{}, err
 		}
@@ -122,7 +123,7 @@ func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, arg
 	return a.perform(ctx, call, t, args)
 }
 
-// perform makes a call that is in the log, and records its return.
+// perform makes a call that is in the log, and records its result.
 func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	began := time.Now()
 	res, err := a.carryOut(ctx, t, args)
@@ -131,7 +132,8 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	}
 	crash.At("dispatch.tool.done")
 	if t.Executor == tool.Box && t.Has(tool.Writes) {
-		// Before it is acknowledged: nobody writes it again.
+		// What the call wrote must be durable before the call is acknowledged, for it
+		// will not be written again.
 		if err := a.run.dispatcher.options.Workspace.Settle(ctx, a.overlay); err != nil {
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
@@ -154,10 +156,10 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	return res, nil
 }
 
-// recorded returns the turns an interrupted attempt goes on from. The calls
-// under way when it was interrupted that only read are made again: on the
-// attempt's tree as it stands they harm nothing, and the model need not ask
-// twice. All others stay unknown, and the model is told.
+// recorded returns the turns from which an interrupted attempt continues. Calls that were
+// under way and only read are made again: they do no harm on the attempt's tree as it
+// stands, and the model need not ask twice. The results of other calls stay unknown, and
+// the model is told so.
 func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error) {
 	a.run.mu.Lock()
 	t := a.run.story.Task(a.ref.Task)
@@ -211,7 +213,7 @@ func (a *attempt) admit(t tool.Tool, call string, args json.RawMessage) error {
 	return nil
 }
 
-// isStep accepts from a deterministic task its own steps and nothing else.
+// isStep accepts only the calls that a deterministic task lists as its steps.
 func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
 	if !t.For(tool.Step) {
 		return fault.New("", fault.Denied, "", fmt.Errorf("%s is not for steps", t.Name))
@@ -236,8 +238,8 @@ func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
 	return fault.New("", fault.Denied, "", errors.New("this is not a step of the task"))
 }
 
-// inBox calls a tool in a task or verify box. The box's guest holds to the
-// tool's limits; who does not believe it holds to them once more.
+// inBox calls a tool in a task's or a verification's box. The box's guest enforces the
+// tool's limits, and the host enforces them once more because it does not trust the guest.
 func (a *attempt) inBox(ctx context.Context, box ports.Box, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	ctx, stop := a.run.answering(ctx, box, a.run.dispatcher.options.Times.Silence*5/4)
 	defer stop()
@@ -264,8 +266,8 @@ func callTool(ctx context.Context, box ports.Box, name string, args json.RawMess
 	if err != nil || len(b) > maxResult {
 		return res, loops.Because(ctx, fmt.Errorf("the answer of box %s could not be read: %w", box.ID(), firstError(err, errors.New("too long"))))
 	}
-	// What a box with agent code answers is only as good as that code: bounded
-	// and decoded, never believed beyond being this tool's output.
+	// The box may run agents' code, so its answer is bounded and decoded, and used only as
+	// this tool's output.
 	if err := contract.DecodeStrict(b, maxResult, &res); err != nil {
 		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s answered %s: %w", box.ID(), resp.Status, err))
 	}
@@ -275,19 +277,19 @@ func callTool(ctx context.Context, box ports.Box, name string, args json.RawMess
 	return res, nil
 }
 
-// show publishes at once what the user is to see at once.
+// show publishes at once those changes that the user should see at once.
 func (a *attempt) show(ctx context.Context, res *tool.Result) {
 	a.run.dispatcher.publishing.Lock()
 	_, err := a.run.dispatcher.options.Workspace.PublishLive(ctx, a.overlay)
 	a.run.dispatcher.publishing.Unlock()
 	if err != nil {
-		// Not a failure of the task: everything is published at its end.
+		// The task has not failed: everything is published at its end.
 		a.run.dispatcher.log.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
 		res.Output += "\n(not shown to the user yet: " + summary.OneLine(err.Error(), 300) + ")"
 	}
 }
 
-// shortened is a command as the log and the task's result hold it.
+// shortened returns a command as the log and the task's result store it.
 func (a *attempt) shortened(ran *contract.Command) *contract.Command {
 	if ran == nil {
 		return nil
@@ -307,7 +309,7 @@ func (a *attempt) shortened(ran *contract.Command) *contract.Command {
 	return &c
 }
 
-// git does a git step on the workspace's history.
+// git carries out a git step on the workspace's history.
 func (a *attempt) git(ctx context.Context, args json.RawMessage) (tool.Result, error) {
 	var step contract.GitStep
 	if err := contract.DecodeStrict(args, contract.MaxTask, &step); err != nil {

@@ -14,10 +14,12 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// attemptKey is where a call of one of the dispatcher's own tools finds its attempt.
+// attemptKey is the context key by which a call of one of the dispatcher's own tools finds
+// its attempt.
 type attemptKey struct{}
 
-// gitTool does a git step on the workspace's history, which no task's box holds.
+// gitTool is the tool for git steps on the workspace's history, which no task's box
+// contains.
 func gitTool() catalogue.HostTool {
 	return catalogue.HostTool{Tool: tool.Tool{Name: associate.Git, Effects: []tool.Effect{tool.Reads, tool.Writes}, Callers: []tool.Caller{tool.Step},
 		Limits:      tool.Limits{In: 64 << 10, Out: maxResult, Time: time.Hour},
@@ -33,7 +35,8 @@ func gitTool() catalogue.HostTool {
 		}}
 }
 
-// carryOut makes an admitted call where its tool says, within its limits.
+// carryOut makes an admitted call in the box or on the host, as its tool declares, within
+// the tool's limits.
 func (a *attempt) carryOut(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	if t.Executor == tool.Box {
 		return a.inBox(ctx, a.box, t, args)

@@ -15,8 +15,8 @@ import (
 	"choir.dev/choiros/internal/tool/boxtools"
 )
 
-// verify checks a merged tree: each check in a box of its own, judged by exit
-// codes and by how many tests their runners report.
+// verify runs the checks on a merged tree, each in a box of its own. They are judged by
+// their exit codes and by how many tests their runners report.
 func (a *attempt) verify(ctx context.Context, m *ports.Merged) contract.Verification {
 	b := &bench{attempt: a, merged: *m}
 	defer b.release()
@@ -33,7 +33,7 @@ func (a *attempt) verify(ctx context.Context, m *ports.Merged) contract.Verifica
 	return verify.Judge(e)
 }
 
-// render has the desktop looked at, as one more check.
+// render lets a browser open the desktop, as one more check.
 func (a *attempt) render(ctx context.Context, m ports.Merged, e *verify.Evidence) {
 	if a.run.dispatcher.options.Render == nil {
 		e.Notes = append(e.Notes, "the desktop was not rendered, only type-checked and built")
@@ -46,7 +46,7 @@ func (a *attempt) render(ctx context.Context, m ports.Merged, e *verify.Evidence
 	e.Sent = append(e.Sent, verify.Ran{Check: verify.Check{Name: "renders"}, Command: bound(cmd), Count: verify.Count{Runner: verify.ExitCode}})
 }
 
-// words are what the user said to this run.
+// words returns what the user wrote to this run.
 func (a *attempt) words() string {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()
@@ -57,11 +57,11 @@ func (a *attempt) words() string {
 type bench struct {
 	attempt   *attempt
 	merged    ports.Merged
-	installed [3][]ports.Dependencies // by which tree of the verification
+	installed [3][]ports.Dependencies // indexed by the verification's trees, see tree
 }
 
-// tree tells a verification's trees apart: the change with what the base judges
-// by, the change as it is, and the base.
+// tree returns the index of one of a verification's trees: 0 is the change with the base's
+// files that judge it, 1 the change as it is, and 2 the base.
 func (b *bench) tree(base bool, restore []string) int {
 	switch {
 	case base:
@@ -89,8 +89,8 @@ func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.Lo
 	return said
 }
 
-// dependencies are what the checks on a tree have: what its own locks name, or,
-// where nothing was installed for it, what the base's do.
+// dependencies returns the packages for checks on a tree: those that its own lock files
+// name, or, if none were installed for it, those of tree 0.
 func (b *bench) dependencies(base bool, restore []string) []ports.Dependencies {
 	if own := b.installed[b.tree(base, restore)]; len(own) > 0 {
 		return own
@@ -106,8 +106,8 @@ func (b *bench) release() {
 	}
 }
 
-// Look implements verify.Bench. Where names alone tell all there is to know, as of
-// a text that belongs to no project, it takes no box.
+// Look implements verify.Bench. If the files' names tell everything, as for a text that
+// belongs to no project, it opens no box.
 func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
 	if names, ok := verify.Plain(paths); ok {
 		there, err := b.attempt.run.dispatcher.options.Workspace.Beside(ctx, []string{b.attempt.now.Base, b.merged.Commit}, paths, names)
@@ -183,7 +183,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 				got.Command.ExitCode = 0
 			case c.Theme != "":
 				got.Command.ExitCode, got.Command.Stderr = 1, res.Output
-			case res.Command == nil: // the tree has not even its folder
+			case res.Command == nil: // the tree lacks the check's folder
 				got.Command.Stderr = summary.OneLine(res.Output, 1000)
 			default:
 				got.Command = *res.Command
@@ -203,9 +203,9 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	return got
 }
 
-// inVerifyBox does something in a verify box of its own. One that dies under it,
-// and not by what it used up itself, says nothing of the tree: then it is done
-// once more, in another.
+// inVerifyBox calls f with a verification's box of its own. If the box dies during that,
+// and not because it used up its resources, this says nothing about the tree, and f is
+// called again with another box.
 func (a *attempt) inVerifyBox(ctx context.Context, r ports.BoxRequest, f func(ports.Box) error) error {
 	r.Kind, r.Run, r.Task, r.Overlay = contract.BoxVerify, a.ref.Run, a.ref.Task, a.overlay
 	for try := 1; ; try++ {

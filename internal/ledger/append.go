@@ -17,30 +17,30 @@ import (
 const (
 	maxDrafts  = 400     // of one Append
 	groupCount = 400     // events committed together; the server allows 1000
-	groupBytes = 2 << 20 // encoded
-	fullTries  = 2       // after space was made
+	groupBytes = 2 << 20 // bytes of encoded events that are committed together
+	fullTries  = 2       // how often an append is tried again after space was made
 )
 
 // request is one Append on its way to the committer.
 type request struct {
 	items []item
 	size  int
-	apart bool        // a crash may leave its first events without the rest
+	apart bool        // whether a crash may store its first events without the rest
 	done  chan result // buffered
 }
 
-// whole says whether its events must be stored all or not at all.
+// whole reports whether either all or none of its events must be stored.
 func (r *request) whole() bool { return len(r.items) > 1 && !r.apart }
 
 // item is a validated event that lacks its sequence.
 type item struct {
 	event  contract.Event
 	key    key
-	fresh  bool // its id was drawn here, so that no other event has it
+	fresh  bool // whether its id was drawn here, so that no other event has it
 	expect *contract.Expect
 }
 
-// same says whether it is the event that has a digest.
+// same reports whether the event has the given digest.
 func (it *item) same(digest [sha256.Size]byte) bool { return contract.Digest(it.event) == digest }
 
 type result struct {
@@ -48,13 +48,14 @@ type result struct {
 	err    error
 }
 
-// Append stores events and returns them as stored, in the drafts' order, once
-// they are on disk. They follow each other in the log, and are stored all or not at
-// all, whatever dies meanwhile; a call that is refused stores nothing.
+// Append stores events and returns them as stored, in the drafts' order, once they are on
+// disk. They follow each other in the log, and are stored all or not at all, even if the
+// process or the machine dies meanwhile; a call that is refused stores nothing.
 //
 // A draft whose id is in the log already (under the same contract.Origin, with the same
-// contract.Digest) is not stored again; the stored event is returned, and its
-// Expect is not looked at. Errors:
+// contract.Digest) is not stored again; the stored event is returned, and the draft's
+// Expect is not checked. Errors:
+//
 //   - fault.Invalid: a draft is not valid; a contract.FieldError names the field
 //   - fault.Conflict: an Expect did not hold (ExpectError), or an id is taken by
 //     an event with other content
@@ -66,11 +67,11 @@ func (l *Log) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 	return l.append(ctx, "ledger.Append", false, drafts)
 }
 
-// AppendEach is Append for drafts of which each is whole by itself: a crash in its
-// middle may leave the first of them stored without the rest, so whoever calls it
-// calls it again with the same ids when it has not seen it return. It spares what
-// a batch costs where they are too long for one message, which is several syncs and the
-// files of its own store.
+// AppendEach is Append for drafts that do not depend on each other: a crash may leave the
+// first of them stored without the rest, so a caller that has not seen it return must call
+// it again with the same ids. Where the drafts are too long for one message, it avoids the
+// atomic batch that Append needs, which costs several syncs and the files of a store of its
+// own.
 func (l *Log) AppendEach(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	const op = "ledger.AppendEach"
 	for i, d := range drafts {
@@ -103,8 +104,8 @@ func (l *Log) append(ctx context.Context, op string, apart bool, drafts []contra
 	return events, fault.Wrap(op, err)
 }
 
-// spaced tries again what found no space, as long as there is some again. What
-// it tries must be safe to repeat: events keep their ids from try to try.
+// spaced repeats do when it fails for lack of space, as long as Options.Full makes some. It
+// must be safe to repeat do: events keep their ids from try to try.
 func (l *Log) spaced(ctx context.Context, do func() error) error {
 	for try := 0; ; try++ {
 		err := do()
@@ -114,7 +115,7 @@ func (l *Log) spaced(ctx context.Context, do func() error) error {
 	}
 }
 
-// store commits prepared events, in this goroutine or through the committer.
+// store commits prepared events, in this goroutine if possible, else through the committer.
 func (l *Log) store(ctx context.Context, apart bool, items []item) ([]contract.Event, error) {
 	req := &request{items: items, apart: apart, done: make(chan result, 1)}
 	for _, it := range items {
@@ -150,8 +151,8 @@ func errClosed() error {
 	return fault.New("", fault.Unavailable, "", errors.New("the log is closed"))
 }
 
-// mayAppend refuses a draft that is not its actor's to say. Who may is in the
-// table of types; nothing but this asks it before an event is stored.
+// mayAppend refuses a draft that its actor may not append. The table of event types says
+// who may; no other check follows before an event is stored.
 func mayAppend(info contract.TypeInfo, a contract.Actor) error {
 	if err := a.Validate(); err != nil {
 		return fault.New("", fault.Invalid, "", err)
@@ -165,8 +166,8 @@ func mayAppend(info contract.TypeInfo, a contract.Actor) error {
 	return nil
 }
 
-// prepare validates a draft and stamps all but sequence and epoch. Data that
-// are too long for an event are on disk as a blob before it returns.
+// prepare validates a draft and makes the event of it, without its sequence. Data that are
+// too long for an event are on disk as a blob before it returns.
 func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
 	invalid := func(err error) (item, error) { return item{}, fault.New("", fault.Invalid, "", err) }
 	info, ok := contract.Lookup(d.Type)
@@ -218,7 +219,7 @@ func (l *Log) prepare(ctx context.Context, d contract.Draft) (item, error) {
 	return item{event: e, key: keyOf(e), fresh: fresh, expect: d.Expect}, nil
 }
 
-// run commits what is queued, group by group, until the log is closed.
+// run commits queued requests, group by group, until the log is closed.
 func (l *Log) run() {
 	defer close(l.done)
 	defer l.stop(errClosed())
@@ -249,7 +250,7 @@ func (l *Log) run() {
 				if waited || !l.crowded {
 					break gather
 				}
-				runtime.Gosched() // to those who were just answered and come again
+				runtime.Gosched() // so that callers who were just answered can append again and join
 				waited = true
 			}
 		}
@@ -265,26 +266,26 @@ func (l *Log) run() {
 	}
 }
 
-// plan is what a group comes to, given what is stored.
+// plan is how a group of requests is to be stored, given what is stored already.
 type plan struct {
-	open     []*request // those that wait for the events below
+	open     []*request // requests that wait for events to be stored
 	answers  [][]answer // for each of open, one per item
 	events   []contract.Event
 	ids      map[key]int // index in events
 	subject  map[string]uint64
-	digests  [][sha256.Size]byte // of the first events, as far as digest was called
-	tied     []bool              // of each event: it is stored with the one before it or not at all
+	digests  [][sha256.Size]byte // digests of the first events, as far as digest has computed them
+	tied     []bool              // whether each event must be stored together with the one before it
 	lines    [][]byte            // the events as they are stored
-	links    []contract.Link     // of the events
+	links    []contract.Link     // the links of the events
 	messages []message
 	batch    string   // the atomic batch's id; empty: the messages are pipelined
-	asked    []string // where answers are waited for
-	taken    int      // how many messages are acknowledged and taken in
-	stored   int      // how many events are
-	broken   error    // why what was acknowledged could not be taken in
+	asked    []string // the reply subjects of acknowledgements that have not come yet
+	taken    int      // how many messages were acknowledged and accepted
+	stored   int      // how many events they hold
+	broken   error    // why acknowledged events could not be accepted
 }
 
-// digest takes the events' digests, which are for later appends to look at.
+// digest computes the events' digests, with which later appends are compared.
 func (p *plan) digest() {
 	for _, e := range p.events[len(p.digests):] {
 		p.digests = append(p.digests, contract.Digest(e))
@@ -294,11 +295,11 @@ func (p *plan) digest() {
 // answer is an event that is stored already, or will be as plan.events[at].
 type answer struct {
 	event contract.Event
-	at    int // -1: stored already
+	at    int // the index of an event that will be stored; -1: event is stored already
 }
 
-// plan decides each request of a group in turn; refused and already stored ones
-// are answered at once. last is the log's last sequence.
+// plan decides each request of a group in turn; refused ones, and those whose events are
+// all stored already, are answered at once. last is the log's last sequence.
 func (l *Log) plan(ctx context.Context, group []*request, last uint64) *plan {
 	p := &plan{ids: make(map[key]int, 1)}
 	for _, r := range group {
@@ -313,8 +314,8 @@ func (l *Log) plan(ctx context.Context, group []*request, last uint64) *plan {
 	return p
 }
 
-// await notes what a placed request waits for; one whose events are all stored
-// already is answered.
+// await notes the answers that a placed request waits for. A request whose events are all
+// stored already is answered at once.
 func (p *plan) await(r *request, answers []answer) {
 	if slices.ContainsFunc(answers, func(a answer) bool { return a.at >= 0 }) {
 		p.open, p.answers = append(p.open, r), append(p.answers, answers)
@@ -334,7 +335,7 @@ func (p *plan) eventsOf(answers []answer) []contract.Event {
 	return events
 }
 
-// answer answers the requests whose events are all stored, from the first on.
+// answer answers the first requests, as far as all their events are stored.
 func (p *plan) answer() {
 	for len(p.open) > 0 && !slices.ContainsFunc(p.answers[0], func(a answer) bool { return a.at >= p.stored }) {
 		p.open[0].done <- result{events: p.eventsOf(p.answers[0])}
@@ -342,7 +343,7 @@ func (p *plan) answer() {
 	}
 }
 
-// taken says that an id is another event's.
+// taken is the error of an id that another event has.
 func taken(id string, seq uint64) error {
 	return fault.New("", fault.Conflict, "", &contract.FieldError{Field: "id", Reason: fmt.Sprintf("%s is taken by event %d, whose content is another", id, seq)})
 }
@@ -371,7 +372,8 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 	}
 	for i := range r.items {
 		it := &r.items[i]
-		// Only once: a second try may meet what the first one stored.
+		// The index is skipped only at the first try: a second one may find what the
+		// first has stored.
 		fresh := it.fresh
 		it.fresh = false
 		if at, ok := p.ids[it.key]; ok {

@@ -13,15 +13,15 @@ import (
 	"choir.dev/choiros/internal/crash"
 )
 
-// publish sends a plan's messages and waits for their acknowledgements, which the
-// server gives once they are synced. What is acknowledged is taken in, from the
-// first on, and who waited for it is answered at once. The error is why the rest of
-// the plan is not stored, or not known to be.
+// publish sends a plan's messages and waits for their acknowledgements, which the server
+// sends once the messages are synced. Acknowledged events are accepted in the plan's order,
+// and requests that wait for them are answered at once. The error says why the rest of the
+// plan is not stored, or is not known to be stored.
 func (l *Log) publish(ctx context.Context, p *plan) error {
 	if err := l.health(); err != nil {
 		return err
 	}
-	for len(l.lost) > 0 { // earlier losses
+	for len(l.lost) > 0 { // the connection was lost before this publish
 		<-l.lost
 	}
 	l.step("stamped")
@@ -34,7 +34,7 @@ func (l *Log) publish(ctx context.Context, p *plan) error {
 	l.check.Reset(healthEvery)
 	defer l.check.Stop()
 	var giveUp time.Duration
-	heard := true // since the last look
+	heard := true // whether there was an acknowledgement since the last check
 	var failed error
 	for len(p.asked) > 0 {
 		select {
@@ -97,8 +97,9 @@ func (l *Log) send(p *plan) error {
 	return nil
 }
 
-// heard adds what an answer of the server says is stored: positions of the first
-// messages that are not taken in yet. An answer to an earlier try says nothing.
+// heard adds the stream positions that an acknowledgement reports as stored: those of the
+// first messages that have not been accepted yet. Acknowledgements of earlier tries are
+// ignored.
 func (p *plan) heard(reply *nats.Msg, positions []uint64) ([]uint64, error) {
 	i := slices.Index(p.asked, reply.Subject)
 	if i < 0 {
@@ -112,8 +113,8 @@ func (p *plan) heard(reply *nats.Msg, positions []uint64) ([]uint64, error) {
 	case p.batch != "" && ack.Count != len(p.messages):
 		return positions, fmt.Errorf("odd acknowledgement: %.200s", reply.Data)
 	case p.batch == "" && (ack.Count > 0 || reply.Subject != p.messages[p.taken+len(positions)].Reply):
-		// The server answers in the order in which it stores, and stores none behind
-		// one that it refused.
+		// The server answers in the order in which it stores, and stores nothing behind a
+		// message that it refused.
 		return positions, fmt.Errorf("odd acknowledgement: %.200s without an earlier one", reply.Data)
 	case p.batch != "":
 		for n := range ack.Count {
@@ -124,8 +125,8 @@ func (p *plan) heard(reply *nats.Msg, positions []uint64) ([]uint64, error) {
 	return append(positions, ack.Seq), nil
 }
 
-// accept takes in what the server has acknowledged: the positions of the plan's
-// next messages.
+// accept records what the server has acknowledged: the positions of the plan's next
+// messages.
 func (l *Log) accept(p *plan, positions []uint64) error {
 	fresh := make([]stored, 0, len(p.events)-p.stored)
 	for _, position := range positions {

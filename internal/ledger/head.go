@@ -19,25 +19,25 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Head says where a log ends: its newest acknowledged event.
+// Head describes the end of a log: its newest acknowledged event.
 type Head struct {
 	Sequence uint64
 	Epoch    uint64
 	Link     contract.Link
 }
 
-// A head's file has two slots. What is said goes to one of them, again and
-// again, until that one is synced; then it is the other's turn. So a power cut
-// spoils at most the one that was not synced, and the other says where the log
-// ended a second before.
+// A head's file has two slots. New heads are written to one of them, over the previous one,
+// until that slot has been synced; then the other slot is used. So a power cut damages at
+// most the slot that was not synced, and the other one holds the head of about a second
+// before.
 const (
 	headSlot  = 512 // bytes
 	headEvery = time.Second
 	headMagic = "choir-head-1"
 )
 
-// ReadHead reads a head's file. Errors: fs.ErrNotExist in the chain when there
-// is none, fault.Damaged when neither slot holds together.
+// ReadHead reads a head's file. Errors: fs.ErrNotExist in the chain when there is none,
+// fault.Damaged when neither slot is valid.
 func ReadHead(path string) (Head, error) {
 	h, _, err := readHead(path)
 	return h, err
@@ -92,19 +92,19 @@ func headOf(s stored) Head {
 	return Head{Sequence: s.event.Sequence, Epoch: s.event.Epoch, Link: s.link}
 }
 
-// headFile keeps a log's head: written after each acknowledgement, synced each
-// second and at the end. A sync for each would cost what an append costs.
+// headFile keeps a log's head in a file. It is written after each acknowledgement, and
+// synced each second and at the end; to sync it each time would cost as much as an append.
 type headFile struct {
 	trouble func(error)
 	path    string
-	known   *Head // what the file said when it was opened; nil: there was none
+	known   *Head // what the file held when it was opened; nil: there was none
 
 	mu      sync.Mutex
-	file    *os.File // nil until there is something to say
+	file    *os.File // nil until the first head is written
 	slot    int
-	dirty   bool  // written since the last sync
-	syncing bool  // the slot is left alone meanwhile
-	later   *Head // what was said meanwhile
+	dirty   bool  // whether the slot was written since the last sync
+	syncing bool  // whether a sync is under way, during which the slot is not written
+	later   *Head // the newest head since the sync began; nil: none
 	quit    chan struct{}
 	done    chan struct{}
 }
@@ -125,8 +125,8 @@ func openHead(path string, trouble func(error)) (*headFile, error) {
 	return h, nil
 }
 
-// compare refuses a log that is not the one whose end the head says. A log that
-// goes on behind it is whole: the head is written after the log.
+// compare refuses a log that does not hold the event that the head names. A log may go on
+// behind that event, because the head is written after the log.
 func (h *headFile) compare(ctx context.Context, l *Log, end stored, found bool) error {
 	if h.known == nil || defence.Off(defence.LogHead) {
 		return nil
@@ -149,7 +149,7 @@ func (h *headFile) compare(ctx context.Context, l *Log, end stored, found bool) 
 	return nil
 }
 
-// start syncs what is said until close.
+// start begins to sync the file every second, until close.
 func (h *headFile) start() {
 	h.quit, h.done = make(chan struct{}), make(chan struct{})
 	go func() {
@@ -169,7 +169,7 @@ func (h *headFile) start() {
 	}()
 }
 
-// set says where the log ends.
+// set records the log's newest acknowledged event.
 func (h *headFile) set(head Head) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -189,7 +189,7 @@ func (h *headFile) write(head Head) error {
 			return err
 		}
 		h.file = f
-		if h.known == nil { // from now on its absence means something
+		if h.known == nil { // a new file: from now on its absence counts as damage
 			if _, err := f.WriteAt(encodeHead(head), headSlot); err != nil {
 				return err
 			}
@@ -205,8 +205,8 @@ func (h *headFile) write(head Head) error {
 	return nil
 }
 
-// sync makes what was said durable and goes on in the other slot. Nobody who
-// says something meanwhile waits for the disk.
+// sync syncs the slot that was written and goes on in the other one. Calls of set meanwhile
+// do not wait for the disk.
 func (h *headFile) sync() error {
 	h.mu.Lock()
 	if !h.dirty {
@@ -229,7 +229,7 @@ func (h *headFile) sync() error {
 	return fault.Wrap("ledger.head", err)
 }
 
-// close syncs what was said last. A nil one has nothing to do.
+// close syncs the newest head. A nil headFile has nothing to do.
 func (h *headFile) close() error {
 	if h == nil {
 		return nil
@@ -238,7 +238,8 @@ func (h *headFile) close() error {
 		close(h.quit)
 		<-h.done
 	}
-	// Twice: something may have been said during the last one.
+	// The first sync may write a head that was set while it ran, which the second one
+	// syncs.
 	err := errors.Join(h.sync(), h.sync())
 	if h.file != nil {
 		err = errors.Join(err, h.file.Close())
@@ -246,7 +247,7 @@ func (h *headFile) close() error {
 	return err
 }
 
-// WriteHead makes a head's file anew, durably: for a log that was refilled.
+// WriteHead writes a head's file anew and durably, for a log that was restored.
 func WriteHead(path string, head Head) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".head-*")
 	if err != nil {

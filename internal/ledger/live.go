@@ -7,38 +7,41 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Live is where those listen who follow a log live; *bus.Bus is one.
+// Live is where acknowledged events are published to those who follow a log live; *bus.Bus
+// is one.
 type Live interface {
-	// Heard says whether anybody listens to a subject now.
+	// Heard reports whether anybody is subscribed to a subject now.
 	Heard(subject string) bool
-	// Say sends a message to who listens, in the order of the calls.
+	// Say publishes a message, in the order of the calls.
 	Say(subject string, data []byte) error
 }
 
-// sayAtOnce is how many events are taken from the log at once to be said.
+// sayAtOnce is how many events are taken from the log at once to be published.
 const sayAtOnce = 64
 
-// speaker says on live.{cid} what the log has acknowledged: each event once, in the
-// log's order, and none before. So who appends does not wait for those who listen,
-// and nobody sees what a power cut could take back.
+// speaker publishes on live.{cid} the events that the log has acknowledged: each once, in
+// the log's order, and none before it is acknowledged. So appending does not wait for
+// subscribers, and nobody sees an event that a power cut could take back.
 //
-// What a Log could not say (its process died, or the server was away for long) is a
-// gap for who listens: the next event, or the tick, tells of it, and the log has it.
+// An event that a Log could not publish (its process died, or the server was away for long)
+// is a gap for subscribers: they notice it by the sequence of the next event or of the
+// tick, and read what they missed from the log.
 type speaker struct {
 	to   Live
-	said uint64        // guarded by Log.mu: up to here events were taken to be said, or nobody listened
-	wake chan struct{} // buffered: there is something to say
+	said uint64        // guarded by Log.mu: up to here events were taken to be published, or nobody was subscribed
+	wake chan struct{} // buffered; signals that there are events to publish
 	end  chan struct{} // closed when nothing more will be acknowledged
-	done chan struct{} // closed when everything was said
+	done chan struct{} // closed when everything was published
 }
 
 func newSpeaker(to Live, said uint64) *speaker {
 	return &speaker{to: to, said: said, wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{})}
 }
 
-// tell has acknowledged events said; the log has them already. Whoever begins to
-// listen after nobody did, and then asks how far the log goes, is told of them: so
-// that question must come after they were taken in, as it does here.
+// tell has acknowledged events published, after the log's readers can see them. A
+// subscriber that comes after nobody was subscribed asks the log how far it goes; because
+// events become visible to readers before it is checked here whether there are subscribers,
+// such a subscriber misses none.
 func (l *Log) tell(events []stored) {
 	s := l.speaker
 	if s == nil || len(events) == 0 {
@@ -62,7 +65,7 @@ func (l *Log) tell(events []stored) {
 	}
 }
 
-// speak says what there is to say until the log is closed.
+// speak publishes events until the log is closed.
 func (l *Log) speak() {
 	s := l.speaker
 	defer close(s.done)
@@ -79,25 +82,26 @@ func (l *Log) speak() {
 			}
 			continue
 		}
-		// Who waits for the acknowledgement goes first: handing an event to a thousand
-		// listeners takes a processor longer than storing it.
+		// Callers that wait for the acknowledgement go first: publishing an event to a
+		// thousand subscribers takes more processor time than storing it.
 		runtime.Gosched()
 		for _, e := range page {
 			data := e.data
 			if data == nil {
 				var err error
 				if data, err = contract.Stored(e.event); err != nil {
-					continue // it came from such bytes; who listens asks the log for it
+					continue // can't be, for the event was read from such bytes; subscribers would read it from the log
 				}
 			}
-			// A message that can't be sent is lost with the connection of those who
-			// listen, who ask the log for what they missed once they are back.
+			// A message that can't be sent is lost together with the subscribers'
+			// connection. They read what they missed from the log once they have
+			// reconnected.
 			_ = s.to.Say(contract.SubjectSaid(e.event), data)
 		}
 	}
 }
 
-// unsaid takes the next events that were not said yet; none when all were.
+// unsaid takes the next events that have not been published yet; none when all were.
 func (l *Log) unsaid() []stored {
 	s := l.speaker
 	for {
@@ -118,11 +122,11 @@ func (l *Log) unsaid() []stored {
 		if ok {
 			return page
 		}
-		// Who listens took so long that they are not in memory any more.
+		// The events are no longer in memory, because publishing is too far behind.
 		page, err := l.fetch(l.ctx, after, last, position, sayAtOnce)
 		if err == nil {
 			after = page[len(page)-1].event.Sequence
-		} else { // who listens asks the log for them, and learns why
+		} else { // subscribers read them from the log, which reports why it can't
 			after = first - 1
 		}
 		l.mu.Lock()
@@ -134,7 +138,8 @@ func (l *Log) unsaid() []stored {
 	}
 }
 
-// hush ends the speaker once it has said everything. A nil one has nothing to say.
+// hush ends the speaker once it has published everything. A nil speaker has nothing to
+// publish.
 func (s *speaker) hush() {
 	if s != nil {
 		close(s.end)

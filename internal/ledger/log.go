@@ -25,59 +25,59 @@ type Blobs interface {
 	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)
 }
 
-// Index answers for the part of the log that is already projected, so that the
-// appender need not keep it in memory. Answers beyond the log's own end are
-// ignored.
+// Index answers questions about the part of the log that is already projected, so that a
+// Log need not keep that part in memory. Answers beyond the log's own end are ignored.
 type Index interface {
-	// LastSeq is the newest sequence the index covers.
+	// LastSeq returns the newest sequence that the index covers.
 	LastSeq(ctx context.Context) (uint64, error)
 	// ByID finds the event with a contract.Origin and id, with its contract.Digest.
 	ByID(ctx context.Context, origin, id string) (seq uint64, digest [sha256.Size]byte, ok bool, err error)
-	// LastBySubject is the newest event about subject, 0 when there is none.
+	// LastBySubject returns the sequence of the newest event about subject, 0 when there
+	// is none.
 	LastBySubject(ctx context.Context, subject string) (uint64, error)
 }
 
-// Options says whose log it is and what stands behind it.
+// Options configure a Log.
 type Options struct {
 	CID   contract.CID
 	Blobs Blobs            // nil: data beyond contract.MaxInlineData are refused
 	Index Index            // nil: Open scans the whole log and keeps its ids in memory
 	Now   func() time.Time // nil: time.Now
-	// Ensure opens the log's stream, or makes it (Bus.EnsureStream, which keeps what is
-	// stored whatever comes of that). Nil: the server is asked, and keeps one copy.
+	// Ensure opens the log's stream, or makes it (Bus.EnsureStream, which keeps a stream's
+	// messages in any case). Nil: the server is asked for a stream with one replica.
 	Ensure func(context.Context, contract.CID) error
-	// Health says why the store takes no events now (bus.Health), so that an
-	// append need not wait for an answer that will not come. Nil: never asked.
+	// Health returns why the store accepts no events now (bus.Health), so that an append
+	// does not wait for an answer that will not come. Nil: never asked.
 	Health func() error
-	// Unread counts the reads that the store could not do, and says why the last
-	// failed (bus.Unread): it answers them as if there were no such event. Nil: what
-	// it says is missing counts as missing.
+	// Unread returns how many reads the store has failed to do, and why the last one
+	// failed (bus.Unread); the server answers such reads as if there were no such message.
+	// Nil: a message that the server does not find counts as missing.
 	Unread func() (uint64, error)
-	// Full is asked when an append found no space: true says that there is some
-	// again, so that the same events are tried once more. Nil: never asked.
+	// Full is called when an append finds no space. It returns true if it has made some,
+	// and then the same events are tried once more. Nil: never called.
 	Full func(ctx context.Context) bool
 
-	// Live is where events are said once they are acknowledged. Nil: nowhere, for a
+	// Live is where events are published once they are acknowledged. Nil: nowhere, for a
 	// log that is only read or that nobody follows.
 	Live Live
 
-	// Head is the file that says, apart from the log, where the log ends. Empty:
-	// none is kept. Open refuses a log that ends before it or holds another event
-	// there (fault.Damaged).
+	// Head is the path of a file that records, apart from the log, where the log ends.
+	// Empty: there is no such file. Open refuses a log that ends before the recorded event
+	// or holds another in its place (fault.Damaged).
 	Head string
-	// Trouble hears that the head could not be written; it is tried again with
-	// the next event. Nil: nobody does.
+	// Trouble is called when the head could not be written; it is written again with the
+	// next event. Nil: the error is dropped.
 	Trouble func(error)
 
-	step func(point string) // test hook: called at each point where a crash leaves another trace
+	step func(point string) // a test hook that is called at each point where a crash leaves a different state
 }
 
-// ErrFenced is in the chain of every append's error once another owner has
-// taken the log over. The Log is of no more use; open a new one.
+// ErrFenced is in the chain of every append's error once another owner has taken the log
+// over. The Log can't be used any more; open a new one.
 var ErrFenced = errors.New("another owner has taken this log over")
 
-// ExpectError says why a conditional append was refused; it is in the chain of
-// a fault.Conflict.
+// ExpectError is why a conditional append was refused. It is in the chain of a
+// fault.Conflict.
 type ExpectError struct {
 	Subject string
 	Want    uint64 // what the draft expected

@@ -12,22 +12,23 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Kept is what was brought back of a log.
+// Kept says what was recovered of a log.
 type Kept struct {
 	End       Head
 	FromStore uint64 // events that the store's files still held
 	FromRows  uint64 // events that only the state had
-	Unproven  uint64 // of these, events from before the chain
+	Unproven  uint64 // how many of all these were stored before events were chained
 }
 
-// Row is an event as a state holds it; Sound says that its own digest fits it.
+// Row is an event as a state database holds it. Sound says that the digest stored with it
+// is right.
 type Row struct {
 	Event contract.Event
 	Sound bool
 }
 
-// candidate is an event that may be the next of a log: a message of the server's store, or a
-// row of the state.
+// candidate is an event that may be the next one of a log: one from a message of the
+// server's store, or a row of the state.
 type candidate struct {
 	stamp
 	subject string
@@ -36,11 +37,10 @@ type candidate struct {
 	row     bool
 }
 
-// Merge tells keep every event of a computer's log that can be had, in order
-// and without gaps: from the store's files in dir, and where those end or have a
-// hole, from rows. An event is taken only if it continues the chain, and one of
-// the rows only if its own digest fits it as well. The log ends where neither
-// has the next event.
+// Merge calls keep with every event of a computer's log that can be recovered, in order and
+// without gaps: from the store's files in dir, and where those end or have a hole, from
+// rows. An event is used only if it continues the chain, and a row only if its own digest
+// is right as well. The log ends where neither source has the next event.
 func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row, error], keep func(subject string, header nats.Header, data []byte) error) (Kept, error) {
 	const op = "ledger.Merge"
 	m := merger{cid: cid, keep: keep, kept: Kept{End: Head{Link: contract.FirstLink(cid)}}}
@@ -51,14 +51,14 @@ func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row
 		var header nats.Header
 		if len(msg.Header) > 0 {
 			if header, err = nats.DecodeHeadersMsg(msg.Header); err != nil {
-				return nil // what can't be read is not taken
+				return nil // a message that can't be read is not used
 			}
 		}
 		several := msg.Subject == contract.SubjectEvents(cid)
 		for one := range events(msg) {
 			of, at, err := peek(one)
 			if err != nil || of != cid {
-				continue // not of this log; what it misses shows as a hole
+				continue // it is not an event of this log; if one is missing, its sequence shows that
 			}
 			c := candidate{stamp: at, subject: one.Subject, header: plain(header), data: bytes.Clone(one.Data)}
 			if several {
@@ -80,8 +80,8 @@ func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row
 	return m.kept, fault.Wrap(op, err)
 }
 
-// plain leaves of a message's headers what says who wrote it: the others were
-// about one try to store it.
+// plain keeps of a message's headers only the one that names the owner who wrote it: the
+// others were about a single try to store it.
 func plain(h nats.Header) nats.Header {
 	if v := h.Get(ownerHeader); v != "" {
 		return nats.Header{ownerHeader: {v}}
@@ -93,13 +93,13 @@ type merger struct {
 	cid     contract.CID
 	keep    func(string, nats.Header, []byte) error
 	pull    func() (Row, error, bool)
-	row     *Row // read, not used
+	row     *Row // the row that was read last and not used yet
 	dry     bool // there are no more rows
 	kept    Kept
 	chained bool
 }
 
-// continues says whether c is the next event of the log.
+// continues reports whether c is the next event of the log.
 func (m *merger) continues(c *candidate) bool {
 	if c.sequence != m.kept.End.Sequence+1 {
 		return false
@@ -110,7 +110,8 @@ func (m *merger) continues(c *candidate) bool {
 	return c.prev == m.kept.End.Link
 }
 
-// offer takes an event of the store, after the rows that belong before it.
+// offer uses an event of the store if it continues the log, after the rows that belong
+// before it.
 func (m *merger) offer(c candidate) error {
 	if c.sequence <= m.kept.End.Sequence {
 		return nil
@@ -119,12 +120,12 @@ func (m *merger) offer(c candidate) error {
 		return err
 	}
 	if !m.continues(&c) {
-		return nil // a row may; otherwise the log ends here
+		return nil // a row may continue it; otherwise the log ends here
 	}
 	return m.take(&c)
 }
 
-// fill takes rows as long as they continue the log, up to before a sequence; 0
+// fill uses rows as long as they continue the log, up to but without the sequence before; 0
 // means all.
 func (m *merger) fill(before uint64) error {
 	for {
@@ -135,7 +136,7 @@ func (m *merger) fill(before uint64) error {
 		for m.row == nil && !m.dry {
 			r, err, ok := m.pull()
 			if !ok || fault.Is(err, fault.Damaged) {
-				m.dry = true // what could be read was read
+				m.dry = true // the rows that can be read have been read
 				break
 			}
 			if err != nil {

@@ -14,14 +14,14 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// The server stores and syncs one message after the other, and of one that a crash
-// or a power cut found half stored it keeps nothing. So what is appended together
-// goes as one message: one sync for all of it, and all of it or nothing.
+// The server stores and syncs one message after the other, and discards a message that a
+// crash or a power cut left half stored. So events that are appended together go into one
+// message: it takes one sync, and stores all of them or none.
 //
-// A message holds one event or several that follow each other, one a line. An event
-// as stored has no line break in it.
+// A message holds one event or several that follow each other, one a line. A stored event
+// contains no line break.
 
-// messageBytes bounds the events of one message that has more than one.
+// messageBytes bounds the length of a message with more than one event.
 const messageBytes = contract.MaxEvent
 
 // message is one message of a plan.
@@ -30,13 +30,14 @@ type message struct {
 	upTo int // how many of the plan's events are stored with it
 }
 
-// encode makes the plan's messages. Its first carries the fence: it is stored only if the log's newest message is
-// still end. That is the stream's last position, which the server has at hand, unless
-// it has taken messages back behind it: who missed by that names the newest message
-// itself, for which the server reads it. What needs more than one message is stored in
-// order and none behind one that was refused; if a call is too long for one, they
-// are an atomic batch, which the server stores all or not at all, also when it is
-// killed in the middle.
+// encode makes the plan's messages. The first one carries the fence: the server stores it
+// only if the log's newest message is still end. Usually the fence is the stream's last
+// position, which the server has at hand. That is wrong if the server has removed messages
+// from the stream's end, so after such a refusal (misses > 0) the fence names the log's
+// newest message instead, for which the server must look. Several messages are stored in
+// order, and none behind one that was refused. If what must be stored together does not fit
+// into one message, all are sent as an atomic batch, which the server stores whole or not
+// at all, even when it is killed in the middle.
 func (l *Log) encode(p *plan, end stored, misses int) error {
 	l.try++
 	if err := p.write(end.link); err != nil {
@@ -49,7 +50,8 @@ func (l *Log) encode(p *plan, end stored, misses int) error {
 	case !whole:
 		p.batch = contract.NewID()
 	default:
-		// Unlike positions, which could come true by accident, an id is of one try.
+		// Unlike a position, which may be right by accident, an id belongs to one try
+		// only.
 		chain = l.owner + "." + strconv.FormatUint(l.try, 10) + "."
 	}
 	for i, from := 0, 0; i < len(ends); i, from = i+1, ends[i] {
@@ -82,7 +84,7 @@ func (l *Log) encode(p *plan, end stored, misses int) error {
 	return nil
 }
 
-// write encodes the plan's events, each with the link of the one before it.
+// write encodes the plan's events, each with the link of the event before it.
 func (p *plan) write(link contract.Link) error {
 	p.lines, p.links = make([][]byte, len(p.events)), make([]contract.Link, len(p.events))
 	for i := range p.events {
@@ -100,11 +102,12 @@ func (p *plan) write(link contract.Link) error {
 	return nil
 }
 
-// divide says behind which events the plan's messages end: each holds as many as it
-// can. What must be stored together is in one; whole is false if that is too long.
+// divide returns the indexes at which the plan's messages end: each message holds as many
+// events as fit. Events that must be stored together are in one message; whole is false if
+// they do not fit into one.
 func (p *plan) divide() (ends []int, whole bool) {
 	whole = true
-	size := 0 // of the message that is being filled
+	size := 0 // bytes in the message that is being filled
 	for at := 0; at < len(p.lines); {
 		end, unit := at+1, len(p.lines[at])+1
 		for end < len(p.lines) && p.tied[end] && !defence.Off(defence.LogBatch) {
@@ -123,7 +126,7 @@ func (p *plan) divide() (ends []int, whole bool) {
 	return append(ends, len(p.lines)), whole
 }
 
-// message is the message that holds some of the plan's events.
+// message makes the message that holds the plan's events from the index from up to to.
 func (l *Log) message(p *plan, from, to int) *nats.Msg {
 	m := &nats.Msg{Header: nats.Header{ownerHeader: {l.owner}}}
 	if to == from+1 {
@@ -192,7 +195,7 @@ func linesOf(data []byte) iter.Seq[[]byte] {
 	}
 }
 
-// events yields a message as many times as it has events, with the bytes of one each.
+// events yields a message once for each of its events, with the data of that event only.
 func events(m bus.Message) iter.Seq[bus.Message] {
 	return func(yield func(bus.Message) bool) {
 		for line := range linesOf(m.Data) {

@@ -20,8 +20,8 @@ import (
 
 const (
 	healthEvery   = 100 * time.Millisecond
-	ackTimeout    = 10 * time.Second // of one try
-	commitTimeout = 40 * time.Second // of all tries
+	ackTimeout    = 10 * time.Second // how long a try waits for an acknowledgement
+	commitTimeout = 40 * time.Second // how long all tries of a group may take
 	firstPause    = 2 * time.Millisecond
 	longestPause  = 500 * time.Millisecond
 )
@@ -37,16 +37,16 @@ func (e *apiError) Error() string {
 	return fmt.Sprintf("%s (%d, %d)", e.Description, e.Code, e.ErrCode)
 }
 
-// The refusals that tell that the log's end is not where it was thought to be.
+// These refusals mean that the log does not end where this Log thought.
 const (
 	errWrongLast         = int(jetstream.JSErrCodeStreamWrongLastSequence)
 	errWrongLastConstant = 10164
 	errWrongLastID       = 10070
 )
 
-// commitNow stores a request in its caller's goroutine if nobody else is at it,
-// which spares two hand-overs. Only the plain course of things happens here: it
-// returns false, and leaves the rest to the committer, when anything is odd.
+// commitNow stores a request in its caller's goroutine if nobody else is committing, which
+// saves two switches between goroutines. It handles only the usual case: when anything else
+// happens, it returns false and leaves the request to the committer.
 func (l *Log) commitNow(ctx context.Context, req *request) bool {
 	if !l.committing.TryLock() {
 		return false
@@ -71,19 +71,20 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 		return true
 	}
 	if err != nil {
-		return false // the committer looks what is stored
+		return false // the committer finds out what is stored
 	}
 	return true
 }
 
 // commit stores a group and answers each of its requests.
 //
-// Whatever the server's answer to a try, what counts is what the stream holds:
-// unless the answer is a plain acknowledgement, the tail is read again, what is
-// there is taken in, and what the group still lacks is stamped anew. So a
-// repeated try finds its own events by their ids and never stores them twice.
+// Only what the stream holds counts: unless the server's answer to a try is a plain
+// acknowledgement, the stream's end is read again, the events there are accepted, and what
+// the group still lacks gets new sequences. So a repeated try finds its own events by their
+// ids and never stores them twice.
 func (l *Log) commit(group []*request) {
-	// Not the log's own context: a group that was begun is brought to its end.
+	// The log's own context is not used, so that a group that was begun is finished when
+	// the log is closed.
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(l.ctx), commitTimeout)
 	defer cancel()
 	if err := l.ended(); err != nil {
@@ -111,7 +112,8 @@ func (l *Log) commit(group []*request) {
 		}
 		group = p.open
 		if err := l.encode(p, end, misses); err != nil {
-			// Another group may do without whatever can't be encoded.
+			// The log itself is not broken: other groups may not contain what can't be
+			// encoded.
 			fail(group, err)
 			return
 		}
@@ -146,7 +148,7 @@ func (l *Log) commit(group []*request) {
 			return
 		}
 		if grown || p.stored > 0 {
-			pause = 0 // it moves
+			pause = 0 // there is progress, so the next try need not wait
 		}
 		if l.ctx.Err() != nil || !awake.Pause(ctx, pause) {
 			fail(group, fault.New("", fault.Unavailable, "Try again with the same ids; what is stored is not stored twice.",
@@ -157,7 +159,8 @@ func (l *Log) commit(group []*request) {
 	}
 }
 
-// broken ends the log and fails the group when err is for good.
+// broken ends the log and fails the group when err can't be overcome by trying again; it
+// reports whether that is so.
 func (l *Log) broken(group []*request, err error) bool {
 	if !fault.Is(err, fault.InUse) && !fault.Is(err, fault.Internal) && !fault.Is(err, fault.Damaged) {
 		return false
@@ -173,7 +176,7 @@ func fail(group []*request, err error) {
 	}
 }
 
-// refusal gives the server's plain no its code.
+// refusal gives an error that the server answered its fault code.
 func refusal(err error) error {
 	if text := err.Error(); strings.Contains(text, "no space left") || strings.Contains(text, "resource") || strings.Contains(text, "quota") {
 		return fault.New("", fault.DiskFull, fault.FreeSpace, err)
@@ -184,7 +187,7 @@ func refusal(err error) error {
 type ack struct {
 	Error *apiError `json:"error"`
 	Seq   uint64    `json:"seq"`
-	Count int       `json:"count"` // of a batch
+	Count int       `json:"count"` // how many messages an atomic batch had
 }
 
 func decodeAck(m *nats.Msg) (ack, error) {
@@ -206,8 +209,8 @@ func decodeAck(m *nats.Msg) (ack, error) {
 	return a, nil
 }
 
-// plainAck reads what the server says of a message that is stored by itself,
-// {"stream":"NAME","seq":N}; whatever else it says is left to decodeAck.
+// plainAck parses the usual acknowledgement of a single message, {"stream":"NAME","seq":N},
+// without a JSON decoder; decodeAck parses all others.
 func plainAck(b []byte) (ack, bool) {
 	_, rest, ok := bytes.Cut(b, []byte(`","seq":`))
 	digits, whole := bytes.CutSuffix(rest, []byte("}"))
@@ -218,9 +221,9 @@ func plainAck(b []byte) (ack, bool) {
 	return ack{Seq: n}, err == nil && n > 0
 }
 
-// refresh reads what the stream holds behind the known end and takes it in;
-// grown says that there was something. Events of another owner mean that this
-// Log is fenced, except those an older owner wrote before this one's claim.
+// refresh reads what the stream holds behind the known end and accepts it; grown reports
+// whether there was something. Events of another owner mean that this Log is fenced, except
+// those that an earlier owner wrote before this one's claim.
 func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
 	for n := 0; ; n++ {
 		page, err := l.next(ctx, l.end().position+1)
@@ -239,7 +242,7 @@ func (l *Log) refresh(ctx context.Context) (grown bool, err error) {
 	}
 }
 
-// takeIn takes in a message that the stream holds behind the known end.
+// takeIn accepts the events of a message that the stream holds behind the known end.
 func (l *Log) takeIn(page []stored) error {
 	end := l.end()
 	for _, s := range page {

@@ -21,13 +21,13 @@ const (
 	maxPage     = 500
 	pageBytes   = 4 << 20
 	readTimeout = 15 * time.Second
-	readTry     = 300 * time.Millisecond // of the first try, doubled each time: an answer may be lost with its connection
+	readTry     = 300 * time.Millisecond // how long the first try waits, doubled each time: an answer may be lost with its connection
 	bookmarkCap = 256
 	ownerHeader = "Choir-Owner"
 )
 
-// Read returns up to limit events behind sequence after, oldest first, without
-// gaps; at most 500, which limit 0 also means. Fewer, or none, when the log
+// Read returns up to limit events behind sequence after, oldest first, without gaps. It
+// returns at most 500, which is also what limit 0 means, and fewer, or none, when the log
 // ends.
 func (l *Log) Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error) {
 	if limit <= 0 || limit > maxPage {
@@ -94,7 +94,7 @@ func (l *Log) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event
 	}
 }
 
-// Data returns an event's data, from its blob when it names one.
+// Data returns an event's data, which it reads from a blob if the event names one.
 func (l *Log) Data(ctx context.Context, e contract.Event) (json.RawMessage, error) {
 	const op = "ledger.Data"
 	if e.DataRef == "" {
@@ -117,8 +117,8 @@ func (l *Log) Data(ctx context.Context, e contract.Event) (json.RawMessage, erro
 	return b, nil
 }
 
-// Payload decodes and validates an event's data, from its blob when it names
-// one.
+// Payload decodes and validates an event's data, which it reads from a blob if the event
+// names one.
 func (l *Log) Payload(ctx context.Context, e contract.Event) (contract.Payload, error) {
 	data, err := l.Data(ctx, e)
 	if err != nil {
@@ -131,8 +131,8 @@ func (l *Log) Payload(ctx context.Context, e contract.Event) (contract.Payload, 
 	return p, nil
 }
 
-// fetch reads up to limit events behind after from the stream; there is at
-// least one, because last, at position, is beyond after.
+// fetch reads up to limit events behind after from the stream. There is at least one,
+// because last, whose message is at position, is behind after.
 func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int) ([]stored, error) {
 	from, err := l.locate(ctx, after+1, last, position)
 	if err != nil {
@@ -140,7 +140,7 @@ func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int
 	}
 	limit = int(min(uint64(limit), last-after))
 	messages := limit
-	if there := position - from + 1; there < last-after { // some hold several events
+	if there := position - from + 1; there < last-after { // some messages hold several events, so fewer are asked for
 		messages = int((uint64(limit)*there-1)/(last-after)) + 1
 	}
 	page, err := l.page(ctx, from, messages, after, limit)
@@ -174,7 +174,7 @@ func (l *Log) fetch(ctx context.Context, after, last, position uint64, limit int
 	end := page[len(page)-1]
 	l.mu.Lock()
 	if len(l.bookmarks) >= bookmarkCap {
-		for k := range l.bookmarks { // any one
+		for k := range l.bookmarks { // whichever comes first
 			delete(l.bookmarks, k)
 			break
 		}
@@ -191,10 +191,10 @@ func broken(format string, args ...any) error {
 	return fault.New("", fault.Damaged, "Stop choir up and run choir recover; nothing is repaired by itself.", fmt.Errorf(format, args...))
 }
 
-// locate finds where in the stream to start looking for the event with
-// sequence want: the position of its message, or one behind which it is the next.
-// Where each message holds one event, and no other computer's stands between them,
-// the first guess is right.
+// locate finds the position from which to read the event with sequence want: that of its
+// message, or one from which on its message is the next of this log. Where each message
+// holds one event, and none of another computer lies between them, the first guess is
+// right.
 func (l *Log) locate(ctx context.Context, want, last, position uint64) (uint64, error) {
 	l.mu.Lock()
 	mark, ok := l.bookmarks[want-1]
@@ -205,8 +205,8 @@ func (l *Log) locate(ctx context.Context, want, last, position uint64) (uint64, 
 	if want == 1 {
 		return 1, nil
 	}
-	low, high := uint64(1), position // it is there or between
-	first, newest := uint64(1), last // the oldest event that can be at low, the newest at high
+	low, high := uint64(1), position // the message is at one of them or between
+	first, newest := uint64(1), last // the oldest event that can be at low, and the newest that can be at high
 	for guess := true; low <= high; guess = !guess {
 		probe := low + (high-low)/2
 		if guess && newest > first {
@@ -247,7 +247,7 @@ type getRequest struct {
 	MaxBytes int    `json:"max_bytes,omitempty"`
 }
 
-// tries repeats a read whose answer does not come.
+// tries repeats a read whose answer does not come, with a longer time each try.
 func tries[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -307,8 +307,9 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int, after uint64, li
 	}
 }
 
-// missing says whether what the store answers not to have is missing, which is no
-// error, or could not be read: failed is how many reads had failed before.
+// missing decides what it means that the store did not find a message. It is no error if
+// the message does not exist; it is one if a read failed meanwhile: failed is how many
+// reads had failed before.
 func (l *Log) missing(failed uint64) error {
 	now, why := l.unread()
 	if now == failed {

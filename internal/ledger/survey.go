@@ -14,17 +14,19 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Survey is what a store's files say of one computer's log, read without the
-// server.
+// Survey is what a store's files hold of one computer's log, as read without the server.
 type Survey struct {
-	// End is the newest event up to which the log is whole: dense and chained
-	// from its first event on, and not behind a record that does not hold.
+	// End is the newest event up to which the log is whole: its events are numbered
+	// without gaps and chained from the first one on, and no damaged record lies before
+	// it.
 	End Head
-	// Unproven is how many events, from the first on, are from before the chain.
+	// Unproven is how many events, from the first one on, were stored before events were
+	// chained.
 	Unproven uint64
-	// Broken says why the log is not whole behind End; empty: End is its end.
+	// Broken says why the log is not whole behind End; it is empty if End is the log's
+	// end.
 	Broken string
-	// Seen is the newest sequence that any readable record has.
+	// Seen is the newest sequence in any readable record.
 	Seen uint64
 	// At holds the stored bytes of the events that were asked for.
 	At map[uint64][]byte
@@ -32,12 +34,12 @@ type Survey struct {
 	chained bool
 }
 
-// Surveys are a store's logs by computer.
+// Surveys holds the surveys of a store's logs by computer.
 type Surveys map[contract.CID]*Survey
 
-// SurveyStore reads the store in dir, or what of it is one computer's, and keeps,
-// of each, the events with the sequences in marks. Damage of the files themselves is returned
-// beside, also where no log suffers from it.
+// SurveyStore reads the store in dir, or only what it holds of one computer, and collects
+// of each log the events with the sequences in marks. Damage of the files is returned
+// separately, also where it affects no log.
 func SurveyStore(ctx context.Context, dir string, only contract.CID, marks map[contract.CID][]uint64) (Surveys, []bus.Damage, error) {
 	out := Surveys{}
 	wanted := map[contract.CID]map[uint64]bool{}
@@ -51,10 +53,10 @@ func SurveyStore(ctx context.Context, dir string, only contract.CID, marks map[c
 	look := func(m bus.Message) {
 		cid, stamp, err := peek(m)
 		if err != nil {
-			return // what is nobody's log is nobody's event; its log misses it
+			return // it is no event; if one was there, its log shows the gap
 		}
 		if m.Of != "" && m.Of != cid {
-			strangers[m.Of] = true // which its log does not go on with
+			strangers[m.Of] = true // another computer's event does not continue this log
 			return
 		}
 		s := out[cid]
@@ -72,11 +74,12 @@ func SurveyStore(ctx context.Context, dir string, only contract.CID, marks map[c
 		}
 	}
 	damage, err := bus.ReadStore(ctx, dir, only, func(m bus.Message) error {
-		// One that has anything but events in it is not what was stored: the length of its
-		// headers is in no checksum, and some of them may stand before its events.
+		// A message that holds anything but events is not as it was stored: no checksum
+		// covers the length of its headers, and some of them may have become part of its
+		// data.
 		for one := range events(m) {
 			if _, _, err := peek(one); err != nil {
-				return nil // its log misses it
+				return nil // its log shows the gap
 			}
 		}
 		for one := range events(m) {
@@ -90,7 +93,7 @@ func SurveyStore(ctx context.Context, dir string, only contract.CID, marks map[c
 	return out, damage, fault.Wrap("ledger.SurveyStore", err)
 }
 
-// take continues the log by one event, or says why it does not.
+// take continues the log by one event, or notes why the event does not continue it.
 func (s *Survey) take(at stamp, data []byte) {
 	switch {
 	case at.sequence != s.End.Sequence+1:
@@ -110,16 +113,16 @@ func (s *Survey) take(at stamp, data []byte) {
 	}
 }
 
-// stamp is what the appender put on an event.
+// stamp is what the Log that appended an event added to it.
 type stamp struct {
 	sequence, epoch uint64
 	prev            contract.Link
 }
 
-// peek reads whose event a message of one is and its stamp. It does not decode the
-// whole: in what the appender encodes, these stand behind the data, and a quote
-// in a text is escaped, so the last `,"sequence":` is the envelope's. What was
-// changed does not continue the chain.
+// peek reads the computer and the stamp of a message with one event without decoding all of
+// it. In what the Log encodes, the stamp follows the data, and quotes in texts are escaped,
+// so the last `,"sequence":` is the envelope's. If the message was changed, it does not
+// continue the chain, so peek need not notice.
 func peek(m bus.Message) (contract.CID, stamp, error) {
 	var s stamp
 	parts := strings.SplitN(m.Subject, ".", 3)
@@ -159,7 +162,7 @@ func number(b []byte, sep string) (uint64, []byte, bool) {
 	return n, b[i+len(sep):], err == nil
 }
 
-// IsOf says whether a message is an event of a computer.
+// IsOf reports whether a message is an event of a computer.
 func IsOf(m bus.Message, cid contract.CID) bool {
 	of, _, err := peek(m)
 	return err == nil && of == cid

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxTail bounds what is kept for an index that falls behind.
+	// maxTail bounds how many events are kept in memory for an index that falls behind.
 	maxTail = 200_000
-	// pruneAt is how many entries are kept before the index is asked, pruneAgain how
-	// many more there are before it is asked again.
+	// pruneAt is how many entries are kept before the index is asked how far it is, and
+	// pruneAgain how many must be added before it is asked again.
 	pruneAt    = 1024
 	pruneAgain = 256
 
@@ -22,7 +22,7 @@ const (
 	recentBytes = 512 << 10
 )
 
-// key is what makes an event the same one within a computer's log.
+// key identifies an event within a computer's log.
 type key struct{ origin, id string }
 
 func keyOf(e contract.Event) key { return key{contract.Origin(e.Source), e.ID} }
@@ -32,15 +32,16 @@ type known struct {
 	digest [sha256.Size]byte
 }
 
-// tail answers "is it there already?" and "what is the newest about it?": from
-// memory for what the index does not cover, from the index for the rest.
+// tail answers whether an event is stored already, and which is the newest event about a
+// subject. It answers from memory for what the index does not cover, and from the index for
+// the rest.
 type tail struct {
 	index   Index
-	covered uint64 // everything up to here is left to the index
+	covered uint64 // up to this sequence the index answers
 	ids     map[key]known
 	subject map[string]uint64
-	order   []entry // what ids and subject hold, oldest first
-	askAt   int     // how many of them there are when the index is asked the next time
+	order   []entry // the entries of ids and subject, oldest first
+	askAt   int     // at how many entries the index is asked the next time
 }
 
 type entry struct {
@@ -53,8 +54,7 @@ func newTail(index Index) *tail {
 	return &tail{index: index, ids: map[key]known{}, subject: map[string]uint64{}, askAt: pruneAt}
 }
 
-// add takes in a stored event. An id that is there already means that the
-// stored log is broken.
+// add adds a stored event. If its id is there already, the stored log is broken.
 func (t *tail) add(e contract.Event, digest [sha256.Size]byte) error {
 	k := keyOf(e)
 	if old, ok := t.ids[k]; ok {
@@ -68,7 +68,7 @@ func (t *tail) add(e contract.Event, digest [sha256.Size]byte) error {
 	return nil
 }
 
-// find looks an event up by its id; a fresh id needs no look into the index.
+// find looks an event up by its id. A fresh id is not looked up in the index.
 func (t *tail) find(ctx context.Context, k key, last uint64, fresh bool) (known, bool, error) {
 	if n, ok := t.ids[k]; ok {
 		return n, true, nil
@@ -100,9 +100,8 @@ func (t *tail) newest(ctx context.Context, subject string, last uint64) (uint64,
 	return seq, nil
 }
 
-// prune forgets what the index covers by now, and refuses when it has fallen
-// too far behind. An index that covers nothing new is not asked again with each
-// event.
+// prune forgets what the index has come to cover, and fails when the index has fallen too
+// far behind. An index that covers nothing new is not asked again with each event.
 func (t *tail) prune(ctx context.Context) error {
 	if t.index == nil || len(t.order) < min(t.askAt, maxTail) {
 		return nil
@@ -136,16 +135,16 @@ func (t *tail) prune(ctx context.Context) error {
 type stored struct {
 	event    contract.Event
 	position uint64
-	more     bool          // the message holds the next event, too
-	link     contract.Link // of its stored bytes
+	more     bool          // whether the same message also holds the next event
+	link     contract.Link // the link of its stored bytes
 	size     int
 	owner    string
-	data     []byte // the stored bytes, as long as they are to be said; nil: they are not, or are encoded again
+	data     []byte // the stored bytes while they are still to be published; nil: they are not, or must be encoded again
 }
 
-// follows says whether an event may stand behind the one before it: it carries
-// that one's link. Events from before there was a chain carry none, and none of
-// them comes after one that does.
+// follows checks that an event may stand behind the one before it: it must carry that
+// event's link. Events from before there was a chain carry no link, and none of them may
+// follow one that does.
 func (s *stored) follows(before stored) error {
 	switch {
 	case s.event.Prev == "" && before.event.Prev == "" || defence.Off(defence.LogChain):
@@ -163,7 +162,7 @@ func orNone(l contract.Link) string {
 	return string(l)
 }
 
-// recent keeps the newest events, so that followers need not ask the server.
+// recent keeps the newest events in memory, so that followers need not ask the server.
 type recent struct {
 	list  []stored
 	bytes int
@@ -181,7 +180,7 @@ func (r *recent) push(s stored) {
 	r.list = r.list[drop:]
 }
 
-// first is the sequence of the oldest event; there must be one.
+// first returns the sequence of the oldest event, 0 if there is none.
 func (r *recent) first() uint64 {
 	if len(r.list) == 0 {
 		return 0
@@ -189,15 +188,15 @@ func (r *recent) first() uint64 {
 	return r.list[0].event.Sequence
 }
 
-// forget lets go of the stored bytes of events up to a sequence.
+// forget drops the stored bytes of events up to a sequence.
 func (r *recent) forget(upTo uint64) {
 	for i := int(min(upTo+1-r.first(), uint64(len(r.list)))) - 1; i >= 0 && r.list[i].data != nil; i-- {
 		r.list[i].data = nil
 	}
 }
 
-// after returns up to limit events behind sequence seq, or false when it does
-// not reach back that far.
+// after returns up to limit events behind sequence seq, or false when it does not reach
+// back that far.
 func (r *recent) after(seq uint64, limit int) ([]stored, bool) {
 	if len(r.list) == 0 {
 		return nil, false

@@ -12,11 +12,11 @@ import (
 	"choir.dev/choiros/internal/awake"
 )
 
-// A claim is stored only behind the newest event. An owner that writes without
-// a pause always has the next event under way, and writes as fast as the claimer
-// reads, so the claimer might never reach the end. So a claimer that finds others'
-// events announces its claim, and owners of earlier epochs pause. Nothing depends on
-// the announcement being heard: what is stored decides who owns the log.
+// A claim is stored only behind the newest event. An owner that writes without a pause
+// always has the next event under way, and writes as fast as the claimer reads, so the
+// claimer might never reach the end. So a claimer that finds others' events announces its
+// claim, and owners of earlier epochs pause. Nothing depends on the announcement being
+// received: what is stored decides who owns the log.
 const (
 	yieldFor    = time.Second // how long an owner waits for the claim
 	yieldLook   = 2 * time.Millisecond

@@ -7,16 +7,15 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// boxAnswer takes what a proxy has to say of the dev server's answer and keeps
-// its headers apart from the host's: what the box says is only ever copied, by
-// name, from a map of its own, and the host's are set after it. Informational
-// answers end here (a browser would take policies and preloads from them, and
-// the proxy empties the map that they are written from), and so does what comes
-// after the headers: trailers.
+// boxAnswer receives the dev server's answer from a proxy and keeps its headers apart from
+// the host's: the box's headers go into a map of their own, from which allowed ones are
+// copied by name, and the host's are set after them. Informational (1xx) answers are
+// dropped, because a browser would take policies and preloads from them, and because the
+// proxy clears the header map after writing one. Trailers are dropped too.
 type boxAnswer struct {
 	http.ResponseWriter
-	host  http.Header // what this origin says of every answer
-	box   http.Header // what the proxy writes into
+	host  http.Header // the headers that this origin sets on every answer
+	box   http.Header // the headers that the proxy writes
 	final bool
 }
 
@@ -24,7 +23,7 @@ func newBoxAnswer(w http.ResponseWriter) *boxAnswer {
 	return &boxAnswer{ResponseWriter: w, host: w.Header().Clone(), box: http.Header{}}
 }
 
-// Header implements http.ResponseWriter: the box's headers.
+// Header implements http.ResponseWriter. It returns the box's headers.
 func (a *boxAnswer) Header() http.Header {
 	if defence.Off(defence.BoxHeadersApart) {
 		return a.ResponseWriter.Header()
@@ -68,8 +67,8 @@ func (a *boxAnswer) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (a *boxAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// setHost puts the host's headers over a box's. How long an answer may be kept
-// and of what type it is are the box's to say, within bounds.
+// setHost copies the host's headers over a box's. The box may choose Cache-Control and
+// Content-Type, within the bounds that fromDevServer sets.
 func setHost(h, host http.Header) {
 	host = maps.Clone(host)
 	for _, name := range []string{"Cache-Control", "Content-Type"} {

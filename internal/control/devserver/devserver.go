@@ -16,21 +16,21 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// liveTimeout is how long the dev server may take for a file.
+// liveTimeout is how long the dev server may take to serve a file.
 const liveTimeout = time.Minute
 
-// toBox is what of a request the box may see: never a cookie, a token or an
+// toBox lists the request headers that the box may see: no cookie, no token and no client
 // address.
 var toBox = []string{"Accept", "If-None-Match", "If-Modified-Since", "Range", "Origin", "Upgrade", "Connection", "Cache-Control",
 	"Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site"}
 
-// fromBox is what of an answer the browser may see. Everything else (cookies,
-// Clear-Site-Data, Service-Worker-Allowed, redirects, Refresh, policies,
-// reporting, prefetch links) is dropped.
+// fromBox lists the response headers that the browser may see. Everything else (cookies,
+// Clear-Site-Data, Service-Worker-Allowed, redirects, Refresh, policies, reporting,
+// prefetch links) is dropped.
 var fromBox = []string{"Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified", "Cache-Control",
 	"Upgrade", "Connection", "Sec-Websocket-Accept", "Sec-Websocket-Protocol"}
 
-// Forward hands a request to the dev server in its box, and its answer on.
+// Forward passes a request to the dev server in its box, and the answer to the browser.
 func Forward(w http.ResponseWriter, r *http.Request, rt http.RoundTripper, log *slog.Logger) {
 	if r.Header.Get("Upgrade") == "" {
 		ctx, cancel := context.WithTimeout(r.Context(), liveTimeout)
@@ -68,15 +68,17 @@ func Forward(w http.ResponseWriter, r *http.Request, rt http.RoundTripper, log *
 	rp.ServeHTTP(answer, r)
 }
 
-// fromDevServer leaves of an answer what the browser may see. The proxy writes
-// a switch of protocols from it as it stands, so the host's headers are in it.
+// fromDevServer removes from an answer what the browser may not see. It sets the host's
+// headers as well, because the proxy writes the answer to a protocol switch as it is,
+// without boxAnswer.
 func fromDevServer(res *http.Response, host http.Header) error {
 	switch {
 	case res.StatusCode/100 == 3 && res.StatusCode != http.StatusNotModified && !defence.Off(defence.ControlRedirects):
 		return problem.Refuse(http.StatusBadGateway, fault.Denied, "the dev server may not redirect", "")
 	case res.StatusCode == http.StatusSwitchingProtocols:
 	case httpio.IsHTML(res.Header.Get("Content-Type")) && !defence.Off(defence.ControlPages):
-		// Its fallback for what it does not have; and no uploaded page gets this origin.
+		// This is the dev server's fallback for files that it does not have. Refusing
+		// HTML also keeps an uploaded page from running in this origin.
 		return problem.Refuse(http.StatusNotFound, fault.NotFound, "there is no such file", "")
 	}
 	h := http.Header{}
@@ -92,7 +94,7 @@ func fromDevServer(res *http.Response, host http.Header) error {
 		h.Set("Content-Type", safeType(h.Get("Content-Type")))
 		h.Set("Cache-Control", "private, no-cache")
 		if dependency(res.Request) {
-			h.Set("Cache-Control", "private, max-age=31536000, immutable") // its address holds the hash of what it was made from
+			h.Set("Cache-Control", "private, max-age=31536000, immutable") // its URL contains a hash of what it was made from
 		}
 	}
 	if !defence.Off(defence.BoxHeadersApart) {
@@ -102,22 +104,22 @@ func fromDevServer(res *http.Response, host http.Header) error {
 	return nil
 }
 
-// dependency reports whether a request is for one of the dev server's bundled
-// dependencies. Nothing else of it may be kept unasked: what an agent's server
-// called immutable would go on after that server.
+// dependency reports whether a request is for one of the dev server's bundled dependencies.
+// Browsers may keep nothing else without asking again: what an agent's dev server declared
+// immutable would outlive that server.
 func dependency(r *http.Request) bool {
 	if r == nil {
 		return false
 	}
 	p := r.URL.Path
 	if i := strings.Index(p, "/@fs/"); i > 0 {
-		p = p[i:] // as the box is asked for it
+		p = p[i:] // the part of the path that the box is asked for
 	}
 	return cachePath().MatchString(p) && r.URL.Query().Get("v") != ""
 }
 
-// safeType lets through types that are no page's, in our own words: of a type
-// with another one folded behind it a browser would take the last.
+// safeType returns a content type from our own table if it is not a page's. The box's own
+// text is not passed on: if it contained two types, a browser would use the last.
 func safeType(contentType string) string {
 	base, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	base = strings.TrimSpace(base)
@@ -130,8 +132,8 @@ func safeType(contentType string) string {
 	return "application/octet-stream"
 }
 
-// hidden reports whether a path's segment is what no desktop's page loads: a
-// dot file, or one that holds a key.
+// hidden reports whether a path segment names a file that no desktop's page loads: a dot
+// file, or one that may hold a key.
 func hidden(segment string) bool {
 	ext := strings.ToLower(path.Ext(segment))
 	return strings.HasPrefix(segment, ".") || ext == ".pem" || ext == ".crt" || ext == ".key" || ext == ".p12" || ext == ".pfx"

@@ -1,5 +1,5 @@
-// Package devserver hands a browser's requests to the dev server in a desktop's
-// box, and its answers back. What that server runs was written by agents, so the
-// package says what of a request it may see, which paths may be asked for, and what
-// of its answer a browser may see.
+// Package devserver passes a browser's requests to the dev server in a desktop's box, and
+// its answers back. Agents wrote what that server runs, so the package decides which
+// headers of a request it may see, which paths may be asked for, and what of its answer a
+// browser may see.
 package devserver

@@ -12,30 +12,29 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// ViteCache is the dev server's cache directory in a desktop box
-// (CHOIR_VITE_CACHE). Its bundled dependencies are the only thing outside the
-// desktop's source that may be asked for, through /@fs.
+// ViteCache is the dev server's cache directory in a desktop box (CHOIR_VITE_CACHE). The
+// bundled dependencies in it are the only files outside the desktop's source that may be
+// asked for, through /@fs.
 const ViteCache = "/tmp/vite"
 
 var (
-	// plainPath is what paths of a desktop's files look like before decoding: no
-	// percent escapes but of harmless bytes, no backslash, no fragment.
+	// plainPath matches paths of a desktop's files before decoding: percent escapes only
+	// of harmless bytes, no backslash, no fragment.
 	plainPath = lazy.Regexp(`^/(?:[A-Za-z0-9_@~.,+=:()!$&'*;/-]|%20|%5B|%5D|%40|%2B|%C3%[89AB][0-9A-F])*$`)
 	cachePath = lazy.Regexp(`^/@fs` + regexp.QuoteMeta(ViteCache) + `/deps/[A-Za-z0-9_@.-]+\.(js|mjs|css|map)$`)
 	innerPath = lazy.Regexp(`^/@(?:vite/(?:client|env)|react-refresh|id/__x00__[A-Za-z0-9_@][A-Za-z0-9_@:.-]*(?:/[A-Za-z0-9_@:.-]+)*)$`)
 	viteValue = lazy.Regexp(`^[A-Za-z0-9_.-]{0,128}$`)
 )
 
-// viteQuery are the keys the dev server's own client sends.
+// viteQuery lists the query keys that the dev server's own client sends.
 var viteQuery = map[string]bool{
 	"t": true, "v": true, "import": true, "raw": true, "url": true, "inline": true, "worker": true, "worker_file": true,
 	"type": true, "direct": true, "html-proxy": true, "index": true, "token": true, "init": true,
 }
 
-// CheckPath refuses, before anything reads a file for it, what a desktop's own
-// page never asks for: other files of the box through /@fs or /@id, escapes
-// that are decoded twice, dot files, queries that the dev server's checks were
-// fooled with before.
+// CheckPath refuses, before a file is read, paths that a desktop's own page never asks for:
+// other files of the box through /@fs or /@id, escapes that are decoded twice, dot files,
+// and queries that have misled the dev server's checks before.
 func CheckPath(r *http.Request) *problem.Error {
 	if defence.Off(defence.ControlPaths) {
 		return nil
@@ -79,7 +78,8 @@ func checkQuery(query string) *problem.Error {
 	}
 	for _, pair := range strings.Split(query, "&") {
 		key, value, _ := strings.Cut(pair, "=")
-		// Compared as it came: no key of ours needs an escape, and "import?" is none.
+		// The key is compared without decoding: none of the known keys needs an escape,
+		// and "import?" is not one of them.
 		if !viteQuery[key] || !viteValue().MatchString(value) {
 			return no
 		}

@@ -8,22 +8,22 @@ import (
 	"choir.dev/choiros/internal/control/problem"
 )
 
-// How long a client may be silent.
+// These are the limits on how long a client may be silent.
 const (
 	bodyIdle  = 30 * time.Second // between two reads of a body
 	WriteIdle = 30 * time.Second // between two writes of a stream
 )
 
-// body puts a deadline on each read of a request's body, so that a client that
-// sends a byte an hour does not hold a handler, and lifts it at the end: a
-// deadline that passes later would look like a client that has gone.
+// body sets a deadline for each read of a request's body, so that a client that sends a
+// byte an hour does not hold a handler. It removes the deadline at the end, because one
+// that expires later would look like a client that has disconnected.
 type body struct {
 	io.ReadCloser
 	controller *http.ResponseController
-	patient    bool // may be silent for long: a command's standard input
+	patient    bool // whether the client may be silent for long, as with a command's standard input
 }
 
-// NewBody is the body of a request that w answers.
+// NewBody wraps the body of a request that w answers with read deadlines.
 func NewBody(of io.ReadCloser, w http.ResponseWriter) io.ReadCloser {
 	return &body{ReadCloser: of, controller: http.NewResponseController(w)}
 }
@@ -33,7 +33,8 @@ func (b *body) Read(p []byte) (int, error) {
 	if !b.patient {
 		deadline = time.Now().Add(bodyIdle)
 	}
-	// Errors mean a recorder or a connection that has gone; the read says so.
+	// An error here means a test's recorder, or a closed connection, which the read
+	// reports.
 	_ = b.controller.SetReadDeadline(deadline)
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
@@ -42,20 +43,21 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Patient lifts the limit on silence from r's body.
+// Patient removes the deadlines from r's body.
 func Patient(r *http.Request) {
 	if b, ok := r.Body.(*body); ok {
 		b.patient = true
 	}
 }
 
-// limited reads at most max bytes, and says so when there are more.
+// limited reads at most left bytes, and fails with problem.ErrTooLarge if there are more.
 type limited struct {
 	r    io.Reader
 	left int64
 }
 
-// Limit reads at most max bytes of r.
+// Limit returns a reader of at most max bytes of r, which fails with problem.ErrTooLarge if
+// there are more.
 func Limit(r io.Reader, max int64) io.Reader { return &limited{r, max} }
 
 func (l *limited) Read(p []byte) (int, error) {

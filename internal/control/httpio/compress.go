@@ -7,9 +7,9 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// Compressor serves files with gzip or zstd if they are text and the browser accepts that.
-// Pages are never compressed: one holds a nonce, of which the length of what is compressed
-// could tell.
+// Compressor serves text files with gzip or zstd compression if the browser accepts it.
+// Pages are never compressed: each contains a nonce, which the compressed length could
+// reveal.
 type Compressor func(http.Handler) http.HandlerFunc
 
 // NewCompressor makes a compressor.
@@ -25,7 +25,7 @@ func NewCompressor() (Compressor, error) {
 	return wrap, err
 }
 
-// Serve has serve write one file.
+// Serve lets serve write one file, and compresses it.
 func (z Compressor) Serve(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter)) {
 	if r.Header.Get("Range") != "" || r.Header.Get("Upgrade") != "" {
 		serve(w)

@@ -1,3 +1,3 @@
-// Package httpio is the bodies of HTTP: each is bounded, none may stall for long,
-// and what is streamed is cut off where it fails.
+// Package httpio reads and writes HTTP bodies: each is bounded in size, a client that
+// stalls is disconnected, and a stream that fails midway is cut off.
 package httpio

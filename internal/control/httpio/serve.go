@@ -11,8 +11,9 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// Serve serves ln until ctx ends; it closes ln, and waits for the requests under
-// way, cutting off those that take long. shut ends what they wait for.
+// Serve serves ln until ctx ends and then closes ln. It waits for the requests under way,
+// and cuts off those that take longer than drainTime. shut, if not nil, is called first to
+// end the streams.
 func Serve(ctx context.Context, ln net.Listener, handler http.Handler, log *slog.Logger, shut func()) error {
 	srv := &http.Server{
 		Handler:           handler,
@@ -29,14 +30,14 @@ func Serve(ctx context.Context, ln net.Listener, handler http.Handler, log *slog
 	case <-ctx.Done():
 	}
 	if shut != nil {
-		shut() // streams end at once; what else is under way may finish
+		shut() // streams end at once; other requests may finish
 	}
 	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer stop()
 	err := srv.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Whoever takes that long, or holds a connection and asks nothing, is nobody
-		// for whose sake the program ends with an error, or does not go on.
+		// A client that takes so long, or keeps an idle connection, is no reason to end
+		// the program with an error or to keep it running.
 		log.Info("requests that took long were cut off")
 		err = nil
 	}
@@ -47,18 +48,18 @@ func Serve(ctx context.Context, ln net.Listener, handler http.Handler, log *slog
 	return err
 }
 
-// headerLimit is how long a request's header may be.
+// headerLimit returns how long a request's header may be.
 func headerLimit() int {
 	if defence.Off(defence.ControlCookies) {
 		return maxHeader
 	}
-	return maxHeader + maxCookies + 64<<10 // and what is partitioned
+	return maxHeader + maxCookies + 64<<10 // and room for partitioned cookies
 }
 
 // Limits of a server.
 const (
-	maxCookies    = 180 * 4 << 10 // what a browser keeps for one domain, bytes
+	maxCookies    = 180 * 4 << 10 // bytes of cookies that a browser keeps for one domain
 	headerTimeout = 10 * time.Second
-	maxHeader     = 32 << 10 // but for cookies
+	maxHeader     = 32 << 10 // without cookies
 	drainTime     = 5 * time.Second
 )

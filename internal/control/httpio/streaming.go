@@ -20,7 +20,7 @@ type Lines struct {
 	controller *http.ResponseController
 }
 
-// NewLines writes lines to w.
+// NewLines returns a writer of lines to w.
 func NewLines(w http.ResponseWriter) *Lines {
 	l := &Lines{controller: http.NewResponseController(w)}
 	l.buf = bufio.NewWriterSize(deadlined{w, l.controller}, 32<<10)
@@ -43,19 +43,19 @@ func (l *Lines) Flush() error {
 	return l.controller.Flush()
 }
 
-// deadlined bounds each write to a client that does not read.
+// deadlined sets a deadline for each write, for clients that do not read.
 type deadlined struct {
 	http.ResponseWriter
 	controller *http.ResponseController
 }
 
-// Deadlined bounds each write to w.
+// Deadlined returns w with a deadline for each write.
 func Deadlined(w http.ResponseWriter) http.ResponseWriter {
 	return deadlined{w, http.NewResponseController(w)}
 }
 
 func (d deadlined) Write(p []byte) (int, error) {
-	// Fails on a connection that has gone; the write then says so.
+	// This fails only on a closed connection, which the write then reports.
 	_ = d.controller.SetWriteDeadline(time.Now().Add(WriteIdle))
 	return d.ResponseWriter.Write(p)
 }
@@ -83,14 +83,15 @@ func ReadLine(r *bufio.Reader, max int) ([]byte, error) {
 	}
 }
 
-// hungUp ends the command when the client goes away in the middle of its
-// standard input: until that is read to the end the server can't notice.
+// hungUp calls gone when the client disconnects in the middle of a request's body. net/http
+// can't notice that before the body has been read to its end.
 type hungUp struct {
 	r    io.Reader
 	gone func()
 }
 
-// WhileConnected reads r, and calls gone when the client goes away meanwhile.
+// WhileConnected returns a reader of r that calls gone when the client disconnects
+// meanwhile.
 func WhileConnected(r io.Reader, gone func()) io.Reader { return &hungUp{r, gone} }
 
 func (h *hungUp) Read(p []byte) (int, error) {
@@ -101,7 +102,7 @@ func (h *hungUp) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// frames writes one side of the exec stream; a failed write ends the command.
+// frames writes the server's side of the exec stream; a failed write ends the command.
 type frames struct {
 	mu         sync.Mutex
 	w          io.Writer
@@ -111,7 +112,7 @@ type frames struct {
 	failed     error
 }
 
-// NewFrames writes frames to w, and calls cancel when that fails.
+// NewFrames returns a writer of frames to w, which calls cancel when a write fails.
 func NewFrames(w http.ResponseWriter, cancel func()) *frames {
 	rc := http.NewResponseController(w)
 	return &frames{w: deadlined{w, rc}, controller: rc, cancel: cancel}
@@ -142,13 +143,13 @@ func (f *frames) do(write func() error) {
 	}
 }
 
-// Began says whether anything was written.
+// Began reports whether anything was written.
 func (f *frames) Began() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.sent }
 
-// Err is why writing failed.
+// Err returns why writing failed; nil while it has not.
 func (f *frames) Err() error { f.mu.Lock(); defer f.mu.Unlock(); return f.failed }
 
-// Writer writes what it is given as frames of one kind.
+// Writer returns a writer that sends what is written to it as frames of one kind.
 func (f *frames) Writer(kind view.FrameKind) io.Writer { return &frameWriter{f, kind} }
 
 type frameWriter struct {
@@ -167,11 +168,11 @@ func (w *frameWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// paced writes what it reads as much at once as the tether's window gives: a
-// deadline is set for each piece.
+// paced copies in pieces of 256 KiB, the size of the tether's window, and sets a deadline
+// for each piece.
 type paced struct{ deadlined }
 
-// Paced is w, to which large pieces are written.
+// Paced returns w with a ReadFrom that writes in large pieces, each with a deadline.
 func Paced(w http.ResponseWriter) http.ResponseWriter {
 	return paced{deadlined{w, http.NewResponseController(w)}}
 }
@@ -181,10 +182,10 @@ func (p paced) ReadFrom(from io.Reader) (int64, error) {
 	return io.CopyBuffer(onlyWriter{p.deadlined}, from, make([]byte, 256<<10))
 }
 
-// onlyWriter is a writer and no more.
+// onlyWriter hides a writer's other methods, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
-// Answer remembers whether an answer has begun.
+// Answer remembers whether any of an answer was sent.
 type Answer struct {
 	http.ResponseWriter
 	Started bool

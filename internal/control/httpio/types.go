@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// AssetTypes are the types a page's files may have: not what the machine's
-// table of types says.
+// AssetTypes maps the extensions of a page's files to content types. It is used instead of
+// the machine's own table, which differs from machine to machine.
 var AssetTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8",
 	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",

@@ -7,19 +7,18 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// A desktop's page, which agents write, may set cookies for the domain that all
-// desktops and the console have in common. It can read none of ours and put none
-// in their place, but a browser sends 180 foreign ones of 4 KB with each request
-// from then on, for as long as they say they last: so a header may be as long as
-// they make it, or the console would answer nothing any more, and they are taken
-// back.
+// A desktop's page, which agents write, may set cookies for the domain that all desktops
+// and the console share. It can neither read nor replace ours, but a browser sends up to
+// 180 such cookies of 4 KB with each request until they expire. So the limit of a request's
+// header makes room for them, or the console could not be reached any more, and the answers
+// remove them.
 const (
-	ownCookies  = 4 << 10  // a desktop's own page may have a few
-	takenBack   = 32 << 10 // how much is said of cookies in one answer; the next request goes on
-	cookieDepth = 8        // how many folders of a request's path they are looked for in
+	ownCookies  = 4 << 10  // bytes of cookies that a desktop's own page may use
+	takenBack   = 32 << 10 // bytes of Set-Cookie headers in one answer; the next answer continues
+	cookieDepth = 8        // for how many folders of a request's path cookies are removed
 )
 
-// TakeBackCookies removes from the browser what a desktop's page has set for
+// TakeBackCookies removes from the browser the cookies that a desktop's page has set for
 // more hosts than its own.
 func (h Hosts) TakeBackCookies(w http.ResponseWriter, r *http.Request, where HostKind) {
 	lines := r.Header["Cookie"]
@@ -37,10 +36,10 @@ func (h Hosts) TakeBackCookies(w http.ResponseWriter, r *http.Request, where Hos
 	var names []string
 	seen := map[string]bool{}
 	for pair := range strings.SplitSeq(all, ";") {
-		// One without a name is sent as its value alone, and removed as such.
+		// A cookie without a name is sent as its value alone, and is removed by the same.
 		name, _, named := strings.Cut(strings.TrimSpace(pair), "=")
 		if name == "" || seen[name] || strings.HasPrefix(name, "__Host-") {
-			continue // those are of one host, which is ours
+			continue // cookies with this prefix are for one host only, and were set by us
 		}
 		seen[name] = true
 		if named {
@@ -67,8 +66,8 @@ func (h Hosts) TakeBackCookies(w http.ResponseWriter, r *http.Request, where Hos
 	}
 }
 
-// cookiePaths are the paths for which a cookie that came with a request can have
-// been set, the shortest first.
+// cookiePaths returns the paths for which a cookie that came with a request can have been
+// set, the shortest first.
 func cookiePaths(path string) []string {
 	out := []string{"/"}
 	for i := 1; i < len(path) && len(out) < 2*cookieDepth; i++ {

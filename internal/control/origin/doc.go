@@ -1,4 +1,4 @@
-// Package origin knows the names that one address answers to, the console's and a
-// name for each desktop, and whether a request comes from a page of the origin that
-// it is for.
+// Package origin tells which of the host names on the control plane's address a request is
+// for, the console's or that of a desktop, and whether a request comes from a page of the
+// origin that it is sent to.
 package origin

@@ -16,16 +16,16 @@ type HostKind int
 
 const (
 	None    HostKind = iota // none of ours
-	Console                 // console and API
+	Console                 // the console and the API
 	Desktop                 // one desktop
-	Bare                    // an address: health, and the API with a token
+	Bare                    // an IP address or localhost: serves health, and the API with a token
 )
 
-// Hosts knows the names we answer to. Anything else is refused, so that a name
-// that someone else's DNS points at us (rebinding) reaches nothing.
+// Hosts knows the names we answer to. Requests to other names are refused, so that a
+// foreign DNS name that resolves to this address (DNS rebinding) reaches nothing.
 type Hosts struct {
 	Parent string // such as choir.localhost
-	Port   string // as it stands in URLs
+	Port   string // as in URLs
 }
 
 func (h Hosts) authority(label string) string {
@@ -42,9 +42,9 @@ func (h Hosts) Socket(label string) string  { return "ws://" + h.authority(label
 // maxGeneration bounds how many origins one desktop may have in a browser.
 const maxGeneration = 1_000_000
 
-// Label is a desktop's host label in one generation. A page that hangs keeps
-// its process, and what it stored or had cached, with its origin: a browser that
-// asks for the next generation gets rid of all three. No handle holds "--".
+// Label returns a desktop's host label in one generation. A browser keeps an origin's
+// process, storage and caches, also when the page hangs; asking for the next generation,
+// which is another origin, leaves all three behind. No handle contains "--".
 func Label(handle string, generation int) string {
 	if generation <= 0 {
 		return handle
@@ -52,7 +52,7 @@ func Label(handle string, generation int) string {
 	return handle + "--g" + strconv.Itoa(generation)
 }
 
-// Handle is the handle that a label is of; "" when it is of none.
+// Handle returns the handle that a label belongs to; "" when the label is none.
 func Handle(label string) string {
 	handle, n, ok := strings.Cut(label, "--g")
 	if !ok {
@@ -64,10 +64,9 @@ func Handle(label string) string {
 	return handle
 }
 
-// Find says what a Host header names, and the label of a desktop: its handle, in
-// one of its generations. Names are
-// compared without case, as DNS does; a trailing dot is another origin to a
-// browser, so it is none of ours.
+// Find returns which host a Host header names, and a desktop's label: its handle in one of
+// its generations. Names are compared without case, as in DNS. A name with a trailing dot
+// is another origin to a browser, so it is refused.
 func (h Hosts) Find(host string) (HostKind, string) {
 	if h.Port == "80" && !strings.Contains(host, ":") {
 		host += ":80"
@@ -93,12 +92,12 @@ func (h Hosts) Find(host string) (HostKind, string) {
 	return Desktop, handle
 }
 
-// Foreign refuses what a page of another origin sent to origin.
+// Foreign refuses requests that a page of another origin sent to origin.
 //
-// A request that changes something, or upgrades, must carry our Origin. One
-// that reads must be by our own page or typed by the user: the fetch metadata
-// say so, and a browser that sends neither is not let in. SameSite is no help
-// here: every desktop is of the console's site.
+// A request that changes something, or upgrades, must carry our Origin. One that only reads
+// must come from our own page or from the address bar, as the Sec-Fetch-Site header says; a
+// browser that sends neither header is refused. SameSite cookies do not help here, because
+// every desktop is of the console's site.
 func Foreign(r *http.Request, origin string) *problem.Error {
 	got := r.Header.Values("Origin")
 	site := r.Header.Get("Sec-Fetch-Site")

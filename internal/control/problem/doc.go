@@ -1,3 +1,3 @@
-// Package problem is how HTTP says that something was refused or failed: RFC 9457
-// problems, with the code, the hint and the field that every error of ours has.
+// Package problem describes refusals and failures in HTTP: as RFC 9457 problem documents
+// with the code, the hint and the field that our errors have.
 package problem

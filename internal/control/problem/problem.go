@@ -23,7 +23,7 @@ type Problem struct {
 	view.Refusal
 }
 
-// New puts a refusal into HTTP; status 0 is the one of its code.
+// New makes a problem of a refusal; status 0 means the status that belongs to its code.
 func New(status int, r view.Refusal) *Error {
 	if status == 0 {
 		status = httpstatus.Of(fault.Code(r.Code))
@@ -35,13 +35,13 @@ func New(status int, r view.Refusal) *Error {
 	return &Error{Problem{Title: title, Status: status, Refusal: r}}
 }
 
-// RetryAfter is what an answer that is worth another try says, in seconds.
+// RetryAfter is the Retry-After header, in seconds, of answers that are worth another try.
 const RetryAfter = "2"
 
-// Error is a Problem as an error that huma writes as it stands.
+// Error is a Problem as an error, which huma writes as it is.
 type Error struct{ Problem }
 
-// GetHeaders says when an answer is worth another try.
+// GetHeaders returns the Retry-After header if the request is worth another try.
 func (p *Error) GetHeaders() http.Header {
 	if p.Code != string(fault.Unavailable) {
 		return nil
@@ -54,8 +54,8 @@ func (p *Error) GetStatus() int               { return p.Status }
 func (p *Error) ContentType(string) string    { return "application/problem+json" }
 func (p *Error) MarshalJSON() ([]byte, error) { return json.Marshal(p.Problem) }
 
-// Of describes an error to the caller. What has no code is a fault of
-// ours: its text may name internals, so it is logged and not shown.
+// Of describes an error to the caller. An error without a code is a defect of ours: its
+// text may name internals, so it is logged and not shown.
 func Of(log *slog.Logger, what string, err error) *Error {
 	var done *Error
 	if errors.As(err, &done) {
@@ -68,7 +68,7 @@ func Of(log *slog.Logger, what string, err error) *Error {
 	return New(0, r)
 }
 
-// Refuse makes a problem of its own.
+// Refuse makes a problem without an error behind it.
 func Refuse(status int, code fault.Code, detail, hint string) *Error {
 	return New(status, view.Refusal{Code: string(code), Detail: detail, Hint: hint})
 }
@@ -92,8 +92,8 @@ func Write(w http.ResponseWriter, p *Error) {
 
 var humaErrors sync.Once
 
-// UseInAPI makes huma's own refusals (unknown field, body too large, …)
-// look like ours. huma keeps this in a package variable.
+// UseInAPI gives huma's own refusals (unknown field, body too large, …) the form of ours.
+// huma keeps the function for it in a package variable.
 func UseInAPI() {
 	humaErrors.Do(func() {
 		huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
@@ -131,15 +131,15 @@ func codeOf(status int) fault.Code {
 	return fault.Invalid
 }
 
-// ErrTooLarge is why a body is read no further.
+// ErrTooLarge is the error of reading a body that is longer than its limit.
 var ErrTooLarge = errors.New("the body is too large")
 
-// TooLarge puts a body that is too large into words; other errors stay.
+// TooLarge turns ErrTooLarge into a problem; other errors are returned as they are.
 func TooLarge(err error) error {
 	return TooLargeTo(err, ErrTooLarge.Error(), "Bring it in by several smaller uploads.")
 }
 
-// TooLargeTo is tooLarge with words of the caller's.
+// TooLargeTo is TooLarge with the caller's own detail and hint.
 func TooLargeTo(err error, what, hint string) error {
 	if errors.Is(err, ErrTooLarge) {
 		return Refuse(http.StatusRequestEntityTooLarge, fault.Exhausted, what, hint)

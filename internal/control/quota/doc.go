@@ -1,4 +1,3 @@
-// Package quota bounds what clients have stored in the log: what a browser, or a
-// program with a token, appends in its user's name, by session, by computer and by
-// day.
+// Package quota bounds how much clients add to the log: what a browser, or a program with a
+// token, appends in its user's name, per session, per computer and per day.
 package quota

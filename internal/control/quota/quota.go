@@ -14,18 +14,18 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Limits bounds what clients may append to the log: what a browser, or a
-// program with a token, has stored in its user's name. Zero is no limit.
+// Limits bounds what clients may append to the log: what a browser, or a program with a
+// token, stores in its user's name. Zero means no limit.
 type Limits struct {
-	SessionEvents  int   // a minute, of one session; also at once
+	SessionEvents  int   // of one session in a minute, which it may also use at once
 	SessionBytes   int64 //
-	ComputerEvents int   // a minute, of one computer, all its sessions together
+	ComputerEvents int   // of all sessions of one computer in a minute
 	ComputerBytes  int64 //
 	DayEvents      int   // of one computer in a UTC day
 	DayBytes       int64 //
 }
 
-// Quota counts what clients append against the bounds.
+// Quota counts what clients append against the limits.
 type Quota struct {
 	limits   Limits
 	log      *slog.Logger
@@ -40,27 +40,27 @@ type Quota struct {
 	swept     time.Time
 }
 
-// rates limits how many events, and how many bytes, come in a second.
+// rates limits how many events and bytes are taken per second.
 type rates struct {
 	events, bytes *rate.Limiter
 	last          time.Time
 }
 
-// dayCount is what was appended to a computer's log in its users' names on a day.
+// dayCount is what was appended to a computer's log in its users' names on one day.
 type dayCount struct {
 	day    time.Time
 	events int
 	bytes  int64
 }
 
-// refusedAt is the newest refusal of a computer's clients, for its console.
+// refusedAt is the newest refusal of a computer's clients, which its console shows.
 type refusedAt struct {
 	at  time.Time
 	why string
 }
 
 const (
-	paceIdle    = 10 * time.Minute // after which a session's pace is forgotten; it is full by then
+	paceIdle    = 10 * time.Minute // after this, a session's rates are forgotten; their buckets are full by then
 	soon        = "Wait a minute."
 	refusedTold = 2 * time.Minute // how long the console says that something was refused
 )
@@ -81,7 +81,7 @@ func newPace(events int, bytes int64) *rates {
 	return p
 }
 
-// Take counts one append of so many bytes, or refuses it with fault.Exhausted.
+// Take counts one append of the given size, or refuses it with fault.Exhausted.
 func (f *Quota) Take(ctx context.Context, session string, cid contract.CID, bytes int64) error {
 	if defence.Off(defence.ClientFlood) {
 		return nil
@@ -116,8 +116,8 @@ func (f *Quota) Take(ctx context.Context, session string, cid contract.CID, byte
 	return nil
 }
 
-// Govern counts one act by which a user stops, decides or takes back: against
-// the session's pace of such acts, and nothing else.
+// Govern counts one action by which a user stops, decides or takes back something. Such
+// actions count only against a rate of their own for each session.
 func (f *Quota) Govern(_ context.Context, session string, cid contract.CID, bytes int64) error {
 	now := f.now()
 	f.mu.Lock()
@@ -130,7 +130,7 @@ func (f *Quota) Govern(_ context.Context, session string, cid contract.CID, byte
 	return nil
 }
 
-// session is a session's pace. f.mu is held.
+// session returns a session's rates. The caller holds f.mu.
 func (f *Quota) session(id string) *rates {
 	if f.sessions[id] == nil {
 		f.sessions[id] = newPace(f.limits.SessionEvents, f.limits.SessionBytes)
@@ -146,7 +146,7 @@ func (p *rates) allow(now time.Time, bytes int64) bool {
 	return p.bytes.AllowN(now, int(bytes)) && p.events.AllowN(now, 1)
 }
 
-// refuse remembers a refusal for the console, and logs the first of a while.
+// refuse remembers a refusal for the console, and logs the first of several like it.
 func (f *Quota) refuse(cid contract.CID, now time.Time, hint, why string) error {
 	if last := f.refused[cid]; now.Sub(last.at) > refusedTold || last.why != why {
 		f.log.Warn("a client's appends were refused", "computer", cid, "reason", why)
@@ -155,7 +155,7 @@ func (f *Quota) refuse(cid contract.CID, now time.Time, hint, why string) error 
 	return fault.New("", fault.Exhausted, hint, fmt.Errorf("too much at once: %s", why))
 }
 
-// Told says what was refused of late, for the computer's console.
+// Told returns what was refused lately, for the computer's console.
 func (f *Quota) Told(cid contract.CID) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,8 +165,8 @@ func (f *Quota) Told(cid contract.CID) string {
 	return ""
 }
 
-// open begins a day's count with what the log already holds of it, so that a
-// restart forgives nothing.
+// open begins a day's count with what the log already holds of that day, so that a restart
+// does not reset it.
 func (f *Quota) open(ctx context.Context, cid contract.CID, now time.Time) error {
 	day := now.UTC().Truncate(24 * time.Hour)
 	f.mu.Lock()
@@ -187,7 +187,7 @@ func (f *Quota) open(ctx context.Context, cid contract.CID, now time.Time) error
 	return nil
 }
 
-// sweep forgets the paces of sessions that say nothing any more.
+// sweep forgets the rates of sessions that have been idle for long.
 func (f *Quota) sweep(now time.Time) {
 	if now.Sub(f.swept) < paceIdle {
 		return

@@ -19,23 +19,23 @@ import (
 
 // Limits of the commands that desktops start.
 const (
-	keptOutput   = 1 << 20 // bytes of a command's output that are kept: the last ones
+	keptOutput   = 1 << 20 // how many of the last bytes of a command's output are kept
 	maxChunk     = 16 << 10
-	keptCommands = 32 // of one computer, the ones that ended included
+	keptCommands = 32 // of one computer, including ended ones
 	maxRunning   = 8  // of one computer
 	outputRate   = 4 << 20
-	// window is how much of a command's output may be ahead of who reads it: the
-	// command then waits, as it would for a pipe. readerGone is how long after it
-	// last asked somebody counts as reading; output that nobody reads is kept as
-	// far as it is kept, and the command goes on.
+	// window is how far a command's output may be ahead of its reader; then the command
+	// waits, as it would for a full pipe. Somebody counts as a reader for readerGone after
+	// they last asked for output. Without a reader the command does not wait: the last
+	// keptOutput bytes are kept.
 	window     = 256 << 10
 	readerGone = 10 * time.Second
-	outputWait = 10 * time.Second // how long a question for output may wait for some
-	maxPart    = 128 << 10        // of output in one answer
+	outputWait = 10 * time.Second // how long a request for output may wait for some
+	maxPart    = 128 << 10        // bytes of output in one answer
 )
 
-// commands are the user's own commands that desktops started. They go on when
-// the desktop is reloaded.
+// commands holds the users' commands that desktops started. They go on when the desktop's
+// page is reloaded.
 type commands struct {
 	services *Services
 	mu       sync.Mutex
@@ -47,10 +47,10 @@ func (cs *commands) init(s *Services) { cs.services, cs.by = s, map[contract.CID
 // chunk is a piece of output.
 type chunk struct {
 	view.OutputChunk
-	end int64 // bytes of output up to here
+	end int64 // how many bytes of output there were up to the end of this chunk
 }
 
-// methods are what this answers of the declared methods.
+// methods returns the handlers of the declared methods about commands.
 func (cs *commands) methods() rpc.Table {
 	t := rpc.Table{}
 	rpc.Bind(t, rpc.ExecRun, cs.run)
@@ -71,24 +71,24 @@ type command struct {
 	dropped bool
 	running bool
 	exit    *int
-	unkept  *view.Unkept // what it left behind that no checkpoint holds
-	sent    int64        // bytes of output so far
-	read    int64        // of which somebody has
+	unkept  *view.Unkept // the files it left that no checkpoint contains
+	sent    int64        // how many bytes of output there were so far
+	read    int64        // how many of them somebody has read
 	readAt  time.Time
-	moved   chan struct{} // closed and replaced when output came, was read, or ended
+	moved   chan struct{} // closed and replaced when there is output, when it is read, and at the end
 }
 
 func newCommand(id string, by rpc.Caller, cancel context.CancelFunc) *command {
 	return &command{id: id, by: by, cancel: cancel, running: true, readAt: time.Now(), moved: make(chan struct{})}
 }
 
-// notify wakes whoever waits for the command to move. The lock is held.
+// notify wakes those who wait for a change of the command. The caller holds the lock.
 func (c *command) notify() {
 	close(c.moved)
 	c.moved = make(chan struct{})
 }
 
-// room waits until output may go on: whoever reads it has caught up, or nobody
+// room waits until there may be more output: until its reader has caught up, or nobody
 // reads it.
 func (c *command) room(ctx context.Context) error {
 	for {
@@ -112,7 +112,7 @@ func (c *command) room(ctx context.Context) error {
 	}
 }
 
-// run starts a command and answers as soon as its start is in the log.
+// run starts a command and answers as soon as the command's start is in the log.
 func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest) (view.Started, error) {
 	var none view.Started
 	req, err := view.ExecRequest{ID: in.Body.ID, Argv: in.Body.Argv, Cwd: in.Body.Cwd, By: who.Actor}.Valid()
@@ -129,8 +129,8 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 		cancel()
 		return none, err
 	}
-	// Whoever ends what an account has under way finds it from now on: one that lost
-	// the right to it before is refused here.
+	// The command is registered now, so whoever takes this right away from now on ends it.
+	// A right that was taken away before is found missing here.
 	if _, err := cs.services.options.May(ctx, rpc.ExecRun.Declared, who.Computer, who.Principal); err != nil {
 		cs.drop(who.Computer, cmd)
 		cancel()
@@ -138,7 +138,8 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 	}
 	started := make(chan view.Started, 1)
 	ended := make(chan error, 1)
-	// The caller's own request is counted in the group, so it can't be at zero here.
+	// This request is itself counted in the group, so its counter is not zero here, as Go
+	// requires.
 	cs.services.wg.Go(func() {
 		defer cancel()
 		out, errs := &output{cmd, view.Stdout, nil, runCtx, limiter()}, &output{cmd, view.Stderr, nil, runCtx, limiter()}
@@ -168,7 +169,7 @@ func (cs *commands) run(ctx context.Context, who rpc.Caller, in rpc.ExecRequest)
 		return st, nil
 	case err := <-ended:
 		select {
-		case st := <-started: // both, in whatever order we saw them
+		case st := <-started: // it started and ended; select may have seen the end first
 			return st, nil
 		default:
 		}
@@ -223,8 +224,9 @@ func (cs *commands) drop(cid contract.CID, cmd *command) {
 	cs.by[cid] = kept
 }
 
-// find returns a command that was started at the caller's own session: what it
-// says, and its end, are that session's. Another's is as if it were not there.
+// find returns a command that was started in the caller's own session, whose output only
+// that session may see and which only it may stop. Another session's command is treated as
+// absent.
 func (cs *commands) find(who rpc.Caller, id string) (*command, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -255,9 +257,10 @@ func (c *command) active() bool {
 	return c.running
 }
 
-// output answers with what is kept of a command's output after a chunk, which
-// says that the asker has it so far: the command goes no further ahead of that
-// than its window. With wait it answers when there is something, or it has ended.
+// output returns what is kept of a command's output after a chunk. The request also tells
+// that the asker has read everything up to that chunk, and the command does not run further
+// ahead than its window. With wait, it answers as soon as there is output or the command
+// has ended.
 func (cs *commands) output(ctx context.Context, who rpc.Caller, in rpc.OutputRequest) (view.Output, error) {
 	cmd, err := cs.find(who, in.Body.Command)
 	if err != nil {
@@ -282,7 +285,7 @@ func (c *command) after(n int64) (view.Output, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := view.Output{Chunks: []view.OutputChunk{}, Running: c.running, ExitCode: c.exit, Unkept: c.unkept}
-	// Dropped without the asker having had it.
+	// Output was dropped that the asker had not read.
 	a.Truncated = c.dropped && len(c.chunks) > 0 && c.chunks[0].N > n+1
 	size := 0
 	for _, k := range c.chunks {
@@ -291,7 +294,7 @@ func (c *command) after(n int64) (view.Output, <-chan struct{}) {
 			continue
 		}
 		if size += len(k.Text); size > maxPart && len(a.Chunks) > 0 {
-			// More is to come: whoever asks must not take this for the end.
+			// There is more output, so this answer must not look like the last one.
 			a.Running, a.ExitCode, a.Unkept = true, nil, nil
 			break
 		}
@@ -311,14 +314,14 @@ func (cs *commands) stop(_ context.Context, who rpc.Caller, in rpc.StopRequest) 
 	return rpc.None{}, nil
 }
 
-// output is one stream of a command. Text travels in whole characters; what is
-// not UTF-8 shows as replacement characters.
+// output is one output stream of a command. It is split into chunks at whole characters;
+// bytes that are not UTF-8 become replacement characters.
 type output struct {
 	cmd    *command
 	stream view.OutputStream
-	rest   []byte // the start of a character whose end has not come yet
+	rest   []byte // the first bytes of a character that is not complete yet
 	ctx    context.Context
-	rate   *rate.Limiter // slows a command that floods
+	rate   *rate.Limiter // slows down a command that writes too fast
 }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -351,7 +354,8 @@ func (o *output) flush() {
 	}
 }
 
-// incomplete is how many bytes at the end of p begin a character that is cut.
+// incomplete returns how many bytes at the end of p are the beginning of an incomplete
+// character.
 func incomplete(p []byte) int {
 	for i := 1; i < utf8.UTFMax && i <= len(p); i++ {
 		b := p[len(p)-i]

@@ -1,5 +1,5 @@
-// Package service answers the desktop's requests on NATS: user.{cid}.action
-// and svc.{cid}.{service}.{method}. Every answer goes to the caller's own inbox
-// and nowhere else, stays below the payload limit, and is to a request whose
-// every field was checked. docs/desktop.md has the protocol.
+// Package service answers the desktop's requests on NATS: user.{cid}.action and
+// svc.{cid}.{service}.{method}. Every field of a request is checked before it is answered.
+// An answer goes only to the caller's own inbox and stays below the payload limit.
+// docs/desktop.md describes the protocol.
 package service

@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	maxFollowed  = 16   // runs that one session follows; beyond, the first one goes
+	maxFollowed  = 16   // runs that one session follows; following another ends the oldest
 	maxFollowers = 256  // sessions that follow one run
-	wordsWaiting = 1024 // pieces of text; who is slower loses some, which are not logged
+	wordsWaiting = 1024 // pieces of text in the queue; what does not fit is lost, for such text is not in the log
 )
 
-// following is which sessions see the words of which runs while they come: those
-// that asked for it. Nobody else does, member of the computer or not.
+// following records which sessions receive the text of which runs while a model produces
+// it. Only sessions that asked for a run's text receive it, not all members of the
+// computer.
 type following struct {
 	mu   sync.Mutex
 	runs map[contract.CID]map[string][]string // by computer and run, the sessions
@@ -31,7 +32,7 @@ func (f *following) init() {
 	f.runs, f.by = map[contract.CID]map[string][]string{}, map[string][]string{}
 }
 
-// follow has a session see a run's words.
+// follow makes a session receive a run's text.
 func (f *following) follow(cid contract.CID, principal, run string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +49,7 @@ func (f *following) follow(cid contract.CID, principal, run string) {
 	f.by[principal] = append(f.by[principal], run)
 }
 
-// drop ends one. f.mu is held.
+// drop ends the following of one run. The caller holds f.mu.
 func (f *following) drop(cid contract.CID, principal, run string) {
 	without := func(list []string, s string) []string {
 		return slices.DeleteFunc(slices.Clone(list), func(o string) bool { return o == s })
@@ -64,7 +65,7 @@ func (f *following) drop(cid contract.CID, principal, run string) {
 	}
 }
 
-// forget ends all that a session follows.
+// forget ends everything that a session follows.
 func (f *following) forget(cid contract.CID, principal string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +74,7 @@ func (f *following) forget(cid contract.CID, principal string) {
 	}
 }
 
-// followers are the sessions that follow a run.
+// followers returns the sessions that follow a run.
 func (f *following) followers(cid contract.CID, run string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +88,7 @@ func (f *following) followers(cid contract.CID, run string) []string {
 	return slices.Clone(f.runs[cid][run])
 }
 
-// methods are what this answers of the declared methods.
+// methods binds the declared methods about following.
 func (f *following) methods(t rpc.Table) {
 	rpc.Bind(t, rpc.RunFollow, func(_ context.Context, who rpc.Caller, in rpc.OnRun) (rpc.None, error) {
 		f.follow(who.Computer, who.Principal, in.Run)
@@ -95,10 +96,11 @@ func (f *following) methods(t rpc.Table) {
 	})
 }
 
-// Forget ends what a session of a computer follows: its connection has ended.
+// Forget ends what a session follows in a computer, because its connection has ended.
 func (s *Services) Forget(cid contract.CID, principal string) { s.following.forget(cid, principal) }
 
-// Followed is how many runs are followed, each as often as it is.
+// Followed returns how many followings there are: a run counts once for each session that
+// follows it.
 func (s *Services) Followed() (n int) {
 	s.following.mu.Lock()
 	defer s.following.mu.Unlock()
@@ -108,8 +110,8 @@ func (s *Services) Followed() (n int) {
 	return n
 }
 
-// pass hands the words of runs on to the sessions that follow them, each on a
-// subject of its own.
+// pass publishes the text of runs to each session that follows them, on a subject of that
+// session's own.
 func (s *Services) pass(words <-chan *nats.Msg) {
 	for {
 		select {

@@ -22,28 +22,29 @@ import (
 // Bus is what the services need of NATS; *bus.Bus is one.
 type Bus interface {
 	Conn() *nats.Conn
-	// Caller says whose request it is, as the server and the bridge checked it.
+	// Caller returns the computer and the principal that a request is from, as the server
+	// and the bridge have checked them.
 	Caller(msg *nats.Msg) (contract.CID, string, error)
-	// Respond answers into the caller's own inbox only.
+	// Respond answers to the caller's own inbox only.
 	Respond(msg *nats.Msg, payload []byte) error
 }
 
-// Computer is what the services need of a computer: what answers the methods
-// that package rpc declares for desktops, but for the commands they start.
-// Package control documents the rest.
+// Computer is what the services need of a computer: the handlers of the methods that
+// package rpc declares for desktops, and Exec for the commands that desktops start. Package
+// control documents the methods.
 type Computer interface {
 	Methods() rpc.Table
 	Last() uint64
 	Exec(ctx context.Context, r view.ExecRequest, io view.ExecIO) (view.Exit, error)
 }
 
-// Options say what the services answer with.
+// Options configure the services.
 type Options struct {
 	Bus Bus
 	// Computer returns a computer, awake until ctx has ended.
 	Computer func(ctx context.Context, cid contract.CID) (Computer, error)
-	// May says who a principal is whose session is still open, and refuses what
-	// they may not ask.
+	// May returns the caller behind a principal whose session is still open, and refuses
+	// those who may not call the method.
 	May func(ctx context.Context, m rpc.Declared, cid contract.CID, principal string) (rpc.Caller, error)
 	// Take counts what a session appends, or refuses it.
 	Take   func(ctx context.Context, principal string, cid contract.CID, bytes int64) error
@@ -52,13 +53,13 @@ type Options struct {
 
 // Limits.
 const (
-	atOnce     = 256              // requests under way, of all
+	atOnce     = 256              // requests under way, of all sessions
 	atOnceEach = 16               // of one session
-	quick      = 30 * time.Second // for what is quick over HTTP, too
+	quick      = 30 * time.Second // the limit of methods that are declared as rpc.Quick
 	tickEvery  = time.Second
 )
 
-// Services answers until Close.
+// Services answers requests on the bus until Close.
 type Services struct {
 	options   Options
 	log       *slog.Logger
@@ -69,7 +70,7 @@ type Services struct {
 	requests  chan *nats.Msg
 	commands  commands
 	following following
-	own       rpc.Table // what is answered here
+	own       rpc.Table // the methods that are answered here
 
 	mu      sync.Mutex
 	closed  bool
@@ -83,7 +84,7 @@ type watch struct {
 	cancel context.CancelFunc
 }
 
-// Start subscribes and answers. Close it.
+// Start subscribes and begins to answer. The caller must close the Services.
 func Start(o Options) (*Services, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -112,14 +113,16 @@ func Start(o Options) (*Services, error) {
 	return s, nil
 }
 
-// Methods are what is answered here of the declared methods.
+// Methods returns the handlers of the methods that are answered here rather than by a
+// computer.
 func (s *Services) Methods() rpc.Table { return s.own }
 
 // End ends the commands that an account's desktops started in a computer, or in
 // all of them when cid is empty.
 func (s *Services) End(account string, cid contract.CID) { s.commands.end(account, cid) }
 
-// Close stops answering, ends the commands it started, and waits for both.
+// Close stops answering, ends the commands that were started, and waits for the requests
+// and commands to end.
 func (s *Services) Close() error {
 	var errs []error
 	for _, sub := range s.subs {
@@ -146,11 +149,12 @@ func (s *Services) receive() {
 	}
 }
 
-// dispatch starts answering one request, within the bounds on how many.
+// dispatch starts answering one request, if not too many are under way.
 func (s *Services) dispatch(msg *nats.Msg) {
 	cid, principal, err := s.options.Bus.Caller(msg)
 	if err != nil {
-		// Somebody who may not be answered: not even with a refusal.
+		// The sender is not known to be who they claim, so they get no answer at all, not
+		// even a refusal.
 		s.log.Warn("a request was dropped", "subject", msg.Subject, "error", err)
 		return
 	}
@@ -183,7 +187,8 @@ func (s *Services) dispatch(msg *nats.Msg) {
 		var b []byte
 		err := supervise.Safely(func() (err error) { b, err = s.handle(cid, principal, msg); return err })
 		if stack := supervise.Stack(err); stack != "" {
-			// One request's fault must not end every computer.
+			// A panic in one request must not end the process, and with it every
+			// computer.
 			s.log.Error("answering a request panicked", "computer", cid, "subject", msg.Subject, "error", err, "stack", stack)
 			err = fault.New("", fault.Internal, "The log of choir says more.", errors.New("something went wrong inside"))
 		}
@@ -251,8 +256,8 @@ type errorBody struct {
 	Field   string `json:"field,omitempty"`
 }
 
-// refusal describes an error as the desktop may see it. One without a code is
-// a fault of ours: it is logged, and its text kept here.
+// refusal describes an error as far as the desktop may see it. An error without a code is a
+// defect of ours: its text goes to the log and is not shown.
 func (s *Services) refusal(subject string, err error) []byte {
 	p := view.Describe(err)
 	if p.Code == string(fault.Internal) {
@@ -265,8 +270,8 @@ func (s *Services) refusal(subject string, err error) []byte {
 	return b
 }
 
-// Watch publishes the log's last sequence of a computer every second, so that
-// a desktop that lost the last event notices, until release is called.
+// Watch publishes the last sequence of a computer's log every second until release is
+// called, so that a desktop that missed the last event notices.
 func (s *Services) Watch(cid contract.CID) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,7 +296,8 @@ func (s *Services) Watch(cid contract.CID) (release func()) {
 	})
 }
 
-// tell publishes a computer's last sequence. The computer is held for no longer.
+// tell publishes a computer's last sequence. It keeps the computer awake only while it does
+// so.
 func (s *Services) tell(ctx context.Context, cid contract.CID) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,3 +1,3 @@
-// Package stopped is what is served in the console's place while what is stored can't
-// be opened.
+// Package stopped serves a page in the console's place while the stored data can't be
+// opened.
 package stopped

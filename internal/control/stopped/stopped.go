@@ -20,17 +20,17 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Options say in whose place it is served.
+// Options configure a Page.
 type Options struct {
 	Console fs.FS  // the console's pages and assets (package console)
-	Host    string // as in Options
+	Host    string // as in control.Options
 	Port    int
 	Logger  *slog.Logger
 }
 
-// Page is served in the console's place while what is stored can't be opened:
-// every path of it says why, with status 503. It has nothing to sign in to, sets
-// and reads no cookie, and knows of no computer.
+// Page is served in the console's place while the stored data can't be opened: every path
+// answers why, with status 503. It has no sign-in, sets and reads no cookies, and knows of
+// no computers.
 type Page struct {
 	hosts origin.Hosts
 	log   *slog.Logger
@@ -44,17 +44,18 @@ type saying struct {
 	safe    string
 }
 
-// told is what a program is told, which shows no page around it: that this is no
-// answer to what it asked for. The page asks as one, and compares.
+// told is the text for programs, which do not show the page around it: that this is no
+// answer to what they asked for. The page's own script asks as a program does, and compares
+// the answer with the text that it shows.
 func (s *saying) told() string {
 	return "choir up runs and can't open what it has stored: " + s.problem.Detail
 }
 
-// fontFace is a rule of the console's style that loads another file, of which
-// there is none here.
+// fontFace matches the rules of the console's style that load a font file, which is not
+// served here.
 var fontFace = lazy.Regexp(`@font-face *\{[^}]*\}`)
 
-// New makes one; Say says why before it is served.
+// New makes a Page; call Say before serving it.
 func New(o Options) (*Page, error) {
 	const op = "control.NewStopped"
 	s := &Page{hosts: origin.Hosts{Parent: o.Host, Port: fmt.Sprint(o.Port)}, log: o.Logger}
@@ -72,8 +73,8 @@ func New(o Options) (*Page, error) {
 	return s, nil
 }
 
-// Say takes what is said from now on: why, and what is safe. What it says is seen
-// by whoever can reach the port.
+// Say sets what the page shows from now on: the reason, and what is safe nonetheless.
+// Whoever can reach the port sees it.
 func (s *Page) Say(r view.Refusal, safe string) { s.said.Store(&saying{r, safe}) }
 
 // URL is the console's origin.
@@ -84,7 +85,7 @@ func (s *Page) Serve(ctx context.Context, ln net.Listener) error {
 	return fault.Wrap("control.Stopped", httpio.Serve(ctx, ln, s, s.log, nil))
 }
 
-// ServeHTTP answers every request of our hosts alike; it knows no others.
+// ServeHTTP answers every request to our hosts alike and refuses other hosts.
 func (s *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -92,7 +93,7 @@ func (s *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Origin-Agent-Cluster", "?1")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Connection", "close") // the next request is for who comes after
+	h.Set("Connection", "close") // the next request is for the server that replaces this page
 	where, _ := s.hosts.Find(r.Host)
 	if where == origin.None {
 		problem.Write(w, problem.Refuse(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.Console()+"."))
@@ -113,7 +114,7 @@ func (s *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.writePage(w, said)
 }
 
-// writePage writes the page. It is whole in itself, for every path says the same.
+// writePage writes the page with its style inline, for every path answers with the page.
 func (s *Page) writePage(w http.ResponseWriter, said *saying) {
 	nonce := httpio.NewNonce()
 	h := w.Header()
@@ -126,7 +127,8 @@ func (s *Page) writePage(w http.ResponseWriter, said *saying) {
 		"form-action 'none'", "base-uri 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'",
 	}, "; "))
 	w.WriteHeader(http.StatusServiceUnavailable)
-	// One pass: nothing that is filled in is read for another place to fill in.
+	// A single pass fills in the page, so that placeholders in the inserted texts are not
+	// replaced.
 	_, _ = strings.NewReplacer( // the client has gone if this fails
 		httpio.NoncePlaceholder, nonce,
 		"CHOIR_STYLE", string(bytes.TrimSpace(s.style)),

@@ -26,14 +26,14 @@ type HostCall struct {
 	Args      json.RawMessage
 }
 
-// Catalogue is every tool of a computer, by who calls it and who carries it out.
+// Catalogue holds every tool of a computer with who may call it and where it is carried
+// out.
 type Catalogue struct {
 	*tool.Registry
 	host map[string]HostTool
 }
 
-// New puts the declarations together: those of the boxes, the host's,
-// those of both loops.
+// New collects the declared tools of the boxes, of the host and of both loops.
 func New(host []HostTool) (*Catalogue, error) {
 	c := &Catalogue{host: map[string]HostTool{}}
 	all := boxtools.Declared()
@@ -57,20 +57,20 @@ func New(host []HostTool) (*Catalogue, error) {
 	return c, err
 }
 
-// OnHost is the tool of a name, if the host carries it out.
+// OnHost returns the tool of a name, if the host carries it out.
 func (c *Catalogue) OnHost(name string) (HostTool, bool) {
 	h, ok := c.host[name]
 	return h, ok
 }
 
-// Offered lists what a task's model is told of: what the task may use, and what
-// ends it.
+// Offered lists the tools that a task's model is told of: those that the task may use, and
+// those that end it.
 func (c *Catalogue) Offered(task contract.DirectorTask) []tool.Tool {
 	return slices.DeleteFunc(c.For(tool.Agent), func(t tool.Tool) bool { return !t.Ends && (!Allowed(task, t) || Permitted(task, t) != nil) })
 }
 
-// Allowed reports whether the model of a task may call a tool: the tool is for
-// agents, the task lists it, and a task of kind inspect gets what only reads.
+// Allowed reports whether the model of a task may call a tool: the tool must be for agents,
+// the task must list it, and a task of kind inspect gets only tools that read.
 func Allowed(task contract.DirectorTask, t tool.Tool) bool {
 	if !t.For(tool.Agent) || t.Executor == tool.Loop || (task.Kind == contract.KindInspect && !t.ReadOnly()) {
 		return false
@@ -78,7 +78,7 @@ func Allowed(task contract.DirectorTask, t tool.Tool) bool {
 	return (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect) && slices.Contains(task.Tools, t.Name)
 }
 
-// ToolNames are the tools that a task of the kind may list.
+// ToolNames returns the tools that a task of the kind may list.
 func (c *Catalogue) ToolNames(k contract.TaskKind) []string {
 	var out []string
 	for _, t := range c.For(tool.Agent) {
@@ -89,9 +89,9 @@ func (c *Catalogue) ToolNames(k contract.TaskKind) []string {
 	return out
 }
 
-// Permitted refuses what a task may not do by the effects that a tool declares,
-// whoever listed it. A box confines what happens in it; nothing confines the
-// host, and nothing takes back what can't be undone.
+// Permitted refuses tools by the effects that they declare, whoever listed them. A box
+// confines what happens in it, but nothing confines the host, and what can't be undone
+// can't be taken back.
 func Permitted(task contract.DirectorTask, t tool.Tool) error {
 	switch {
 	case t.Has(tool.Irreversible):
@@ -102,7 +102,7 @@ func Permitted(task contract.DirectorTask, t tool.Tool) error {
 	return nil
 }
 
-// Canonical is a call as it is compared with a task's steps.
+// Canonical returns a call in the form in which it is compared with a task's steps.
 func Canonical(name string, args json.RawMessage) (string, error) {
 	var v any
 	if err := json.Unmarshal(args, &v); err != nil {

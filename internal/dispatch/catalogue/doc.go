@@ -1,3 +1,3 @@
-// Package catalogue is every tool of a computer: who may call it, for which task, and
-// what of it the host carries out.
+// Package catalogue lists every tool of a computer: who may call it, for which task, and
+// which of them the host carries out.
 package catalogue

@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/harness"
 )
 
-// ErrGone is the refusal of whatever comes too late: the attempt has ended.
+// ErrGone is the error of requests that come after their attempt has ended.
 var ErrGone = errors.New("this attempt has ended")
 
 func readJSON(w http.ResponseWriter, r *http.Request, max int64, v any) error {
@@ -30,7 +30,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, max int64, v any) error {
 	return contract.DecodeStrict(b, int(max), v)
 }
 
-// Refuse answers with a harness.Refusal. Status 0 chooses by the error.
+// Refuse answers with a harness.Refusal. With status 0 the error determines the status.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	no := harness.Refusal{Reason: harness.Clip(err.Error(), 2000)}
 	if fe := contract.AsFieldError(err); fe != nil {
@@ -58,8 +58,8 @@ func Refuse(w http.ResponseWriter, status int, err error) {
 // maxLine bounds one line of a loop's answer, in bytes.
 const maxLine = 1 << 20
 
-// Converse starts a loop in its box and reads its lines until its end. A loop
-// that is silent for too long, a box that ends, or over saying so, ends it.
+// Converse starts a loop in its box and reads the loop's lines until its end. It also ends
+// when the loop is silent for too long, the box ends, or over returns an error.
 func Converse[T any](ctx context.Context, box ports.Box, silence time.Duration, path string, message any, over func() error) (end T, err error) {
 	body, err := json.Marshal(message)
 	if err != nil {
@@ -119,7 +119,8 @@ func Converse[T any](ctx context.Context, box ports.Box, silence time.Duration, 
 	return end, Because(ctx, fault.New("dispatch", fault.Unavailable, "", fmt.Errorf("box %s ended without an answer", box.ID())))
 }
 
-// Because is why a conversation ended: what ended its context, else err.
+// Because returns why a conversation ended: the cause of its context if that has ended,
+// else err.
 func Because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -127,21 +128,21 @@ func Because(ctx context.Context, err error) error {
 	return fault.New("dispatch", fault.Unavailable, "", err)
 }
 
-// SilentError is a box that answers nothing any more though nothing says that
-// it ended: its processes were stopped, or hang.
+// SilentError is the error of a box that does not answer although it has not ended: its
+// processes were stopped, or hang.
 type SilentError struct {
 	box string
 	For time.Duration
 }
 
-// Silent is that a box was silent for some time.
+// Silent returns the error of a box that was silent for some time.
 func Silent(box ports.Box, d time.Duration) error { return &SilentError{box.ID(), d} }
 
 func (e *SilentError) Error() string {
 	return fmt.Sprintf("box %s gave no sign of life for %s", e.box, e.For)
 }
 
-// Alive reports whether a box's guest answers anything at all within a time.
+// Alive reports whether a box's guest answers at all within a time.
 func Alive(ctx context.Context, box ports.Box, within time.Duration) bool {
 	ctx, cancel := awake.WithTimeout(ctx, within)
 	defer cancel()
@@ -151,13 +152,14 @@ func Alive(ctx context.Context, box ports.Box, within time.Duration) bool {
 	}
 	resp, err := box.Transport().RoundTrip(req)
 	if err != nil {
-		return ctx.Err() == nil // it ended: others see that
+		return ctx.Err() == nil // the box has ended, which is noticed elsewhere
 	}
 	_ = resp.Body.Close()
 	return true
 }
 
-// Endpoint is a JSON endpoint for a loop: 200 with the answer, or a refusal.
+// Endpoint makes a JSON endpoint for a loop: it answers with 200 and f's result, or with a
+// refusal.
 func Endpoint[In any](max int64, f func(ctx context.Context, r *http.Request, in In) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		var in In
@@ -175,19 +177,20 @@ func Endpoint[In any](max int64, f func(ctx context.Context, r *http.Request, in
 	}
 }
 
-// textTap passes NDJSON of contract.TurnChunk on and shows the deltas in it.
+// textTap passes NDJSON of contract.TurnChunk on and calls show with the text in it.
 type textTap struct {
 	http.ResponseWriter
 	line []byte
 	show func(text string)
 }
 
-// TapText writes to w, and shows the deltas of the text.
+// TapText returns a writer to w that calls show with each piece of the model's text.
 func TapText(w http.ResponseWriter, show func(text string)) http.ResponseWriter {
 	return &textTap{ResponseWriter: w, show: show}
 }
 
-// maxTapped bounds a line that is looked at; a turn is longer, and is no delta.
+// maxTapped bounds the lines that are parsed; a longer line holds a whole turn, not a piece
+// of text.
 const maxTapped = 64 << 10
 
 // Unwrap lets an http.ResponseController flush and set deadlines.

@@ -1,4 +1,4 @@
-// Package loops is how the host talks with a loop in its box: it starts one with a
-// message and reads its lines until the end, answers what the loop asks as long as it
-// may ask, and sees when the box is silent.
+// Package loops is the host's side of the protocol with a loop in its box: it starts a loop
+// with a message and reads its lines until the end, answers the loop's requests as long as
+// they are admitted, and notices when the box is silent.
 package loops

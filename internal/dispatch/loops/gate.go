@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Gate lets a loop's requests in until it is shut. When shut returns, none is
-// under way: what the loop asked for is in the story or was refused, so whoever
-// reads the story next reads all of it.
+// Gate admits a loop's requests until it is shut. When Shut returns, no request is under
+// way: what the loop asked for is in the story or was refused, so the story is complete for
+// those who read it next.
 type Gate struct {
 	mu   sync.Mutex
 	down bool
 	in   sync.WaitGroup
-	ctx  context.Context // of what is under way
+	ctx  context.Context // ends the requests under way
 	End  context.CancelFunc
 }
 
@@ -44,8 +44,8 @@ func (g *Gate) Guard(h http.Handler) http.Handler {
 	})
 }
 
-// Shut lets nobody in any more, calls kill to end the box that asks, and waits.
-// It may be called again.
+// Shut admits no further requests, calls kill to end the box that sends them, and waits for
+// those under way. It may be called more than once.
 func (g *Gate) Shut(kill func()) {
 	g.mu.Lock()
 	g.down = true

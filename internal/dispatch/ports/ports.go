@@ -17,21 +17,21 @@ import (
 type Log interface {
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error)
-	// Follow yields what is behind a sequence in the log's order, and waits for
-	// more until ctx ends.
+	// Follow yields the events behind a sequence in the log's order, and waits for more
+	// until ctx ends.
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 	Payload(ctx context.Context, e contract.Event) (contract.Payload, error)
 	Last() uint64
 }
 
-// Past answers questions about the log from an index, so that it need not be
-// read from where the oldest open run begins.
+// Past answers questions about the log from an index, so that the log need not be read from
+// the beginning of the oldest open run.
 type Past interface {
 	// Unfinished lists the runs that have not ended, oldest first.
 	Unfinished(ctx context.Context) ([]string, error)
-	// RunEvents returns a page of a run's events behind a sequence, in order, and
-	// behind which sequence the next page begins; without more there is none of
-	// the run's in the log before it.
+	// RunEvents returns a page of a run's events behind a sequence, in order, and the
+	// sequence behind which the next page begins. Without more, the log has no further
+	// event of the run up to next.
 	RunEvents(ctx context.Context, run string, after uint64) (events []contract.Event, next uint64, more bool, err error)
 }
 
@@ -40,7 +40,7 @@ type Blobs interface {
 	Put(ctx context.Context, cid contract.CID, r io.Reader) (contract.BlobRef, int64, error)
 }
 
-// BoxRequest says which box is wanted.
+// BoxRequest describes the box that is wanted.
 type BoxRequest struct {
 	ID   string // unique; [a-z0-9-]
 	Kind contract.BoxKind
@@ -48,15 +48,16 @@ type BoxRequest struct {
 	Task string
 	// Overlay is the tree of a task or verify box; nil for the loops' boxes.
 	Overlay Overlay
-	// Commit is what a verify box checks: the overlay's task tree or a merge of
-	// it. The box gets that tree with a throwaway upper.
+	// Commit is the tree that a verification's box checks: the overlay's task tree or a
+	// merge of it. The box's changes to it are thrown away.
 	Commit string
-	// Go says that a check with Go's own tools is to run in it.
+	// Go says that a check with Go's own tools will run in the box.
 	Go bool
-	// Shell says that a check which may need the shell's dependencies is to run in
-	// it, so that it is worth waiting for them. Those that are there are in any.
+	// Shell says that a check which may need the shell's dependencies will run in the box,
+	// so opening it waits for their installation. Dependencies that are installed already
+	// are in any box.
 	Shell bool
-	// Dependencies are what was installed for the check.
+	// Dependencies are the packages that were installed for the check.
 	Dependencies []Dependencies
 	// Handler serves what the box asks of the host, CONNECT included; nil
 	// refuses everything. Network says that CONNECT is served, so the box needs
@@ -65,31 +66,32 @@ type BoxRequest struct {
 	Network bool
 }
 
-// LockRequest names lock files whose packages are wanted in a check's box.
+// LockRequest names lock files whose packages are wanted in the box of a check.
 type LockRequest struct {
 	Run     string
 	Task    string
 	Overlay Overlay
-	// Commit is the tree whose locks count; those among Restored are the base's.
+	// Commit is the tree that the lock files are read from; those listed in Restored are
+	// read from the base instead.
 	Commit   string
 	Restored []string
 	Of       contract.LockOf
 	Locks    []verify.Lock
 }
 
-// Dependencies are packages that stay where they are until they are released.
+// Dependencies are installed packages, which are not removed before Release.
 type Dependencies interface {
 	Release()
 }
 
-// Installer installs what lock files name, for checks, under the computer's own
-// grant and nothing of the task's. What can't be installed is said; a problem of
-// one lock is none of the others.
+// Installer installs the packages that lock files name, for checks. It uses the computer's
+// own network grant, not the task's. What can't be installed is reported; a problem with
+// one lock file does not affect the others.
 type Installer interface {
 	Install(ctx context.Context, r LockRequest) (Dependencies, []contract.Installation)
 }
 
-// Boxes opens boxes. Its error is what a person reads when none can be had.
+// Boxes opens boxes. A person reads the error when no box can be opened.
 type Boxes interface {
 	Open(ctx context.Context, r BoxRequest) (Box, error)
 }
@@ -97,17 +99,17 @@ type Boxes interface {
 // Box is one running box.
 type Box interface {
 	ID() string
-	// Transport reaches the box's guest.
+	// Transport returns a transport to the box's guest.
 	Transport() http.RoundTripper
-	// Done is closed when nothing of the box is left; Err then says why it ended.
+	// Done is closed when everything in the box has ended; Err then returns why it ended.
 	Done() <-chan struct{}
 	Err() error
-	// Kill ends everything in the box and returns when nothing is left. Safe to
-	// call again.
+	// Kill ends everything in the box and returns when nothing of it is left. It may be
+	// called more than once.
 	Kill() error
 }
 
-// TaskRef names an attempt. Its overlay and publishes are keyed by it.
+// TaskRef names an attempt. It is the key of the attempt's overlay and publishes.
 type TaskRef struct {
 	Run     string
 	Task    string
@@ -116,30 +118,30 @@ type TaskRef struct {
 
 // Overlay is an attempt's copy of the workspace.
 type Overlay interface {
-	// Base is the commit it started from.
+	// Base returns the commit that the overlay started from.
 	Base() string
 }
 
-// Merged is the three-way merge of an overlay's base, the live tree as it is,
-// and the task's tree: what publishing would make of the live tree. Nothing is
-// applied yet. Changes and Diff are the task's own, against its base.
+// Merged is the three-way merge of an overlay's base, the current live tree, and the task's
+// tree: what publishing would make of the live tree. Nothing has been applied yet. Changes
+// and Diff are the task's own, against its base.
 type Merged struct {
 	Commit string
 	Tree   string
-	// Work is the commit of the task's own tree that was merged: what is published
-	// is what was read then. Empty: it is read.
+	// Work is the commit of the task's own tree that was merged, so that exactly what was
+	// merged is published. Empty: publishing reads the task's tree again.
 	Work      string
 	Changes   []contract.Change
-	Diff      string // may be cut at a megabyte; DiffCut then
+	Diff      string // may be cut at a megabyte; then DiffCut is set
 	DiffCut   bool
 	Conflicts []view.Kept // what stays as the user has it
-	// Installed lists ignored folders into which the task put something, which
-	// stays out of the live tree.
+	// Installed lists ignored folders that the task has written to. They are not published
+	// to the live tree.
 	Installed []string
-	// Left lists what the task's box left behind and no tree can take.
+	// Left lists what the task's box left behind that no tree can hold.
 	Left []view.Kept
-	// Scope lists what its verification depends on, once it was verified; what
-	// changes elsewhere in the live tree doesn't touch it. Empty: all.
+	// Scope lists the paths that its verification depends on, once it was verified;
+	// changes elsewhere in the live tree do not affect the verdict. Empty: all paths.
 	Scope []string
 }
 
@@ -148,7 +150,7 @@ type Published struct {
 	Checkpoint string
 	Tree       string
 	Conflicts  []view.Kept // what stays as the user has it
-	Proposed   []string    // those of them whose change waits for the user, as a document's proposal
+	Proposed   []string    // those of them whose change waits for the user as a document's proposal
 }
 
 // GitRequest is one step of a task of kind git.
@@ -158,55 +160,56 @@ type GitRequest struct {
 	Step contract.GitStep
 }
 
-// GitReply is what it gave. Checkpoint is set when the operation made one.
+// GitReply is the result of a git step. Checkpoint is set if the step made one.
 type GitReply struct {
 	Output     string
 	Checkpoint string
 }
 
-// Workspace is the tree and its history. Its methods append the events that
-// belong to them (checkpoint.created, publish.started, …). Errors with
-// fault.Conflict mean that the live tree moved.
+// Workspace is the tree and its history. Its methods append the events that belong to them
+// (checkpoint.created, publish.started, …). Errors with fault.Conflict mean that the live
+// tree has changed.
 type Workspace interface {
-	// Checkpoint commits the live tree as it is before an attempt; with nothing
-	// changed it returns the newest checkpoint.
+	// Checkpoint commits the current live tree before an attempt; if nothing has changed,
+	// it returns the newest checkpoint.
 	Checkpoint(ctx context.Context, t TaskRef, message string) (commit string, err error)
-	// Begin makes an empty overlay on base; Reopen returns the one an earlier
-	// process left, as it stands. fault.InUse: a box still holds it.
+	// Begin makes an empty overlay on base; Reopen returns, as it stands, the one that an
+	// earlier process left. The error is fault.InUse while a box still uses it.
 	Begin(ctx context.Context, t TaskRef, base string) (Overlay, error)
 	Reopen(ctx context.Context, t TaskRef, base string) (Overlay, error)
-	// Settle makes durable what the task has written into the overlay: a resumed
-	// attempt goes on with it as it stands.
+	// Settle makes what the task has written into the overlay durable, because a resumed
+	// attempt continues with it.
 	Settle(ctx context.Context, o Overlay) error
-	// PublishLive publishes what the overlay now holds under the paths that are
-	// published once per tool call; it returns how many paths that were.
+	// PublishLive publishes the overlay's current content of those paths that are
+	// published after each tool call; it returns how many paths that were.
 	PublishLive(ctx context.Context, o Overlay) (paths int, err error)
-	// Merge commits the task's tree and merges it. The task's box is dead.
+	// Merge commits the task's tree and merges it. The task's box must have ended.
 	Merge(ctx context.Context, o Overlay) (Merged, error)
-	// Beside says which of paths are files in each of commits; nil when that is not
-	// all there is to say: one of names lies in their folders or above, say.
+	// Beside returns for each of commits which of paths are files in it. It returns nil if
+	// that does not tell everything, for example because a file with one of names is in
+	// their folders or above.
 	Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error)
-	// Publish applies m and checkpoints. Unless force is set, fault.Conflict
-	// says that the live tree changed so that the result would not be m.Tree
-	// under m.Scope; nothing was applied then.
+	// Publish applies m and makes a checkpoint. Unless force is set, it returns
+	// fault.Conflict and applies nothing if the live tree has changed so that the result
+	// would not be m.Tree under m.Scope.
 	Publish(ctx context.Context, o Overlay, m Merged, verified contract.VerificationStatus, force bool) (Published, error)
-	// Invert takes back what PublishLive published, but for the paths it names.
-	// Safe to call again.
+	// Invert reverts what PublishLive published, except for the paths that it returns. It
+	// may be called more than once.
 	Invert(ctx context.Context, o Overlay) ([]view.Kept, error)
-	// Keep leaves the overlay's tree behind a ref to look at, which outlives it, Drop
-	// removes the overlay. Safe to call again.
+	// Keep keeps the overlay's tree under a git ref for inspection, which outlives the
+	// overlay; Drop removes the overlay. Both may be called more than once.
 	Keep(ctx context.Context, o Overlay) error
 	Drop(ctx context.Context, o Overlay) error
-	// Sweep removes every overlay but those of the attempts named: what is left of
-	// ended ones whose Drop nobody lived to do. No attempt is at work.
+	// Sweep removes every overlay except those of the named attempts: what a crash left of
+	// ended attempts before Drop. No attempt may be at work.
 	Sweep(ctx context.Context, but []TaskRef) error
 	// Git does one operation on the history.
 	Git(ctx context.Context, r GitRequest) (GitReply, error)
 	// ReadFile reads a file of the live tree, at most max bytes.
 	ReadFile(ctx context.Context, path string, max int) ([]byte, error)
-	// Folders lists the upper folders of the live tree, bounded.
+	// Folders lists the upper folders of the live tree, up to a bound.
 	Folders(ctx context.Context) ([]string, error)
-	// Artifact reads a file of a commit whole, to keep it as a blob.
+	// Artifact opens a file of a commit, to store it as a blob.
 	Artifact(ctx context.Context, commit, path string) (io.ReadCloser, error)
 }
 
@@ -214,14 +217,14 @@ type Workspace interface {
 type Documents interface {
 	// Get returns the newest revision.
 	Get(ctx context.Context, id string) (state.Revision, error)
-	// StartRun makes the document of a run; one that is there is left as it is.
+	// StartRun makes the document of a run; an existing one is left as it is.
 	StartRun(ctx context.Context, id, run, title, path string, says document.Sections) error
-	// UpdateRun brings it up to date. What the user has written stays, whatever
-	// they write in the same moment.
+	// UpdateRun brings it up to date. What the user has written stays, even what they
+	// write at the same moment.
 	UpdateRun(ctx context.Context, id, run string, says document.Sections) error
 }
 
-// ModelScope says for whom model turns are asked.
+// ModelScope says on whose behalf a model is called.
 type ModelScope struct {
 	Run        string
 	Task       string // "" for the Director
@@ -231,35 +234,37 @@ type ModelScope struct {
 	TaskBudget contract.Budget
 }
 
-// Models answers model turns.
+// Models serves model turns.
 type Models interface {
 	// Handler serves POST /model/turns for the scope.
 	Handler(s ModelScope) http.Handler
-	// Forget drops what is kept of a run that has ended.
+	// Forget drops what is kept in memory of a run that has ended.
 	Forget(run string)
-	// Resolve names what a role would use; fault.Missing when there is no model.
+	// Resolve returns the provider and the model that a role would use; fault.Missing when
+	// there is no model.
 	Resolve(ctx context.Context, role contract.ActorKind, model string) (provider, name string, err error)
 }
 
-// EgressScope says which box is let out.
+// EgressScope says which box gets access to the network.
 type EgressScope struct {
 	Run  string
 	Task string
 	Box  string
 	Kind contract.BoxKind
-	// Approved is what a person allowed this box beyond the computer's grant.
+	// Approved lists what a person allowed this box beyond the computer's grant.
 	Approved []string
 }
 
-// Egress makes the handler that serves CONNECT for a box under a policy. It
-// appends egress.allowed and egress.denied itself; decided tells the task's
-// result of them and may be called from any goroutine.
+// Egress makes the handler that serves CONNECT for a box under a policy. The handler
+// appends egress.allowed and egress.denied itself; decided passes the decisions on for the
+// task's result and may be called from any goroutine.
 type Egress func(s EgressScope, spec contract.EgressSpec, decided func(hostport string, allowed bool)) (http.Handler, error)
 
-// Renderer looks at a built desktop: it is the third part of the shell's
+// Renderer opens a built desktop in a browser. This is the third part of the shell's
 // verification, after type check and build.
 type Renderer interface {
-	// Render opens the desktop built from the commit and says whether it paints
-	// without throwing. A command's form makes it a check like any other.
+	// Render opens the desktop that was built from the commit and reports whether it
+	// paints without throwing. The result has the form of a command, so that it is a check
+	// like any other.
 	Render(ctx context.Context, o Overlay, commit string) (contract.Command, error)
 }

@@ -1,6 +1,5 @@
-// Package rundoc keeps a run's living document up to date while the run goes on.
-// What the user has edited is told from the document itself, so it stays theirs
-// across a restart too.
+// Package rundoc keeps a run's living document up to date while the run goes on. What the
+// user has edited is found in the document itself, so it stays theirs across a restart too.
 package rundoc
 
 import (
@@ -16,32 +15,33 @@ import (
 	"choir.dev/choiros/internal/supervise"
 )
 
-// Options say of which run a document is.
+// Options configure a Writer.
 type Options struct {
 	Documents ports.Documents
 	Log       *slog.Logger
-	// Look shows the run's story, which does not change meanwhile.
+	// Look calls a function with the run's story, which does not change during the call.
 	Look func(func(*story.Run))
 }
 
-// Writer keeps one run's document. It is used by the run's goroutine, but for Dirty.
+// Writer keeps one run's document. Only the run's goroutine uses it, except for Dirty,
+// which anyone may call.
 type Writer struct {
 	options Options
 	run     string
 	doc     string
 	due     chan struct{}
 	done    sync.WaitGroup
-	stop    context.CancelFunc // nil until the document is there
+	stop    context.CancelFunc // nil until the document exists
 }
 
-// pause is how long it is between two revisions of a document, so that a burst of
-// events is one.
+// pause is the time between two revisions of a document, so that a burst of events makes
+// one revision.
 const pause = 300 * time.Millisecond
 
 // maxEdited bounds what the Director is shown of the user's edits.
 const maxEdited = 8 << 10
 
-// New makes a writer, which does nothing yet.
+// New makes a Writer, which does nothing before Create.
 func New(o Options) *Writer {
 	w := &Writer{options: o, due: make(chan struct{}, 1)}
 	o.Look(func(s *story.Run) { w.run, w.doc = s.ID, s.DocumentID() })
@@ -52,8 +52,8 @@ func path(s *story.Run) string {
 	return "artifacts/runs/" + s.Began.UTC().Format("2006-01-02") + "-" + s.ID[len(s.ID)-8:] + ".md"
 }
 
-// Create makes the document, or takes up the one that is there, and follows the run
-// until ctx ends or Close.
+// Create makes the document unless it exists, and follows the run until ctx ends or Close
+// is called.
 func (w *Writer) Create(ctx context.Context) error {
 	var title, at string
 	var sections document.Sections
@@ -71,7 +71,7 @@ func (w *Writer) Create(ctx context.Context) error {
 	return nil
 }
 
-// Dirty says that the story grew.
+// Dirty says that the story has changed.
 func (w *Writer) Dirty() {
 	select {
 	case w.due <- struct{}{}:
@@ -107,7 +107,7 @@ func (w *Writer) write(ctx context.Context, end *contract.RunReported) error {
 	return w.options.Documents.UpdateRun(ctx, w.doc, w.run, sections)
 }
 
-// Close ends following the run.
+// Close ends the following of the run.
 func (w *Writer) Close() {
 	if w.stop != nil {
 		w.stop()
@@ -115,9 +115,9 @@ func (w *Writer) Close() {
 	}
 }
 
-// Finish writes the last revision. It comes before the run's report: who reads
-// the report finds a document that holds it, and a crash in between leaves a
-// run that ends again rather than a document that never does.
+// Finish writes the last revision. This comes before the run's report: whoever reads the
+// report finds a document that contains it, and after a crash in between the run ends once
+// more, instead of leaving a document that is never finished.
 func (w *Writer) Finish(ctx context.Context, rep *contract.RunReported) {
 	has := w.stop != nil
 	w.options.Look(func(s *story.Run) { has = has || s.Started && s.Prompt.Text != "" }) // it was made before a restart

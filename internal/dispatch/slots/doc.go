@@ -1,3 +1,3 @@
-// Package slots bounds how many go on at the same time, where one gives its place
+// Package slots bounds how many holders may work at the same time; a holder gives its slot
 // back while it waits for a person.
 package slots

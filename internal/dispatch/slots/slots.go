@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// Slots bounds how many go on at the same time.
+// Slots is a semaphore: it bounds how many work at the same time.
 type Slots chan struct{}
 
-// Slot is a holder's share of Slots. While the holder waits for a person, who may take
-// a day, and none of its workers goes on, the slot is given to somebody else.
+// Slot is a holder's share of Slots. While the holder waits for a person, who may take a
+// day, and none of its workers goes on, the slot is free for others.
 type Slot struct {
 	Slots Slots
 
 	mu      sync.Mutex
 	held    bool
-	taking  chan struct{} // closed when a place was taken, or was not
-	resting int           // who waits for a person
-	working int           // whose work goes on meanwhile
+	taking  chan struct{} // closed when the attempt to take a slot has ended; nil: there is none
+	resting int           // how many wait for a person
+	working int           // how many workers go on
 }
 
-// idle reports whether nobody needs the place. mu is held.
+// idle reports whether nobody needs the slot. The caller holds mu.
 func (h *Slot) idle() bool { return h.resting > 0 && h.working == 0 }
 
-// Take waits for a place; false: ctx ended first. Of several who want it at the
-// same time one waits for it and the others for that one.
+// Take waits for a slot; it returns false if ctx ended first. If several callers want it at
+// the same time, one waits for the slot and the others for that one.
 func (h *Slot) Take(ctx context.Context) bool {
 	for {
 		h.mu.Lock()
@@ -62,7 +62,7 @@ func (h *Slot) wait(ctx context.Context) bool {
 	return ok
 }
 
-// spare gives back a place that nobody needs. mu is held.
+// spare gives back a slot that nobody needs. The caller holds mu.
 func (h *Slot) spare() {
 	if h.held && h.idle() {
 		<-h.Slots
@@ -70,7 +70,7 @@ func (h *Slot) spare() {
 	}
 }
 
-// Give gives the place back, if there is one.
+// Give gives the slot back, if it is held.
 func (h *Slot) Give() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,10 +80,10 @@ func (h *Slot) Give() {
 	h.held = false
 }
 
-// Join says that a worker goes on.
+// Join counts a worker that begins.
 func (h *Slot) Join() { h.count(0, 1) }
 
-// Leave says that a worker has ended.
+// Leave counts a worker that has ended.
 func (h *Slot) Leave() { h.count(0, -1) }
 
 func (h *Slot) count(resting, working int) {
@@ -94,13 +94,13 @@ func (h *Slot) count(resting, working int) {
 	h.spare()
 }
 
-// Rest waits without the place, unless a worker goes on in it, and returns with
-// it unless ctx has ended.
+// Rest calls wait, during which the slot is free for others unless a worker goes on, and
+// takes the slot again unless ctx has ended.
 func (h *Slot) Rest(ctx context.Context, wait func() error) error {
 	return h.apart(ctx, 0, wait)
 }
 
-// RestWorker is rest for a worker.
+// RestWorker is Rest for a worker, who does not count as going on while it waits.
 func (h *Slot) RestWorker(ctx context.Context, wait func() error) error {
 	return h.apart(ctx, 1, wait)
 }
@@ -115,7 +115,7 @@ func (h *Slot) apart(ctx context.Context, worker int, wait func() error) error {
 	return err
 }
 
-// Rests reports whether nobody needs the place.
+// Rests reports whether nobody needs the slot.
 func (h *Slot) Rests() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package summary is what a run's events come to, told from them alone: how its loops
-// go on after a restart, what its document shows, and whether it did what was asked.
+// Package summary derives from a run's events alone how its loops continue after a restart,
+// what its document shows, and whether it did what was asked.
 package summary

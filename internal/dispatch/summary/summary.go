@@ -16,10 +16,10 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Resumable fills the returns of the last recorded turn from what the log knows
-// of its calls: one that returned has its output, one that did not is unknown,
-// and one that was never made was not made. A turn of which nothing was made is
-// left out: the model is asked again.
+// Resumable returns a task's recorded turns, with the results of the last turn's calls
+// completed from the log: a call that returned has its output, the result of one that did
+// not is unknown, and one that was never begun is reported as not run. If none of the last
+// turn's calls was begun, that turn is left out, and the model is asked again.
 func Resumable(t *story.Task) []contract.TurnRecorded {
 	out := append([]contract.TurnRecorded(nil), t.Turns...)
 	if len(out) == 0 || out[len(out)-1].Returns != nil || defence.Off(defence.RunReturns) {
@@ -62,8 +62,8 @@ func Resumable(t *story.Task) []contract.TurnRecorded {
 	return out
 }
 
-// ResumableRun is the same for the Director: its tasks have all ended, so what
-// came of a delegation is known.
+// ResumableRun is Resumable for the Director. Its tasks have all ended, so the results of a
+// delegation are known.
 func ResumableRun(s *story.Run) []contract.TurnRecorded {
 	out := append([]contract.TurnRecorded(nil), s.Turns...)
 	if len(out) == 0 || out[len(out)-1].Returns != nil {
@@ -103,12 +103,13 @@ func ResumableRun(s *story.Run) []contract.TurnRecorded {
 	return out
 }
 
-// Delegation is what causes the tasks of one call of delegate.
+// Delegation returns the causation id of the tasks that one call of delegate requested.
 func Delegation(s *story.Run, call string) string {
 	return contract.DeriveID(s.ID, "delegation:"+call)
 }
 
-// QuestionID is the id of the question that a call of the Director asks, the same after a restart.
+// QuestionID returns the id of the question that a call of the Director asks. It is the
+// same after a restart.
 func QuestionID(s *story.Run, call string) string {
 	if defence.Off(defence.RunQuestions) {
 		return contract.NewID()
@@ -116,7 +117,7 @@ func QuestionID(s *story.Run, call string) string {
 	return contract.DeriveID(s.ID, "question:"+call)
 }
 
-// Task is the task as the Director sees it.
+// Task returns a task as the Director sees it.
 func Task(t *story.Task) director.TaskView {
 	v := director.TaskView{ID: t.Request.ID, Kind: t.Request.Kind, Goal: t.Request.Goal, Status: "working"}
 	if !t.Ended() {
@@ -144,11 +145,11 @@ func Task(t *story.Task) director.TaskView {
 	return v
 }
 
-// Verdict is the host's own judgement of a run that claims to be done: the last
-// attempt at each of its tasks must have worked, and it is verified when all
-// that changed something are. A later task with the same goal is another
-// attempt, if the checks that the earlier one failed passed there; one with
-// another goal makes up for nothing.
+// Verdict is the host's own judgement of a run that claims to be done: the last attempt at
+// each of its tasks must have succeeded, and the run is verified when all tasks that
+// changed something are. A later task with the same goal counts as another attempt if the
+// checks that the earlier one failed passed there; a task with another goal makes up for
+// nothing.
 func Verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why []string) {
 	ok, verified = true, contract.VerificationUnknown
 	passed, doubted := false, false
@@ -191,7 +192,7 @@ func Verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 	return ok, verified, why
 }
 
-// Leftovers says what tasks showed live that could not be taken back.
+// Leftovers describes what tasks showed live that could not be taken back.
 func Leftovers(s *story.Run) []string {
 	var out []string
 	for _, t := range s.Tasks {
@@ -207,7 +208,8 @@ func Leftovers(s *story.Run) []string {
 	return out
 }
 
-// Idle says that a run that calls itself done did nothing, or "".
+// Idle says that a run which reports success did nothing; it returns "" if it did
+// something.
 func Idle(s *story.Run) string {
 	if len(s.Tasks) == 0 {
 		return "No task was given to anybody: nothing was done or changed, these are only words."
@@ -220,15 +222,15 @@ func Idle(s *story.Run) string {
 	return "Nothing was changed."
 }
 
-// restores reports whether a task went back in the history, which changes files.
+// restores reports whether a task restored a checkpoint, which changes files.
 func restores(t *story.Task) bool {
 	return slices.ContainsFunc(t.Request.Steps, func(s contract.Step) bool { return s.Git != nil && s.Git.Op == contract.GitRestore })
 }
 
-// again reports whether a later task is another attempt at task i: it has the
-// same kind and goal, and changes something that it must answer for. What task i
-// failed must have passed in one of them: the same goal on another project is no
-// other attempt.
+// again reports whether a later task is another attempt at task i: it has the same kind and
+// goal, and it succeeded or changed something itself. The checks that task i failed must
+// have passed in one of these tasks, because the same goal on another project is no other
+// attempt.
 func again(s *story.Run, i int) bool {
 	answered := false
 	owed := map[string]bool{}
@@ -243,7 +245,7 @@ func again(s *story.Run, i int) bool {
 		}
 		r := later.Newest
 		if !later.Changes() || len(r.Changes) > 0 || r.Head != "" || r.Status != contract.ResultOK {
-			answered = true // and it answers for the goal by itself
+			answered = true // it changed something, or says itself how it ended
 		}
 		for _, c := range r.Verification.Checks {
 			if c.Status == contract.VerificationPass && r.Status == contract.ResultOK {
@@ -254,7 +256,7 @@ func again(s *story.Run, i int) bool {
 	return answered && (len(owed) == 0 || defence.Off(defence.RunConjunction))
 }
 
-// OneLine is a text on one line, cut at its end.
+// OneLine puts a text on one line and cuts it to at most max bytes.
 func OneLine(s string, max int) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "\uFFFD")
 	if len(s) <= max {
@@ -266,13 +268,13 @@ func OneLine(s string, max int) string {
 	return s[:max] + "…"
 }
 
-// Title is the first line of a goal.
+// Title returns the first line of a goal.
 func Title(goal string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(goal), "\n")
 	return OneLine(line, 120)
 }
 
-// tail is the end of a text, where commands say why they failed.
+// tail returns the end of a text, where commands usually report why they failed.
 func tail(s string, max int) string {
 	s = strings.TrimSpace(s)
 	if len(s) <= max {
@@ -285,7 +287,7 @@ func tail(s string, max int) string {
 	return "…" + s[i:]
 }
 
-// Stays says which paths are as the task made them although it was taken back.
+// Stays lists the paths that are still as the task made them although it was taken back.
 func Stays(kept []view.Kept) string {
 	if len(kept) == 0 {
 		return ""
@@ -300,10 +302,10 @@ func Stays(kept []view.Kept) string {
 	return "\n\nNot taken back, so it may hold what the task wrote: " + strings.Join(list, ", ") + "."
 }
 
-// BeforeTask is the title of the checkpoint that a task begins with.
+// BeforeTask returns the title of the checkpoint that is made before a task.
 func BeforeTask(t contract.DirectorTask) string { return "Before: " + Title(t.Goal) }
 
-// LeftBehind says of what a tree could not take why.
+// LeftBehind converts the list of what a tree could not hold, with the reasons.
 func LeftBehind(left []view.Kept) []verify.Left {
 	out := make([]verify.Left, len(left))
 	for i, k := range left {
@@ -312,8 +314,8 @@ func LeftBehind(left []view.Kept) []verify.Left {
 	return out
 }
 
-// Checked is, in words, what a person should know of a verification besides
-// its status: what the task changed of what judges it, and why it is no pass.
+// Checked describes what a person should know of a verification besides its status: what
+// the task changed of the files that judge it, and why it did not pass.
 func Checked(v contract.Verification) string {
 	said := slices.Clone(v.Said)
 	if v.Reason != "" {
@@ -335,7 +337,7 @@ func TouchesShell(changes []contract.Change) bool {
 	return false
 }
 
-// Kept says what of a publish is not as the task wanted it.
+// Kept describes what of a publish differs from what the task wanted.
 func Kept(p ports.Published) string {
 	var out string
 	if len(p.Conflicts) > 0 {
