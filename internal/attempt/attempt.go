@@ -7,8 +7,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// next holds every legal transition. "" is an attempt of which nothing is in
-// the log.
+// next holds every legal transition. "" is the state of an attempt that has no event in the
+// log.
 var next = map[contract.AttemptState][]contract.AttemptState{
 	"":                         {contract.AttemptBegun, contract.AttemptEnded},
 	contract.AttemptBegun:      {contract.AttemptWorking, contract.AttemptTakingBack},
@@ -23,7 +23,7 @@ var next = map[contract.AttemptState][]contract.AttemptState{
 	contract.AttemptEnded:      nil,
 }
 
-// States are all states an attempt can be in, "" included.
+// States returns all states that an attempt can be in, including "".
 func States() []contract.AttemptState {
 	var out []contract.AttemptState
 	for s := range next {
@@ -33,13 +33,13 @@ func States() []contract.AttemptState {
 	return out
 }
 
-// Legal says whether an attempt may go from one state to another.
+// Legal reports whether an attempt may go from one state to another.
 func Legal(from, to contract.AttemptState) bool { return slices.Contains(next[from], to) }
 
 // Edge is a legal transition.
 type Edge struct{ From, To contract.AttemptState }
 
-// Edges are all legal transitions, sorted.
+// Edges returns all legal transitions, sorted.
 func Edges() []Edge {
 	var out []Edge
 	for from, list := range next {
@@ -53,33 +53,33 @@ func Edges() []Edge {
 	return out
 }
 
-// Subject is what an attempt's transitions are about: their events expect one
-// another under it.
+// Subject returns the subject of an attempt's transitions. Each is appended only if the one
+// before it is the newest event with this subject.
 func Subject(task string, number int) string { return fmt.Sprintf("task/%s/%d", task, number) }
 
-// Attempt is one attempt as its events tell it. The zero value with a Number
-// has not begun.
+// Attempt is the state of an attempt as computed from its events. The zero value with a
+// Number has not begun.
 type Attempt struct {
 	Number int
 	State  contract.AttemptState
-	Base   string // commit its tree is made from
+	Base   string // the commit that its tree is made from
 	Starts int    // how often its loop was started
-	Try    int    // which merge it is at, from 1
-	// Result is as far as it stands; with State ended it is the one result.
+	Try    int    // the number of its current merge, from 1
+	// Result is the result so far; in state ended it is the attempt's final one.
 	Result       *contract.AssociateResult
 	Merge        *contract.AttemptMerge
 	Verification *contract.Verification
 	Scope        []string // what the verification depends on; empty: all
-	Again        bool     // another attempt is made after this one
-	Keep         bool     // its tree is kept for a look
+	Again        bool     // whether another attempt is made after this one
+	Keep         bool     // whether its tree is kept for inspection
 	Moves        int      // how many transitions there were
-	Last         uint64   // sequence of the newest
-	Live         bool     // something of it is live that was neither taken back nor published
-	Decided      bool     // its publish was begun: it is applied, now or after a crash
-	Left         string   // why what it showed live stays there; "" when it does not
+	Last         uint64   // the sequence of the newest transition
+	Live         bool     // whether it has changes in the live tree that were neither taken back nor published
+	Decided      bool     // whether its publish was begun, which is then applied, now or after a crash
+	Left         string   // why its changes stay in the live tree; "" when they do not
 }
 
-// IllegalError is a transition that is not in the table.
+// IllegalError is the error of a transition that is not in the table.
 type IllegalError struct {
 	Number   int
 	From, To contract.AttemptState
@@ -93,8 +93,8 @@ func (e *IllegalError) Error() string {
 	return fmt.Sprintf("attempt %d is %s, from where it can't become %s", e.Number, from, e.To)
 }
 
-// To is the state that a payload moves its attempt to, and which attempt that
-// is; "" when the payload is no transition.
+// To returns the attempt that a payload is about and the state that it moves the attempt
+// to; "" when the payload is no transition.
 func To(p contract.Payload) (number int, to contract.AttemptState) {
 	switch p := p.(type) {
 	case *contract.AttemptMoved:
@@ -107,9 +107,8 @@ func To(p contract.Payload) (number int, to contract.AttemptState) {
 	return 0, ""
 }
 
-// Apply is the attempt after a transition. An illegal one is refused and
-// changes nothing. Payloads that are no transition of this attempt change
-// nothing either.
+// Apply returns the attempt after a transition. An illegal transition is refused and
+// changes nothing. A payload that is no transition of this attempt changes nothing either.
 func (a Attempt) Apply(sequence uint64, p contract.Payload) (Attempt, error) {
 	number, to := To(p)
 	if to == "" || number != a.Number {
@@ -149,28 +148,28 @@ func (a Attempt) Apply(sequence uint64, p contract.Payload) (Attempt, error) {
 	return a, nil
 }
 
-// Ended says whether the attempt has its one result.
+// Ended reports whether the attempt has its final result.
 func (a Attempt) Ended() bool { return a.State == contract.AttemptEnded }
 
 // Step is what is to be done with an attempt.
 type Step string
 
-// What is to be done.
+// These are the steps.
 const (
-	Begin     Step = "begin"     // take a base and say so
-	Work      Step = "work"      // make or reopen its tree, let its loop work
-	Merge     Step = "merge"     // merge what it left
-	Check     Step = "check"     // say that the merge is being checked
-	Verify    Step = "verify"    // check the merge
+	Begin     Step = "begin"     // choose the commit to start from and record it
+	Work      Step = "work"      // make or reopen its tree, and let its loop work
+	Merge     Step = "merge"     // merge its tree with the live tree
+	Check     Step = "check"     // record that the merge is being verified
+	Verify    Step = "verify"    // verify the merge
 	Decide    Step = "decide"    // publish or take back, by what the checks found
 	Publish   Step = "publish"   // apply the merge; safe to repeat
-	TakeBack  Step = "take back" // invert what it showed; safe to repeat
-	Conclude  Step = "conclude"  // it ends with its result as it stands
-	GiveUp    Step = "give up"   // nothing of it is kept; its result stands
+	TakeBack  Step = "take back" // revert what it showed live; safe to repeat
+	Conclude  Step = "conclude"  // end it with the result that it has
+	GiveUp    Step = "give up"   // keep nothing of it but its result
 	NothingTo Step = "nothing"
 )
 
-// Next is what is to be done with an attempt of a kind, by its state alone.
+// Next returns the step to take for an attempt of a kind; it depends on its state alone.
 func (a Attempt) Next(kind contract.TaskKind) Step {
 	switch a.State {
 	case "":

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// step is how often a clock that somebody needs looks at the time; one look
-	// that comes later than slack behind its turn means that the process did not
-	// run in between. How late a busy machine is was not measured: one that is
-	// later is told of as a gap, which lengthens patience and ends nothing.
+	// step is how often a clock that is held reads the time. If a reading comes later than
+	// slack behind its turn, the process counts as not having run in between. How late
+	// readings are on a busy machine was not measured: a late one counts as a gap too,
+	// which makes timeouts longer and ends nothing.
 	step  = 500 * time.Millisecond
 	slack = 1500 * time.Millisecond
 )
@@ -21,8 +21,8 @@ type Why string
 
 // What kept a process from running.
 const (
-	Stopped   Why = "stopped"   // it alone, or its box
-	Suspended Why = "suspended" // the whole machine
+	Stopped   Why = "stopped"   // only the process, or its box, was stopped
+	Suspended Why = "suspended" // the whole machine was suspended
 )
 
 // Gap is a time in which the process did not run.
@@ -31,17 +31,17 @@ type Gap struct {
 	Why Why
 }
 
-// Clock tells the time in which a process ran. It looks at the time only while
-// somebody needs it: between two calls of Now the process is known to have run
-// only when the clock was held.
+// Clock measures the time in which a process ran. It reads the time regularly only while
+// somebody holds it: whether the process ran between two calls of Now is known only if the
+// clock was held.
 type Clock struct {
 	boot, mono func() time.Duration // since the machine's start: with and without the time it was suspended
 
 	mu         sync.Mutex
 	holders    int
 	timer      *time.Timer
-	last, then time.Duration // boot and mono at the newest look
-	still      time.Duration // of all gaps
+	last, then time.Duration // boot and mono at the newest reading
+	still      time.Duration // the sum of all gaps
 	tell       map[int]func(Gap)
 	nextTell   int
 }
@@ -49,8 +49,8 @@ type Clock struct {
 // process is the clock of this process.
 var process = New(clockOf(unix.CLOCK_BOOTTIME), clockOf(unix.CLOCK_MONOTONIC))
 
-// New is a clock over two sources: the time since some start, with and without
-// the time in which the machine was suspended.
+// New returns a clock over two sources: the time since some start with, and without, the
+// time in which the machine was suspended.
 func New(boot, mono func() time.Duration) *Clock {
 	c := &Clock{boot: boot, mono: mono, tell: map[int]func(Gap){}}
 	c.last, c.then = boot(), mono()
@@ -67,22 +67,22 @@ func clockOf(id int32) func() time.Duration {
 	}
 }
 
-// Hold keeps the process's clock looking until the returned function is called.
+// Hold keeps the process's clock reading the time until the returned function is called.
 func Hold() (release func()) { return process.Hold() }
 
-// Now is the process's clock's Now.
+// Now calls Now of the process's clock.
 func Now() time.Duration { return process.Now() }
 
-// Notify is the process's clock's Notify.
+// Notify calls Notify of the process's clock.
 func Notify(f func(Gap)) (stop func()) { return process.Notify(f) }
 
-// Hold keeps the clock looking until the returned function is called.
+// Hold keeps the clock reading the time until the returned function is called.
 func (c *Clock) Hold() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holders++
 	if c.holders == 1 {
-		c.last, c.then = c.boot(), c.mono() // nobody knows about before
+		c.last, c.then = c.boot(), c.mono() // nothing is known about the time before
 		c.timer = time.AfterFunc(step, c.tick)
 	}
 	return sync.OnceFunc(func() {
@@ -103,11 +103,11 @@ func (c *Clock) tick() {
 	}
 }
 
-// Now is the time since some moment, without the gaps. Only differences count,
-// and only over times in which the clock was held.
+// Now returns the time since some moment, without the gaps. Only differences have a
+// meaning, and only over times in which the clock was held.
 func (c *Clock) Now() time.Duration { return c.look() }
 
-// Notify has f called with each gap, soon after its end, until the returned
+// Notify makes the clock call f with each gap, soon after its end, until the returned
 // function is called. f must not block. The clock is held meanwhile.
 func (c *Clock) Notify(f func(Gap)) (stop func()) {
 	release := c.Hold()
@@ -124,8 +124,9 @@ func (c *Clock) Notify(f func(Gap)) (stop func()) {
 	})
 }
 
-// look takes a gap since the last look into account, whoever looks first behind
-// it: a timer that fires as the process goes on must not be faster than the tick.
+// look reads the time and detects a gap since the previous reading. Every caller does this,
+// not only the tick, because a timer that fires when the process continues may come before
+// the tick.
 func (c *Clock) look() time.Duration {
 	c.mu.Lock()
 	boot, mono := c.boot(), c.mono()

@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/awake"
 )
 
-// machine is a machine's clocks, moved by hand.
+// machine is a machine's clocks, which the test sets.
 type machine struct {
 	mu         sync.Mutex
 	boot, mono time.Duration

@@ -1,6 +1,6 @@
-// Package awake measures time in which this process ran. A process that was
-// stopped (SIGSTOP, Ctrl-Z, a frozen box) or whose machine was suspended stood
-// still meanwhile: nothing it waited for could come. Patience that is measured
-// here does not end by that: timers and deadlines count running time only, and
-// whoever wants to know is told how long the process stood still.
+// Package awake measures time in which this process ran. A process that was stopped
+// (SIGSTOP, Ctrl-Z, a frozen box), or whose machine was suspended, can't receive what it
+// waits for. The timers and deadlines of this package count only running time, so they do
+// not expire because of such a gap, and functions can be called with the length of each
+// gap.
 package awake

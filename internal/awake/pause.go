@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Pause waits for d by the machine's clock, as between two tries; false: ctx ended.
+// Pause waits for d by the machine's clock, for example between two tries; it returns false
+// if ctx ended.
 func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Timer calls a function after some time in which the process ran.
+// Timer calls a function after the process has run for some time.
 type Timer struct {
 	clock *Clock
 	call  func()
@@ -14,10 +14,10 @@ type Timer struct {
 	mu      sync.Mutex
 	until   time.Duration
 	timer   *time.Timer
-	release func() // nil: it does not run
+	release func() // nil: the timer is not running
 }
 
-// AfterFunc is time.AfterFunc in time in which this process ran.
+// AfterFunc is time.AfterFunc, but counts only time in which this process ran.
 func AfterFunc(d time.Duration, f func()) *Timer { return process.AfterFunc(d, f) }
 
 // AfterFunc calls f, in a goroutine of its own, once the process has run for d.
@@ -27,7 +27,8 @@ func (c *Clock) AfterFunc(d time.Duration, f func()) *Timer {
 	return t
 }
 
-// Reset has the function called after d from now on, whether or not it was.
+// Reset makes the timer call its function after d from now, whether or not it has called it
+// before.
 func (t *Timer) Reset(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,14 +43,15 @@ func (t *Timer) Reset(d time.Duration) {
 	t.timer.Reset(d)
 }
 
-// Stop keeps the function from being called, unless it was; true: it was not.
+// Stop prevents the call of the function; it returns false if the timer had fired or been
+// stopped.
 func (t *Timer) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.end()
 }
 
-// end lets go of the clock. mu is held.
+// end stops the timer and releases the clock. The caller holds mu.
 func (t *Timer) end() bool {
 	if t.release == nil {
 		return false
@@ -76,13 +78,13 @@ func (t *Timer) fire() {
 	t.call()
 }
 
-// WithTimeout is context.WithTimeout in time in which this process ran.
+// WithTimeout is context.WithTimeout, but counts only time in which this process ran.
 func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return WithTimeoutCause(ctx, d, context.DeadlineExceeded)
 }
 
-// WithTimeoutCause is context.WithTimeoutCause in time in which this process ran.
-// The context has no Deadline: nobody can say when, by the wall's clock, it is.
+// WithTimeoutCause is context.WithTimeoutCause, but counts only time in which this process
+// ran. The context has no Deadline, because its end is not known in wall-clock time.
 func WithTimeoutCause(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return process.WithTimeoutCause(ctx, d, cause)
 }
@@ -98,13 +100,13 @@ func (c *Clock) WithTimeoutCause(parent context.Context, d time.Duration, cause 
 		out.mu.Unlock()
 		cancel(cause)
 	})
-	// Whatever ends it, its timer is not needed any more.
+	// The timer is not needed any more, whatever has ended the context.
 	context.AfterFunc(inner, func() { timer.Stop() })
 	return out, func() { cancel(context.Canceled) }
 }
 
-// timed is a context whose end by its time is a context.DeadlineExceeded. Done is
-// a channel of its own, so that contexts derived from it take its Err over.
+// timed is a context whose Err is context.DeadlineExceeded when its time is over. Done is a
+// channel of its own, so that derived contexts take this Err over.
 type timed struct {
 	context.Context
 	done chan struct{}
@@ -130,5 +132,5 @@ func (t *timed) Err() error {
 	return err
 }
 
-// AfterFunc spares contexts that are derived from it a goroutine each.
+// AfterFunc saves derived contexts a goroutine each; package context calls it.
 func (t *timed) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(t.Context, f) }

@@ -14,47 +14,47 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Quota bounds what one computer may keep, in bytes; zero is no bound.
+// Quota bounds how many bytes a computer may store; zero means no bound.
 type Quota struct {
 	PerComputer int64
 	PerBlob     int64
 }
 
-// Store keeps content by its hash, each computer's apart. Package disk is one;
-// package blobtest tries what every store has to do. Its methods may be called
+// Store stores content by its hash, separately for each computer. Package disk implements
+// it; package blobtest tests what every implementation must do. Its methods may be called
 // from many goroutines.
 //
-// A name that is none is fault.Invalid, content that is not there
+// A malformed id or reference is fault.Invalid; content that does not exist is
 // fault.NotFound.
 type Store interface {
-	// Put stores what r yields and returns its reference and size. When it
-	// returns, the content outlasts a power cut. Content that is there already is
-	// written anew, which repairs a damaged copy and starts its grace period
-	// again. A Put that fails leaves nothing. Errors: fault.Exhausted (quota),
-	// fault.DiskFull, and r's own.
+	// Put stores what r yields and returns its reference and size. When it returns, the
+	// content survives a power cut. Content that exists already is written again, which
+	// repairs a damaged copy and restarts its grace period. A Put that fails leaves
+	// nothing behind. Errors: fault.Exhausted (quota), fault.DiskFull, and r's own.
 	Put(ctx context.Context, cid contract.CID, r io.Reader) (contract.BlobRef, int64, error)
-	// Open opens a blob for reading, as Checked does, and returns its size.
+	// Open opens a blob for reading, with Checked's check of its hash, and returns its
+	// size.
 	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)
 	// Stat returns a blob's size.
 	Stat(ctx context.Context, cid contract.CID, ref contract.BlobRef) (int64, error)
-	// Usage returns how many bytes a computer keeps, or is about to.
+	// Usage returns how many bytes a computer stores, including those that are being
+	// written.
 	Usage(cid contract.CID) (int64, error)
-	// Collect removes the blobs of a computer for which live is false and which
-	// were put longer than olderThan ago: a blob is stored before the event that
-	// names it, so a young one may be about to be named. It returns how many
-	// bytes it freed.
+	// Collect removes the blobs of a computer for which live is false and which were put
+	// longer than olderThan ago. Younger ones are kept because a blob is stored before the
+	// event that names it. It returns how many bytes it freed.
 	Collect(ctx context.Context, cid contract.CID, live func(contract.BlobRef) bool, olderThan time.Duration) (int64, error)
 	// Remove deletes all of a computer's blobs.
 	Remove(ctx context.Context, cid contract.CID) error
 }
 
-// ErrCorrupt is in the chain of the error a reader gives when the bytes stored
-// are not those that were put.
+// ErrCorrupt is in the chain of a reader's error when the stored bytes are not those that
+// were put.
 var ErrCorrupt = errors.New("the stored content does not match its hash")
 
-// Gone reports whether an error says that a blob's content can't be had however
-// often one asks: it is not there, it is not what was put, or the disk does not
-// give it. What needs it must then do without.
+// Gone reports whether an error means that trying again will not give a blob's content: it
+// does not exist, it is not what was put, or the disk does not give it. The caller must
+// then do without it.
 func Gone(err error) bool {
 	if fault.Is(err, fault.NotFound) || errors.Is(err, ErrCorrupt) {
 		return true
@@ -70,9 +70,9 @@ func Gone(err error) bool {
 	return false
 }
 
-// Checked reads content whose size is known. Read from start to end it checks the
-// hash, and gives ErrCorrupt instead of the last bytes when it is not what ref
-// says; ranged reads, after a Seek, are not checked.
+// Checked reads content whose size is known. If it is read from start to end, its hash is
+// checked, and ErrCorrupt is returned instead of the last bytes if it is not ref's; after a
+// Seek to elsewhere than the start nothing is checked.
 func Checked(content io.ReadSeekCloser, ref contract.BlobRef, size int64) io.ReadSeekCloser {
 	return &reader{file: content, ref: ref, size: size, sum: sha256.New()}
 }
@@ -82,7 +82,7 @@ type reader struct {
 	ref    contract.BlobRef
 	size   int64
 	offset int64
-	sum    hash.Hash // of all before offset; nil after a Seek elsewhere than to the start
+	sum    hash.Hash // the hash of everything before offset; nil after a Seek to elsewhere than the start
 }
 
 func (r *reader) Read(p []byte) (int, error) {

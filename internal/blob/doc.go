@@ -1,5 +1,4 @@
-// Package blob holds content by its hash: what is too large for an event, what
-// tools printed, what users uploaded. Each computer has its own namespace and
-// quota, so that deleting a computer is deleting its content. Where it lies is a
-// backend's, each in a folder of its own.
+// Package blob stores content by its hash: data that are too large for an event, output of
+// tools, uploads. Each computer has its own namespace and quota, so that deleting a
+// computer deletes its content. The backends that store it are in packages below this one.
 package blob

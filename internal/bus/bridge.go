@@ -26,15 +26,15 @@ const (
 	bridgesPerPrincipal = 64
 )
 
-// Serve carries one client's raw NATS protocol between conn and the server
-// until either side ends, ctx ends or the bus closes; it closes conn. The
-// caller has checked session, Origin and Host.
+// Serve passes one client's raw NATS protocol between conn and the server until either side
+// ends, ctx ends or the bus closes; it closes conn. The caller has checked session, Origin
+// and Host.
 //
-// Nothing but a CONNECT with live credentials reaches the server first, and
-// after that only PUB, HPUB, SUB, UNSUB, PING and PONG, written anew from their
-// fields, so that this reading of them is also the server's. A PUB may name
-// only a reply subject under the credentials' own inbox. An offence ends the
-// connection with fault.Denied; a client that leaves is no error.
+// The first thing that reaches the server is a CONNECT with valid credentials, and after
+// that only PUB, HPUB, SUB, UNSUB, PING and PONG. They are written anew from their parsed
+// fields, so that the server can't parse them differently. A PUB may name only a reply
+// subject under the credentials' own inbox. A violation ends the connection with
+// fault.Denied; a client that disconnects is no error.
 func (b *Bus) Serve(ctx context.Context, conn net.Conn) error {
 	const op = "bus.Serve"
 	b.mu.Lock()
@@ -54,7 +54,7 @@ func (b *Bus) Serve(ctx context.Context, conn net.Conn) error {
 	defer cancel()
 	stopBus := context.AfterFunc(b.ctx, cancel)
 	defer stopBus()
-	// Closing both ends is what unblocks the two copies below.
+	// Closing both connections ends the two copying loops below.
 	shut := context.AfterFunc(ctx, func() { _ = conn.Close(); _ = inner.Close() })
 	defer shut()
 
@@ -67,7 +67,8 @@ func (b *Bus) Serve(ctx context.Context, conn net.Conn) error {
 	f := &filter{bus: b, in: bufio.NewReaderSize(conn, embedded.MaxLine+2), out: bufio.NewWriterSize(inner, 32<<10), conn: conn}
 	upErr := f.run()
 	if fault.Is(upErr, fault.Denied) {
-		// Best effort: the client learns why; what counts is that it is cut off.
+		// The client is told why if it still reads; what matters is that it is
+		// disconnected.
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = io.WriteString(conn, "-ERR 'Permissions Violation'\r\n")
 	}
@@ -86,13 +87,13 @@ func (b *Bus) Serve(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// ended reports whether err only says that one side has gone.
+// ended reports whether err only means that one side has disconnected.
 func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// deadlineWriter bounds each write to a client that does not read.
+// deadlineWriter sets a deadline for each write, for clients that do not read.
 type deadlineWriter struct{ conn net.Conn }
 
 func (w deadlineWriter) Write(p []byte) (int, error) {
@@ -102,7 +103,7 @@ func (w deadlineWriter) Write(p []byte) (int, error) {
 	return w.conn.Write(p)
 }
 
-// filter reads a client's operations and passes on the allowed ones.
+// filter reads a client's operations and forwards the allowed ones.
 type filter struct {
 	bus       *Bus
 	in        *bufio.Reader
@@ -110,7 +111,7 @@ type filter struct {
 	conn      net.Conn
 	principal string // set by CONNECT
 	inbox     string
-	expires   time.Time // of the credentials, if they do
+	expires   time.Time // when the credentials expire; zero: they do not
 }
 
 func denied(format string, args ...any) error {
@@ -153,9 +154,9 @@ func (f *filter) operation(line string) error {
 	if verb == "CONNECT" {
 		return f.connect(rest)
 	}
-	// The server ends it too, by a timer that stands still while the machine is
-	// suspended, and knows nothing of a clock that was put right. Who is answered no
-	// more must know it, to come back with other credentials.
+	// The server ends such connections too, but by a timer that does not run while the
+	// machine is suspended and that ignores changes of the clock. A client must learn that
+	// its credentials have expired, so that it reconnects with new ones.
 	if !f.expires.IsZero() && !f.expires.After(f.bus.now()) {
 		return denied("the credentials have expired")
 	}
@@ -189,8 +190,7 @@ func (f *filter) operation(line string) error {
 	return denied("%.20q is not an operation for clients", verb)
 }
 
-// publish checks the reply subject and the sizes, of which there are n, and
-// passes the message on.
+// publish checks the reply subject and the n sizes, and forwards the message.
 func (f *filter) publish(verb string, args []string, n int) error {
 	if len(args) != n+1 && len(args) != n+2 {
 		return denied("%s has %d arguments", verb, len(args))
@@ -228,7 +228,7 @@ func (f *filter) write(verb string, args ...string) error {
 	return err
 }
 
-// connectFields are the options a client may set; the rest is dropped.
+// connectFields are the options that a client may set; others are dropped.
 type connectFields struct {
 	Verbose      bool   `json:"verbose"`
 	Pedantic     bool   `json:"pedantic"`
@@ -272,9 +272,8 @@ func (f *filter) release() {
 	}
 }
 
-// attach counts a bridge of principal, which must hold live credentials for
-// the key, and says when these expire. Whether they are genuine is for the server
-// to check.
+// attach counts a connection of principal, which must have valid credentials for the key,
+// and returns when these expire. The server checks the signature.
 func (b *Bus) attach(principal, user string) (expires time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,56 +23,57 @@ import (
 	"choir.dev/choiros/internal/newfile"
 )
 
-// maxStoredEvent bounds a message of a stream, in bytes: contract.MaxEvent and the
-// appender's headers.
+// maxStoredEvent bounds a message of a stream, in bytes: contract.MaxEvent and the headers
+// that the ledger adds.
 const maxStoredEvent = 160 << 10
 
-// Options say which server the bus is on: one of its own on Dir, or the one at
+// Options say which server the bus uses: an embedded one that stores in Dir, or the one at
 // URL.
 type Options struct {
 	Dir     string             // JetStream's store; created when missing
 	KeysDir string             // operator and account keys; empty: "keys" beside Dir's content
-	Keys    newfile.Durability // of keys that are new
+	Keys    newfile.Durability // how new keys are made durable
 
-	// URL is a server with JetStream that somebody else runs, instead of one on
-	// Dir: nats://… on this machine, tls://… elsewhere, several of one cluster with
-	// commas. See package external for what can't be done there.
+	// URL is a server with JetStream that somebody else runs, instead of an embedded one:
+	// nats://… on this machine, tls://… elsewhere, several of one cluster separated by
+	// commas. Package external says what is not available there.
 	URL         string
-	Credentials string // file with the credentials for URL; empty: those in it
+	Credentials string // the file with the credentials for URL; empty: those in the URL
 
-	// Replicas is how many servers keep each log; 0 is 1. A server of its own
-	// keeps one.
+	// Replicas is how many servers store each log; 0 means 1. An embedded server is always
+	// the only one.
 	Replicas int
 
 	Logger *slog.Logger     // nil: discard
-	Now    func() time.Time // by which credentials expire; nil: time.Now
+	Now    func() time.Time // the clock by which credentials expire; nil: time.Now
 }
 
-// backend is a NATS server with JetStream, wherever it runs. What one can't do is
-// an error with a hint, never a guess.
+// backend is a NATS server with JetStream, embedded or external. What a backend can't do is
+// an error with a hint.
 type backend interface {
 	// Dial connects the control plane.
 	Dial(...nats.Option) (*nats.Conn, error)
-	// Client is a new connection for the protocol of one client.
+	// Client opens a new connection for the protocol of one client.
 	Client() (net.Conn, error)
-	// Sign makes credentials of a user's claims, Revoke ends those of users.
+	// Sign makes credentials from a user's claims; Revoke revokes those of users.
 	Sign(*jwt.UserClaims) (string, error)
 	Revoke(now time.Time, users []string) error
-	// Heard says whether anybody listens to a subject; true when that can't be found
-	// out.
+	// Heard reports whether anybody is subscribed to a subject; true when that is not
+	// known.
 	Heard(subject string) bool
-	// Opening calls open, which has a stream opened or made, and keeps the stream's files
-	// whatever comes of that. Shut closes one and leaves its files, Remove deletes one; what
-	// somebody else runs does not close it, and deletes it by remove. Looking calls look,
-	// which reads or moves the files of streams that are closed, while no server is started.
+	// Opening calls open, which makes the server open or create a stream, and preserves
+	// the stream's files whatever happens. Shut closes a stream and leaves its files;
+	// Remove deletes one. An external server does not close streams, and deletes one
+	// through remove. Looking calls look, which reads or moves files of closed streams,
+	// while no server is being started.
 	Opening(name string, open func() error) error
 	Shut(name string) error
 	Remove(name string, remove func() error) error
 	Looking(look func() error) error
-	// Files says why the logs are no files of this machine's.
+	// Files returns why the logs are no files of this machine; nil if they are.
 	Files() error
-	// Health says why nothing is stored now, Unread how many reads failed
-	// without the reader being told.
+	// Health returns why nothing can be stored now; Unread returns how many reads failed
+	// without an error to the reader.
 	Health() error
 	Unread() (uint64, error)
 	Close() error
@@ -86,11 +87,11 @@ type Bus struct {
 	replicas int
 	conn     *nats.Conn
 	streams  jetstream.JetStream
-	live     *nats.Conn // on which events are said: what follows it there waits for all who listen
+	live     *nats.Conn // on which live events are published: a message behind one waits until it has reached all subscribers
 
 	mu       sync.Mutex
 	grants   map[string][]grant // by principal
-	attached map[string]int     // open bridges by principal
+	attached map[string]int     // client connections by principal
 	closed   bool
 
 	bridges sync.WaitGroup
@@ -98,9 +99,9 @@ type Bus struct {
 	cancel  context.CancelFunc
 }
 
-// Open starts a server on opts.Dir, or connects to the one at opts.URL. What a
-// directory's store holds must be whole: see ReadStore.
-// fault.InUse says that another process holds the directory.
+// Open starts a server on opts.Dir, or connects to the one at opts.URL. The store in a
+// directory must be undamaged: see ReadStore. The error is fault.InUse when another process
+// has the directory open.
 func Open(ctx context.Context, opts Options) (*Bus, error) {
 	const op = "bus.Open"
 	if opts.Logger == nil {
@@ -184,9 +185,10 @@ func (b *Bus) dial(name string) (*nats.Conn, error) {
 		}))
 }
 
-// StreamConfig is the stream that holds a computer's log: one each, so that its
-// files are damaged, set aside and made again without touching another's. It
-// expires nothing and captures nothing that a client may publish.
+// StreamConfig is the configuration of the stream that holds a computer's log. Each log has
+// a stream of its own, so that its files can be damaged, moved aside and made anew without
+// touching another's. Messages never expire, and none of the stream's subjects may be
+// published by clients.
 func StreamConfig(cid contract.CID, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:         contract.StreamLog(cid),
@@ -198,21 +200,23 @@ func StreamConfig(cid contract.CID, replicas int) jetstream.StreamConfig {
 		MaxMsgSize: maxStoredEvent,
 		Discard:    jetstream.DiscardNew,
 		Replicas:   max(1, replicas),
-		Duplicates: time.Second, // message ids only chain the messages of one try
+		Duplicates: time.Second, // message ids are used only to order the messages of one append
 		DenyDelete: true,        // a computer is deleted with its stream
-		// Batch reads; only the control plane holds JetStream permissions.
+		// AllowDirect is for batch reads. Only the control plane has JetStream
+		// permissions.
 		AllowDirect:        true,
 		AllowAtomicPublish: true,
 	}
 }
 
-// EnsureStream makes the stream of a computer's log unless it is there, kept by so
-// many servers (Bus.Replicas).
+// EnsureStream makes the stream of a computer's log, stored by that many servers
+// (Bus.Replicas), unless it exists.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID, replicas int) error {
 	want := StreamConfig(cid, replicas)
 	s, err := js.Stream(ctx, want.Name)
 	if err == nil {
-		// An update writes the stream's description anew, whether it changes or not.
+		// An update rewrites the stream's description on disk even if nothing changes, so
+		// it is avoided.
 		have := s.CachedInfo().Config
 		if have.Metadata = nil; reflect.DeepEqual(have, want) {
 			return nil
@@ -227,16 +231,15 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID,
 	return nil
 }
 
-// EnsureStream opens the stream of a computer's log, which it makes unless it is there.
-// What is stored of it stays stored when it can't be opened.
+// EnsureStream opens the stream of a computer's log, and makes it if it does not exist. Its
+// messages are preserved if it can't be opened.
 func (b *Bus) EnsureStream(ctx context.Context, cid contract.CID) error {
 	return b.backend.Opening(contract.StreamLog(cid), func() error { return EnsureStream(ctx, b.streams, cid, b.replicas) })
 }
 
-// Shut closes the stream of a computer's log, which nobody has open: the server keeps
-// nothing of it but the files, until EnsureStream opens it again. A server that
-// somebody else runs keeps it open. Whatever was published before is stored first, or
-// it is an error and nothing changes.
+// Shut closes the stream of a computer's log, which nobody may have open: the server keeps
+// only its files until EnsureStream opens it again. An external server keeps it open.
+// Everything that was published before is stored first; if that fails, nothing changes.
 func (b *Bus) Shut(ctx context.Context, cid contract.CID) error {
 	const op = "bus.Shut"
 	if err := b.drain(ctx, cid); err != nil {
@@ -245,32 +248,32 @@ func (b *Bus) Shut(ctx context.Context, cid contract.CID) error {
 	return fault.Wrap(op, b.backend.Shut(contract.StreamLog(cid)))
 }
 
-// drain returns when the server is done with what this connection published for a
-// log: what comes in is taken in order, and this message, which is for another stream,
-// is answered and not stored.
+// drain returns when the server has processed what this connection published to a log. The
+// server processes messages in order, and answers this one, which names another stream as
+// expected, without storing it.
 func (b *Bus) drain(ctx context.Context, cid contract.CID) error {
 	m := nats.NewMsg(strings.TrimSuffix(contract.SubjectLogAll(cid), ">") + "drained")
 	m.Header.Set(nats.ExpectedStreamHdr, "none")
 	_, err := b.conn.RequestMsgWithContext(ctx, m)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return nil // it is not open
+		return nil // the stream is not open
 	}
 	return err
 }
 
-// Heard says whether anybody listens to a subject. Who begins to listen afterwards
-// is not counted.
+// Heard reports whether anybody is subscribed to a subject. Later subscriptions do not
+// count.
 func (b *Bus) Heard(subject string) bool { return b.backend.Heard(subject) }
 
-// Say sends a message to all who listen to a subject, in the order in which it is
-// called, and does not wait until they have it. While the server can't be reached
-// messages are kept for it, up to a few megabytes.
+// Say publishes a message to a subject, in the order of the calls, and does not wait for
+// its delivery. While the server can't be reached, messages are buffered, up to a few
+// megabytes.
 func (b *Bus) Say(subject string, data []byte) error {
 	return fault.Wrap("bus.Say", b.live.Publish(subject, data))
 }
 
-// Serves says whether the server has the stream of a computer's log open. One
-// whose files come to their place while it runs is opened by EnsureStream.
+// Serves reports whether the server has the stream of a computer's log open. A stream whose
+// files are moved into place while the server runs is opened by EnsureStream.
 func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
 	_, err := b.streams.Stream(ctx, contract.StreamLog(cid))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -279,8 +282,8 @@ func (b *Bus) Serves(ctx context.Context, cid contract.CID) (bool, error) {
 	return err == nil, fault.Wrap("bus.Serves", err)
 }
 
-// Remove deletes a computer's log, should there be one, also one that is set apart or
-// can't be opened. Nobody has it open.
+// Remove deletes a computer's log if there is one, also if it was moved aside or can't be
+// opened. Nobody may have it open.
 func (b *Bus) Remove(ctx context.Context, cid contract.CID) error {
 	return fault.Wrap("bus.Remove", b.backend.Remove(contract.StreamLog(cid), func() error {
 		err := b.streams.DeleteStream(ctx, contract.StreamLog(cid))
@@ -291,37 +294,35 @@ func (b *Bus) Remove(ctx context.Context, cid contract.CID) error {
 	}))
 }
 
-// Look calls look, which reads or moves the files of logs that nobody has open
-// (ReadStore, PutBack): while the server starts anew these are not what they were.
-// It must not call Look again, and whatever else it does delays a start.
+// Look calls look, which reads or moves files of logs that nobody has open (ReadStore,
+// PutBack), while the server is not being restarted, which changes those files. look must
+// not call Look, and a restart waits for it.
 func (b *Bus) Look(look func() error) error { return b.backend.Looking(look) }
 
-// Conn returns the control plane's connection, which may do anything.
+// Conn returns the control plane's connection, which has all permissions.
 func (b *Bus) Conn() *nats.Conn { return b.conn }
 
-// Replicas is how many servers keep each log.
+// Replicas returns how many servers store each log.
 func (b *Bus) Replicas() int { return b.replicas }
 
-// Files returns nil when the logs are files in the directory that the bus was opened
-// on, for ReadStore; otherwise whoever would read them must not take what is not
-// there for an empty log.
+// Files returns nil if the logs are files in the bus's directory, which ReadStore can read.
+// Otherwise a missing file does not mean that a log is empty.
 func (b *Bus) Files() error { return b.backend.Files() }
 
-// Health returns nil while events are stored; fault.DiskFull or fault.Unavailable
-// says that they are not, and that appends will fail.
+// Health returns nil while events can be stored; otherwise fault.DiskFull or
+// fault.Unavailable, and appends will fail.
 func (b *Bus) Health() error { return b.backend.Health() }
 
-// Unread counts the reads that failed because a block of a stream could not be
-// opened or read, and says why the last one did. The server answers them as if
-// there were no such message: an answer of that kind counts only if the number
-// is after it what it was before.
+// Unread returns how many reads failed because a block of a stream could not be opened or
+// read, and why the last one failed. The server answers such reads as if there were no such
+// message, so that answer counts only if the number is the same before and after.
 func (b *Bus) Unread() (uint64, error) { return b.backend.Unread() }
 
 // JetStream returns JetStream over the control plane's connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.streams }
 
-// Close ends the bridges, the connection and the server, in that order, and
-// releases the directory. It is safe to call twice.
+// Close ends the clients' connections, the control plane's connections and the server, in
+// that order, and releases the directory. It may be called twice.
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	if b.closed {

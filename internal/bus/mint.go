@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// Bounds of what one client may hold.
+// These bound what one client may use.
 const (
 	MaxTTL         = 12 * time.Hour
 	clientPayload  = 256 << 10
@@ -24,11 +24,11 @@ const (
 	grantsPerOwner = 256
 )
 
-// Credentials let one session of one computer speak NATS through Serve.
+// Credentials let one session at one computer use NATS through Serve.
 type Credentials struct {
 	JWT     string    // user JWT
-	Seed    string    // nkey seed that answers the server's nonce
-	Streams string    // what is this session's alone
+	Seed    string    // the nkey seed that signs the server's nonce
+	Streams string    // the subjects that only this session may subscribe to
 	Inbox   string    // inbox prefix; the client must use it for its requests
 	Expires time.Time // the server ends the connection then
 }
@@ -41,14 +41,14 @@ type grant struct {
 
 var principalPattern = lazy.Regexp(`^[A-Za-z0-9_-]{1,64}$`)
 
-// Mint makes credentials for principal, a name the control plane gives to a
-// session: one token of A-Z a-z 0-9 _ -. They allow exactly:
+// Mint makes credentials for principal, which is the control plane's name for a session:
+// one token of A-Z a-z 0-9 _ -. They allow exactly:
 //
 //	publish    user.{cid}.action, svc.{cid}.>
 //	subscribe  live.{cid}.>, agent.{cid}.*.result, stream.{cid}.{principal}.>, _INBOX.{principal}.>
 //
-// One principal belongs to one computer; asking for it under another is
-// fault.Denied. Credentials die at ttl, at Revoke, and when the process ends.
+// One principal belongs to one computer; asking for another computer is fault.Denied.
+// Credentials expire after ttl, and end with Revoke and with the process.
 func (b *Bus) Mint(cid contract.CID, principal string, ttl time.Duration) (Credentials, error) {
 	const op = "bus.Mint"
 	if err := cid.Validate(); err != nil {
@@ -133,8 +133,8 @@ func (b *Bus) sweep(now time.Time) {
 	}
 }
 
-// Revoke makes every credential of principal invalid at once and ends the
-// connections that use one. A principal without credentials is no error.
+// Revoke invalidates all credentials of principal at once and ends the connections that use
+// them. A principal without credentials is no error.
 func (b *Bus) Revoke(principal string) error {
 	const op = "bus.Revoke"
 	b.mu.Lock()
@@ -153,7 +153,7 @@ func (b *Bus) Revoke(principal string) error {
 	return fault.Wrap(op, b.backend.Revoke(now, users))
 }
 
-// owner returns the computer that principal holds live credentials for.
+// owner returns the computer for which principal has valid credentials.
 func (b *Bus) owner(principal string) (contract.CID, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Refill stores messages as they once were stored, in order and in large
-// batches, for a stream that is made anew.
+// Refill stores existing messages again, in order and in large batches, in a stream that is
+// made anew.
 type Refill struct {
 	bus     *Bus
 	pending []*nats.Msg
@@ -26,7 +26,7 @@ const (
 	refillBytes = 8 << 20
 )
 
-// Refill begins to fill the stream of a computer's log, which it makes.
+// Refill begins to fill the stream of a computer's log, which it makes if needed.
 func (b *Bus) Refill(ctx context.Context, cid contract.CID) (*Refill, error) {
 	if err := b.EnsureStream(ctx, cid); err != nil {
 		if why := b.Health(); why != nil {
@@ -37,7 +37,8 @@ func (b *Bus) Refill(ctx context.Context, cid contract.CID) (*Refill, error) {
 	return &Refill{bus: b}, nil
 }
 
-// Add stores one message with the next ones; data are kept until Flush.
+// Add stores one message, possibly together with the next ones; data must not change until
+// Flush.
 func (r *Refill) Add(ctx context.Context, subject string, header nats.Header, data []byte) error {
 	r.pending = append(r.pending, &nats.Msg{Subject: subject, Header: header, Data: data})
 	if r.bytes += len(data); len(r.pending) < refillCount && r.bytes < refillBytes {
@@ -46,7 +47,7 @@ func (r *Refill) Add(ctx context.Context, subject string, header nats.Header, da
 	return r.Flush(ctx)
 }
 
-// Flush stores what was added; when it returns that is on disk.
+// Flush stores the messages that were added; when it returns, they are on disk.
 func (r *Refill) Flush(ctx context.Context) error {
 	const op = "bus.Refill"
 	if len(r.pending) == 0 {

@@ -10,15 +10,14 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Caller returns the computer and principal behind a request on
-// user.{cid}.action or svc.{cid}.….
+// Caller returns the computer and principal behind a request on user.{cid}.action or
+// svc.{cid}.…, or fault.Denied.
 //
-// The computer is the subject's second token, which the server checked against
-// the client's publish permissions. The principal is the inbox the request
-// wants its answer in; it counts only when it holds live credentials for that
-// very computer. The bridge has refused any reply subject outside the inbox of
-// the connection's own credentials, so a client can neither name another
-// session nor a subject of the log. fault.Denied otherwise.
+// The computer is the subject's second token, which the server checked against the client's
+// publish permissions. The principal is part of the inbox in which the request wants its
+// answer, and is accepted only if it has valid credentials for that computer. The bridge
+// has refused reply subjects outside the inbox of the connection's own credentials, so a
+// client can name neither another session nor a subject of the log.
 func (b *Bus) Caller(msg *nats.Msg) (contract.CID, string, error) {
 	const op = "bus.Caller"
 	deny := func(format string, args ...any) (contract.CID, string, error) {
@@ -44,10 +43,10 @@ func (b *Bus) Caller(msg *nats.Msg) (contract.CID, string, error) {
 	return cid, principal, nil
 }
 
-// Respond answers a client's request, only ever into the caller's own inbox
-// (see Caller). Every service that answers clients must use it: NATS does not
-// check reply subjects against publish permissions, so msg.Respond would let a
-// client have the control plane publish to a subject of the client's choice.
+// Respond answers a client's request, but only to the caller's own inbox (see Caller).
+// Every service that answers clients must use it: NATS does not check reply subjects
+// against publish permissions, so with msg.Respond a client could make the control plane
+// publish to a subject of the client's choice.
 func (b *Bus) Respond(msg *nats.Msg, payload []byte) error {
 	if _, _, err := b.Caller(msg); err != nil {
 		return fault.Wrap("bus.Respond", err)

@@ -21,13 +21,13 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// The server repairs its store by cutting it off where a record does not hold,
-// and by leaving out what it can't read. Whoever has to decide whether that may
-// happen reads the files first, here, without the server and without a write.
+// The server repairs its store by cutting a file off at an invalid record, and by leaving
+// out what it can't read. To decide whether that may happen, the files are read here first,
+// without the server and without writing.
 
-// A record of a block: length (its top bit says that there are headers),
-// position, time, length of the subject, subject, [length of the headers],
-// headers and data, checksum.
+// A record of a block consists of its length (whose top bit says that there are headers),
+// the position, the time, the length of the subject, the subject, the length of the headers
+// if there are any, headers and data, and a checksum.
 const (
 	recordHeader   = 22
 	recordSum      = 8
@@ -38,22 +38,24 @@ const (
 	recordSmallest = recordHeader + recordSum
 )
 
-// Message is one message of a stream as its file holds it.
+// Message is one message of a stream as stored in its file.
 type Message struct {
-	// Of is the computer whose stream it stands in; empty: the one for all.
+	// Of is the computer whose stream contains it; empty: the one stream for all computers
+	// of earlier versions.
 	Of       contract.CID
 	Position uint64
 	Subject  string
-	Header   []byte // as on the wire; empty: none
+	Header   []byte // as in the NATS protocol; empty: none
 	Data     []byte // valid until the next message
-	// Behind says that a record before it in the newest block does not hold. The
-	// server would cut it off: a crash may have left it, unacknowledged.
+	// Behind says that there is an invalid record before it in the newest block. The
+	// server would cut the block off there; a crash may have left it, unacknowledged.
 	Behind bool
 }
 
-// PutBack puts back what a server deleted of a computer's log that it could not open, or
-// of every one without a cid, in the store at dir: before it is looked what is there, for
-// who opened it may have died then. Nobody may be opening that log.
+// PutBack restores the files that a server deleted because it could not open a computer's
+// log, or any log if cid is empty, in the store at dir. It must be called before the files
+// are inspected, because the process that opened the log may have died before it restored
+// them. Nobody may be opening that log.
 func PutBack(dir string, cid contract.CID) error {
 	name := ""
 	if cid != "" {
@@ -62,30 +64,30 @@ func PutBack(dir string, cid contract.CID) error {
 	return fault.Wrap("bus.PutBack", embedded.PutBack(dir, name))
 }
 
-// Held names the streams of a store of which files are there by their second names only,
-// until PutBack puts them back. Nothing is written.
+// Held returns the streams of a store that have files which exist only under their second
+// names, until PutBack restores them. It writes nothing.
 func Held(dir string) ([]string, error) {
 	names, err := embedded.Held(dir)
 	return names, fault.Wrap("bus.Held", err)
 }
 
-// Damage is what is wrong with a part of the data directory.
+// Damage describes what is wrong with a part of the data directory.
 type Damage struct {
 	File string `json:"file"` // relative to the data directory
 	What string `json:"what"`
-	// Of is the computer whose log it concerns; empty: all of them.
+	// Of is the computer whose log is damaged; empty: all of them.
 	Of contract.CID `json:"-"`
-	// Newest says that it is in the newest block, where a killed process may have
+	// Newest says that the damage is in the newest block, where a killed process may have
 	// left it: it counts only if an acknowledged event is missing.
 	Newest bool `json:"-"`
 }
 
 func (d Damage) String() string { return d.File + ": " + d.What }
 
-// ReadStore calls each with every message that the store's files hold, stream by
-// stream and each in order, and returns what is damaged. With only, it is the
-// streams that can hold that computer's log. A torn end of a newest block is no
-// damage by itself: a killed process leaves one. Files are only read.
+// ReadStore calls each with every message in the store's files, stream by stream and in
+// order within each, and returns what is damaged. With only, it reads the streams that can
+// contain that computer's log. An incomplete record at the end of a newest block is no
+// damage by itself, because a killed process leaves one. The files are only read.
 func ReadStore(ctx context.Context, dir string, only contract.CID, each func(Message) error) ([]Damage, error) {
 	return readStreams(ctx, dir, func(s Stream) bool { return only == "" || s.Of == only || s.Of == "" }, each)
 }
@@ -120,19 +122,19 @@ func readStreams(ctx context.Context, dir string, want func(Stream) bool, each f
 
 // Stream is a directory that holds a stream.
 type Stream struct {
-	Of      contract.CID // the computer whose log it is; empty: the one for all
+	Of      contract.CID // the computer whose log it is; empty: the one stream for all computers
 	Account string
 	Path    string // relative to the store
-	Apart   bool   // the server does not see it
+	Apart   bool   // whether it was moved to where the server does not see it
 }
 
 func (s Stream) name() string { return filepath.Base(s.Path) }
 
-// apartDir is where the server does not look.
+// apartDir is the directory in which the server does not look.
 const apartDir = embedded.ApartDir
 
-// Beside is where the same stream lies when it is set apart, or put back. Of more
-// than one that are apart, n counts the others.
+// Beside returns where the same stream belongs when it is moved out of the server's sight,
+// or back. n distinguishes several copies that are out of sight.
 func (s Stream) Beside(n int) string {
 	switch {
 	case s.Apart:
@@ -143,7 +145,7 @@ func (s Stream) Beside(n int) string {
 	return filepath.Join(apartDir, s.Account, s.name())
 }
 
-// Streams lists the streams of a store, those that are set apart among them.
+// Streams lists the streams of a store, including those out of the server's sight.
 func Streams(dir string) ([]Stream, error) {
 	const op = "bus.Streams"
 	var out []Stream
@@ -174,7 +176,7 @@ func Streams(dir string) ([]Stream, error) {
 	return out, nil
 }
 
-// StoreAccounts names the accounts whose streams the store holds.
+// StoreAccounts returns the accounts whose streams the store contains.
 func StoreAccounts(dir string) ([]string, error) {
 	streams, err := Streams(dir)
 	if err != nil {
@@ -258,14 +260,14 @@ func readStream(ctx context.Context, dir string, s Stream, each func(Message) er
 	return damage, nil
 }
 
-// record is one record of a block; skip marks those that are no message.
+// record is one record of a block; skip marks records that are no messages.
 type record struct {
 	Message
 	skip      bool
 	tombstone bool
 }
 
-// readRecord reads the record that b begins with, or says what is wrong with it.
+// readRecord parses the record at the beginning of b, or says what is wrong with it.
 func readRecord(stream string, index uint64, b []byte) (r record, size int, bad string) {
 	if len(b) < recordSmallest {
 		return r, 0, "a record is cut off"
@@ -292,7 +294,7 @@ func readRecord(stream string, index uint64, b []byte) (r record, size int, bad 
 	if err != nil {
 		return r, 0, err.Error()
 	}
-	_, _ = hh.Write(b[4:20]) // a hash takes everything
+	_, _ = hh.Write(b[4:20]) // writing to a hash never fails
 	_, _ = hh.Write(body[:subject])
 	_, _ = hh.Write(body[fixed:])
 	if !bytes.Equal(hh.Sum(nil), b[size-recordSum:size]) {
@@ -313,8 +315,8 @@ func readRecord(stream string, index uint64, b []byte) (r record, size int, bad 
 	return r, size, ""
 }
 
-// resume finds where the next whole record begins. What begins by accident does
-// not end with the right checksum.
+// resume finds the beginning of the next valid record. Bytes that merely look like a record
+// do not have the right checksum.
 func resume(stream string, index uint64, buf []byte, from int) int {
 	for at := from; at+recordSmallest <= len(buf); at++ {
 		if _, _, bad := readRecord(stream, index, buf[at:]); bad == "" {
@@ -324,8 +326,8 @@ func resume(stream string, index uint64, buf []byte, from int) int {
 	return len(buf)
 }
 
-// tombstones are the positions that were removed after they had been stored: a
-// server that was killed in a batch takes back its beginning.
+// tombstones returns the positions of messages that were removed after they had been
+// stored: a server that was killed in the middle of a batch removes the batch's beginning.
 func tombstones(ctx context.Context, stream string, blocks []block) (map[uint64]bool, error) {
 	out := map[uint64]bool{}
 	for _, b := range blocks {
@@ -340,7 +342,7 @@ func tombstones(ctx context.Context, stream string, blocks []block) (map[uint64]
 		for at := 0; at+recordSmallest <= len(buf); {
 			size := int(le.Uint32(buf[at:]) &^ bitHeaders)
 			if size < recordSmallest || size > len(buf)-at {
-				break // readStream says it
+				break // readStream reports it
 			}
 			if le.Uint64(buf[at+4:])&bitTombstone != 0 {
 				if r, _, bad := readRecord(stream, b.index, buf[at:]); bad == "" {
@@ -353,8 +355,8 @@ func tombstones(ctx context.Context, stream string, blocks []block) (map[uint64]
 	return out, nil
 }
 
-// checkDescription says what is wrong with a stream's description, without
-// which the server passes over the stream as if it were not there.
+// checkDescription says what is wrong with a stream's description, without which the server
+// ignores the stream.
 func checkDescription(stream string) string {
 	meta, err := os.ReadFile(filepath.Join(stream, "meta.inf"))
 	if err != nil {
@@ -369,7 +371,7 @@ func checkDescription(stream string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case want != string(sum) && !embedded.ChangedOver(name, meta, string(sum)): // which the server's start finishes
+	case want != string(sum) && !embedded.ChangedOver(name, meta, string(sum)): // such a change is finished when the server starts
 		return "its checksum does not match"
 	}
 	return ""

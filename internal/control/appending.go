@@ -11,16 +11,15 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// appending is how much a request adds to the log. It is counted against the caller's quota
-// once, however many steps handle the request.
+// appending is how much a request adds to the log. It is counted against the caller's quota once, however
+// many steps handle the request.
 type appending struct {
 	bytes int64
 	once  sync.Once
 }
 
-// appends estimates how much a request adds to the log; it is nil for a read. The bytes of
-// uploaded files are not counted: they are not stored in the log and have limits of their
-// own.
+// appends estimates how much a request adds to the log; it is nil for a read. The bytes of uploaded files
+// are not counted: they are not stored in the log and have limits of their own.
 func appends(r *http.Request) *appending {
 	if !origin.Unsafe(r) {
 		return nil

@@ -63,8 +63,8 @@ func (d httpBinding) Refuse(m rpc.Declared, conditional bool, err error) error {
 	return problem.Of(d.server.log, m.HTTP.ID, unmet(conditional, err))
 }
 
-// unmet turns the conflict of a conditional request (If-Match, If-None-Match) into 412
-// Precondition Failed; other errors are returned as they are.
+// unmet turns the conflict of a conditional request (If-Match, If-None-Match) into 412 Precondition
+// Failed; other errors are returned as they are.
 func unmet(conditional bool, err error) error {
 	if !conditional || !fault.Is(err, fault.Conflict) {
 		return err
@@ -72,9 +72,9 @@ func unmet(conditional bool, err error) error {
 	return problem.Refuse(http.StatusPreconditionFailed, fault.Conflict, fault.Answer(err), fault.HintOf(err))
 }
 
-// reach returns the computer that a request names and the caller's actor in it, after
-// checking that the actor may call the method. It then makes the computer available as the
-// method needs it, and counts the call against the caller's quota.
+// reach returns the computer that a request names and the caller's actor in it, after checking that the
+// actor may call the method. It then makes the computer available as the method needs it, and counts the
+// call against the caller's quota.
 func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (cid contract.CID, who contract.Actor, err error) {
 	if err := may(ctx, m.Callers); err != nil {
 		return "", who, err
@@ -94,8 +94,8 @@ func (s *Server) reach(ctx context.Context, m rpc.Declared, computer string) (ci
 	return cid, who, s.admit(ctx, m, cid)
 }
 
-// admit wakes a computer, or opens its history, as a method needs it, and counts the call
-// against the quota that belongs to the method's effect.
+// admit wakes a computer, or opens its history, as a method needs it, and counts the call against the
+// quota that belongs to the method's effect.
 func (s *Server) admit(ctx context.Context, m rpc.Declared, cid contract.CID) (err error) {
 	switch m.Needs {
 	case rpc.Awake:
@@ -115,9 +115,9 @@ func (s *Server) admit(ctx context.Context, m rpc.Declared, cid contract.CID) (e
 	return nil
 }
 
-// may refuses kinds of callers that the method does not allow. Methods that grant power are
-// for people only: for a session of the console, which no desktop has, or for the program
-// that holds the owner's token, which is in a file that only the owner can read.
+// may refuses kinds of callers that the method does not allow. Methods that grant power are for people
+// only: for a session of the console, which no desktop has, or for the program that holds the owner's
+// token, which is in a file that only the owner can read.
 func may(ctx context.Context, allowed rpc.Callers) error {
 	c, came := callerOf(ctx), rpc.Program
 	switch {

@@ -17,8 +17,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Cookies. The __Host- prefix ties each to its exact host: no desktop can set
-// or shadow the console's.
+// Cookies. The __Host- prefix ties each to its exact host: no desktop can set or shadow the console's.
 const (
 	consoleCookie = "__Host-choir-console"
 	desktopCookie = "__Host-choir-desktop"
@@ -32,8 +31,8 @@ type caller struct {
 	token   string            // the token's id, "" for a session
 	appends *appending        // what the request adds to the log; nil if it only reads
 	machine bool              // whether the token is the one in the machine owner's file
-	// scope limits what the session or the token allows. expires is when the token ends;
-	// it is zero for tokens without an end, and for sessions.
+	// scope limits what the session or the token allows. expires is when the token ends; it is zero for
+	// tokens without an end, and for sessions.
 	scope   contract.CapabilitySet
 	expires time.Time
 }
@@ -47,8 +46,8 @@ type callerKey struct{}
 
 type actorKey struct{}
 
-// actorOf returns the actor for whom a request was admitted, limited to what they may do.
-// It is the zero Actor as long as the request has not been admitted.
+// actorOf returns the actor for whom a request was admitted, limited to what they may do. It is the zero
+// Actor as long as the request has not been admitted.
 func actorOf(ctx context.Context) contract.Actor {
 	a, _ := ctx.Value(actorKey{}).(contract.Actor)
 	return a
@@ -59,12 +58,11 @@ func callerOf(ctx context.Context) caller {
 	return c
 }
 
-// open lists the addresses that need no sign-in: signing in itself, and the API's
-// description.
+// open lists the addresses that need no sign-in: signing in itself, and the API's description.
 var open = []string{"/api/claim", "/api/openapi.json"}
 
-// withCaller admits those who may use the API: the holder of a token, or a console session
-// whose request comes from the console's own page.
+// withCaller admits those who may use the API: the holder of a token, or a console session whose request
+// comes from the console's own page.
 func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -133,16 +131,16 @@ func (s *Server) withCaller(next http.Handler, console bool) http.Handler {
 	})
 }
 
-// saysNothing reports whether a request that changes something has an empty If-Match or
-// If-None-Match header, as a script sends when its variable was never set. Such a header
-// would otherwise be read as no condition at all.
+// saysNothing reports whether a request that changes something has an empty If-Match or If-None-Match
+// header, as a script sends when its variable was never set. Such a header would otherwise be read as no
+// condition at all.
 func saysNothing(r *http.Request) bool {
 	return origin.Unsafe(r) && slices.Contains(slices.Concat(r.Header.Values("If-Match"), r.Header.Values("If-None-Match")), "")
 }
 
-// fromPage reports whether a page in a browser sent a request. It is a function of its own
-// because the compiler does not remove a call of defence.Off that is part of a larger
-// condition in a closure, and a release must not contain such calls.
+// fromPage reports whether a page in a browser sent a request. It is a function of its own because the
+// compiler does not remove a call of defence.Off that is part of a larger condition in a closure, and a
+// release must not contain such calls.
 func fromPage(r *http.Request) bool {
 	if defence.Off(defence.ControlTokens) {
 		return false
@@ -155,8 +153,8 @@ func (s *Server) unauthorized(w http.ResponseWriter, why string) {
 	problem.Write(w, problem.Refuse(http.StatusUnauthorized, fault.Denied, why, "Sign in with the link that choir up prints, or give a token in CHOIR_TOKEN."))
 }
 
-// cookie returns a cookie's value. It is "" when the cookie is missing, or when there are
-// two of the name, of which at least one was not set by us.
+// cookie returns a cookie's value. It is "" when the cookie is missing, or when there are two of the
+// name, of which at least one was not set by us.
 func cookie(r *http.Request, name string) string {
 	got := r.CookiesNamed(name)
 	if len(got) != 1 {
@@ -170,8 +168,8 @@ func ownCookie(name, value string, maxAge int) http.Cookie {
 	return http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: sameSite()}
 }
 
-// sameSite is the SameSite attribute of our cookies: browsers do not send them with
-// requests that another site's page makes.
+// sameSite is the SameSite attribute of our cookies: browsers do not send them with requests that another
+// site's page makes.
 func sameSite() http.SameSite {
 	if defence.Off(defence.ControlSameSite) {
 		return http.SameSiteNoneMode
@@ -179,8 +177,7 @@ func sameSite() http.SameSite {
 	return http.SameSiteStrictMode
 }
 
-// address returns the IP address that a request came from, by which failed attempts are
-// counted.
+// address returns the IP address that a request came from, by which failed attempts are counted.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -192,9 +189,9 @@ func address(r *http.Request) string {
 // only is what the API's paths hold in place of an id to mean the caller's only computer.
 const only = "-"
 
-// govern counts requests by which people stop, decide or take back something. They have a
-// quota of their own for each caller, so that nothing others store, least of all a
-// desktop's page, can keep a person from them.
+// govern counts requests by which people stop, decide or take back something. They have a quota of their
+// own for each caller, so that nothing others store, least of all a desktop's page, can keep a person
+// from them.
 func (s *Server) govern(ctx context.Context, cid contract.CID) error {
 	if defence.Off(defence.ClientGovern) {
 		return s.take(ctx, cid, s.quota.Take)

@@ -50,8 +50,7 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request, v desktopReques
 
 var errKept = errors.New("the kept build was asked for")
 
-// desktopPage serves the desktop's page: the dev server's when it is running, else the
-// build's.
+// desktopPage serves the desktop's page: the dev server's when it is running, else the build's.
 func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v desktopRequest, c Computer) {
 	mode := view.ModeLive
 	body, err := []byte(nil), errKept
@@ -59,8 +58,8 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v desktopRe
 		body, err = s.livePage(r, c)
 	}
 	if err != nil {
-		// The source is broken or the dev server is not up yet, so the build is shown;
-		// the frame around the desktop says which is shown.
+		// The source is broken or the dev server is not up yet, so the build is shown; the frame around
+		// the desktop says which is shown.
 		s.log.Debug("the live page can't be had", "computer", v.place.Computer, "error", err)
 		mode = view.ModeBuild
 		files, err := c.Build(r.Context())
@@ -84,11 +83,10 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v desktopRe
 	_, _ = w.Write(body) // the client has gone if this fails
 }
 
-// desktopPolicy is the Content-Security-Policy of a desktop's page. Agents write the page,
-// and must not get the network through the browser: nothing is loaded from, sent to or
-// framed by another origin than the desktop's own. Styles are files, or come from Vite's
-// hot updates and carry the nonce. React sets an element's styles through the DOM, which
-// the policy does not restrict.
+// desktopPolicy is the Content-Security-Policy of a desktop's page. Agents write the page, and must not
+// get the network through the browser: nothing is loaded from, sent to or framed by another origin than
+// the desktop's own. Styles are files, or come from Vite's hot updates and carry the nonce. React sets an
+// element's styles through the DOM, which the policy does not restrict.
 func (s *Server) desktopPolicy(v desktopRequest, nonce string) string {
 	framed := []string{"frame-ancestors " + s.hosts.Console()}
 	if !defence.Off(defence.ControlSandbox) {
@@ -109,8 +107,8 @@ func (s *Server) desktopPolicy(v desktopRequest, nonce string) string {
 	}, framed...), "; ")
 }
 
-// pageSandbox repeats in the page's own headers what the console's frame allows a desktop:
-// it may not open windows, nor navigate the tab that it is shown in.
+// pageSandbox repeats in the page's own headers what the console's frame allows a desktop: it may not
+// open windows, nor navigate the tab that it is shown in.
 const pageSandbox = "sandbox allow-scripts allow-same-origin allow-forms allow-downloads"
 
 // inject inserts the heartbeat script before the page's other scripts.
@@ -157,10 +155,9 @@ func (s *Server) livePage(r *http.Request, c Computer) ([]byte, error) {
 	return b, nil
 }
 
-// desktopFile serves one file. If its name is that of a built asset, the builds whose page
-// this session was given are searched first, then the newest build (entering from a second
-// page gives the browser a new session). Other files come from the dev server, or from the
-// newest build when it is not running.
+// desktopFile serves one file. If its name is that of a built asset, the builds whose page this session
+// was given are searched first, then the newest build (entering from a second page gives the browser a
+// new session). Other files come from the dev server, or from the newest build when it is not running.
 func (s *Server) desktopFile(w http.ResponseWriter, r *http.Request, v desktopRequest, c Computer) {
 	// This is checked whatever serves the file: no file has a path that needs cleaning.
 	if p := devserver.CheckPath(r); p != nil {
@@ -202,8 +199,8 @@ func (s *Server) newestFile(w http.ResponseWriter, r *http.Request, c Computer, 
 	}
 }
 
-// buildFile serves a build's file and reports whether the build has it. HTML is not served
-// as a file: the page is served only at /, with its policy.
+// buildFile serves a build's file and reports whether the build has it. HTML is not served as a file: the
+// page is served only at /, with its policy.
 func (s *Server) buildFile(w http.ResponseWriter, r *http.Request, files fs.FS, name string) bool {
 	if httpio.IsHTML(httpio.AssetType(name)) {
 		return false
@@ -221,8 +218,7 @@ func (s *Server) buildFile(w http.ResponseWriter, r *http.Request, files fs.FS, 
 	return true
 }
 
-// hmr connects the page to the dev server's hot updates. Session, Origin and
-// Host have been checked.
+// hmr connects the page to the dev server's hot updates. Session, Origin and Host have been checked.
 func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v desktopRequest, c Computer) {
 	protocols := r.Header.Values("Sec-WebSocket-Protocol")
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.URL.Path != "/" || len(protocols) != 1 ||
@@ -253,8 +249,7 @@ func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v desktopRequest, c
 	devserver.Forward(w, r.WithContext(ctx), rt, s.log)
 }
 
-// begin counts one piece of work that Close waits for; it returns false once the server is
-// closing.
+// begin counts one piece of work that Close waits for; it returns false once the server is closing.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,8 +260,8 @@ func (s *Server) begin() bool {
 	return true
 }
 
-// keep remembers which build a session's page came from, so that the page gets the assets
-// of that build after a newer one exists.
+// keep remembers which build a session's page came from, so that the page gets the assets of that build
+// after a newer one exists.
 func (d *desktops) keep(session string, files fs.FS) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

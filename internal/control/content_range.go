@@ -20,8 +20,8 @@ func tagged(w http.ResponseWriter, f view.File) {
 	}
 }
 
-// ranged is a file's content as an io.ReadSeeker, for http.ServeContent. Reading on uses
-// the open file; reading elsewhere opens the file anew at that offset.
+// ranged is a file's content as an io.ReadSeeker, for http.ServeContent. Reading on uses the open file;
+// reading elsewhere opens the file anew at that offset.
 type ranged struct {
 	open func(at int64) (io.ReadCloser, error)
 	from io.ReadCloser
@@ -103,8 +103,8 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request, c Computer, in 
 	return writeJSON(w, f)
 }
 
-// refusals turns the plain text with which http.ServeContent refuses a range or a condition
-// into a problem document, as all other refusals are.
+// refusals turns the plain text with which http.ServeContent refuses a range or a condition into a
+// problem document, as all other refusals are.
 type refusals struct {
 	http.ResponseWriter
 	asked   *http.Request

@@ -25,8 +25,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Addresses on a desktop's origin that the control plane answers itself, and limits of what
-// is served there.
+// Addresses on a desktop's origin that the control plane answers itself, and limits of what is served
+// there.
 const (
 	ownPrefix  = "/_choir/"
 	enterPath  = ownPrefix + "enter" // takes a ticket from the console's page
@@ -60,8 +60,8 @@ type desktopRequest struct {
 	actor   contract.Actor // the desktop's code, limited to what its visitor may do
 }
 
-// serveDesktop serves one desktop's origin. Agents write its page, so requests from it get
-// no more than a session for this one computer allows.
+// serveDesktop serves one desktop's origin. Agents write its page, so requests from it get no more than a
+// session for this one computer allows.
 func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label string) {
 	handle := origin.Handle(label)
 	h := w.Header()
@@ -72,15 +72,13 @@ func (s *Server) serveDesktop(w http.ResponseWriter, r *http.Request, label stri
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	switch dest {
 	case "script", "style", "font", "image":
-		// Browsers apply the header only to documents and workers, and it is longer than
-		// many files.
+		// Browsers apply the header only to documents and workers, and it is longer than many files.
 	default:
 		h.Set("Permissions-Policy", httpio.Permissions+", clipboard-read=()")
 	}
 	switch {
 	case !defence.Off(defence.ControlWorkers) && (r.Header.Get("Service-Worker") != "" || dest == "serviceworker"):
-		// A service worker would still answer for this origin after the desktop was
-		// rewound.
+		// A service worker would still answer for this origin after the desktop was rewound.
 		problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "there are no service workers here", ""))
 		return
 	case r.URL.Path == enterPath:
@@ -149,8 +147,7 @@ func desktopRoute(r *http.Request) deskRoute {
 	return deskContent
 }
 
-// asPage reports whether a request is a navigation of the console's frame to the desktop's
-// page.
+// asPage reports whether a request is a navigation of the console's frame to the desktop's page.
 func asPage(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Dest") == "iframe" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !origin.Unsafe(r)
 }
@@ -167,8 +164,8 @@ func (v desktopRequest) holder() holder {
 	return holder{account: v.session.User, session: v.session.ID}
 }
 
-// still returns a check of whether a visitor may still see the desktop. It is made once
-// more when the visitor's stream is registered, from when on it can be cut.
+// still returns a check of whether a visitor may still see the desktop. It is made once more when the
+// visitor's stream is registered, from when on it can be cut.
 func (s *Server) still(v desktopRequest) func(context.Context) (contract.CID, error) {
 	return func(ctx context.Context) (contract.CID, error) {
 		_, err := s.options.Identity.ByPrincipal(ctx, v.session.ID)
@@ -182,9 +179,9 @@ func (s *Server) still(v desktopRequest) func(context.Context) (contract.CID, er
 	}
 }
 
-// foreignToDesktop refuses requests that neither the desktop's own page made nor, for the
-// page itself, the console's frame. (Another desktop is of the same site and passes here;
-// frame-ancestors keeps it from showing the page.)
+// foreignToDesktop refuses requests that neither the desktop's own page made nor, for the page itself,
+// the console's frame. (Another desktop is of the same site and passes here; frame-ancestors keeps it
+// from showing the page.)
 func (s *Server) foreignToDesktop(r *http.Request, self string, page bool) *problem.Error {
 	if page {
 		switch r.Header.Get("Sec-Fetch-Site") {
@@ -217,9 +214,9 @@ func (s *Server) visitor(r *http.Request, handle string) (desktopRequest, error)
 	return desktopRequest{session: ses, place: place}, nil
 }
 
-// enter exchanges a ticket, which the console's page posts into its frame, for the
-// desktop's own cookie. Only the console's Origin may do so: another site must not sign
-// anyone in, even with a ticket of its own.
+// enter exchanges a ticket, which the console's page posts into its frame, for the desktop's own cookie.
+// Only the console's Origin may do so: another site must not sign anyone in, even with a ticket of its
+// own.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 	site := r.Header.Get("Sec-Fetch-Site")
 	origin := r.Header.Values("Origin")
@@ -298,11 +295,11 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v deskto
 	_ = json.NewEncoder(w).Encode(answer) // the client has gone if this fails
 }
 
-// desktopBus carries the desktop's NATS connection over a WebSocket. Session, Origin and
-// Host have been checked; the bus checks the credentials.
+// desktopBus carries the desktop's NATS connection over a WebSocket. Session, Origin and Host have been
+// checked; the bus checks the credentials.
 func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v desktopRequest) {
-	// The request's own context ends when the connection is taken over; the computer
-	// stays awake as long as this desktop is connected.
+	// The request's own context ends when the connection is taken over; the computer stays awake as long
+	// as this desktop is connected.
 	ctx, release, err := s.hold(s.ctx, v.holder(), s.still(v))
 	if err != nil {
 		problem.Write(w, problem.Of(s.log, "desktop bus", err))

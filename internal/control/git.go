@@ -22,9 +22,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// gitPath is where repositories are served: those in a workspace at
-// /git/{computer}/{path}.git, and the history of the computer's own files at
-// /git/{computer}.git.
+// gitPath is where repositories are served: those in a workspace at /git/{computer}/{path}.git, and the
+// history of the computer's own files at /git/{computer}.git.
 const gitPath = "/git/"
 
 // gitAddress returns a repository's path on the server.
@@ -52,9 +51,8 @@ func (s *Server) gitToken(ctx context.Context, who rpc.Caller, in rpc.GitTokenRe
 		return view.GitAccess{}, err
 	}
 	if repository != "" {
-		// A token is made only for what git could open, which a folder that is no
-		// repository is not. Protocol 2 is asked for because its answer does not grow
-		// with the number of refs.
+		// A token is made only for what git could open, which a folder that is no repository is not.
+		// Protocol 2 is asked for because its answer does not grow with the number of refs.
 		look := view.GitCall{Repository: repository, Advertise: true, Protocol: 2, By: who.Actor}
 		if err := c.Git(ctx, look, http.NoBody, io.Discard); err != nil {
 			return view.GitAccess{}, err
@@ -143,8 +141,8 @@ func (s *Server) serveGit(w http.ResponseWriter, r *http.Request) {
 	}
 	said := strings.TrimSpace(p.Detail + ". " + p.Hint)
 	if strings.HasSuffix(r.URL.Path, "/git-upload-pack") && p.Status != http.StatusUnauthorized {
-		// When the status is not 200, git prints only its number; the protocol's own
-		// error line is printed whole.
+		// When the status is not 200, git prints only its number; the protocol's own error line is
+		// printed whole.
 		h.Set("Content-Type", "application/x-git-upload-pack-result")
 		said = "ERR " + said
 		_, _ = fmt.Fprintf(w, "%04x%s", len(said)+4, said) // the client has gone if this fails
@@ -198,8 +196,8 @@ func (s *Server) git(w http.ResponseWriter, r *http.Request) error {
 		fmt.Sprintf("the push has more than %d MiB", s.options.AddBytes>>20), "Raise storage.add_mb, or push fewer commits at once.")
 }
 
-// gitFromPage reports whether a page in a browser sent a request. It is refused because
-// browsers may remember the password that a person typed for git.
+// gitFromPage reports whether a page in a browser sent a request. It is refused because browsers may
+// remember the password that a person typed for git.
 func gitFromPage(r *http.Request) bool {
 	if defence.Off(defence.GitPages) {
 		return false
@@ -207,8 +205,8 @@ func gitFromPage(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" || len(r.Header.Values("Authorization")) > 1
 }
 
-// gitCaller returns the holder of the token that git sends as the password. scope is nil
-// for an API token, which allows what its account may do.
+// gitCaller returns the holder of the token that git sends as the password. scope is nil for an API
+// token, which allows what its account may do.
 func (s *Server) gitCaller(r *http.Request) (caller, *identity.GitScope, error) {
 	_, secret, ok := r.BasicAuth()
 	if !ok || secret == "" {
@@ -225,8 +223,8 @@ func (s *Server) gitCaller(r *http.Request) (caller, *identity.GitScope, error) 
 	return callerWith(t, r), t.Git, nil
 }
 
-// gitReach returns the computer that a request names if the caller may use it so: reading
-// takes what a viewer may do, pushing what an editor may.
+// gitReach returns the computer that a request names if the caller may use it so: reading takes what a
+// viewer may do, pushing what an editor may.
 func (s *Server) gitReach(ctx context.Context, c caller, asked *gitAsked, scope *identity.GitScope) (contract.CID, error) {
 	if err := s.present(ctx, c); err != nil {
 		return "", err
@@ -259,8 +257,8 @@ func (s *Server) gitReach(ctx context.Context, c caller, asked *gitAsked, scope 
 	return cid, nil
 }
 
-// inScope refuses every repository but the one that a token was made for, with the same
-// error as for one that does not exist.
+// inScope refuses every repository but the one that a token was made for, with the same error as for one
+// that does not exist.
 func inScope(scope *identity.GitScope, asked gitAsked) error {
 	if scope == nil || scope.Repository == asked.call.Repository || defence.Off(defence.GitScope) {
 		return nil
@@ -283,8 +281,7 @@ func gitBody(r *http.Request, most int64) (io.Reader, error) {
 	return nil, problem.Refuse(http.StatusUnsupportedMediaType, fault.Invalid, "the body is compressed in a way that is not known here", "")
 }
 
-// flushed flushes after each write, so that a client who waits for a large answer sees
-// progress.
+// flushed flushes after each write, so that a client who waits for a large answer sees progress.
 type flushed struct {
 	io.Writer
 	controller *http.ResponseController

@@ -13,11 +13,10 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// granted returns an actor limited to what their account was granted in a computer and to
-// scope; when cid is empty, to what the account may do on the whole machine. Every way in
-// gets its actors from it, once for each request: HTTP in reach, git in gitReach, the bus
-// in onBus, and a desktop's origin in serveDesktop. It returns fault.NotFound to those who
-// are not members.
+// granted returns an actor limited to what their account was granted in a computer and to scope; when cid
+// is empty, to what the account may do on the whole machine. Every way in gets its actors from it, once
+// for each request: HTTP in reach, git in gitReach, the bus in onBus, and a desktop's origin in
+// serveDesktop. It returns fault.NotFound to those who are not members.
 func (s *Server) granted(ctx context.Context, who contract.Actor, scope contract.CapabilitySet, cid contract.CID) (contract.Actor, error) {
 	held, err := s.options.Identity.Held(ctx, who.Account(), cid)
 	if err != nil {
@@ -37,9 +36,9 @@ func needs(who contract.Actor, c contract.Capability) error {
 	return nil
 }
 
-// named returns the id of the computer that a request names, awake or not, and the caller
-// as a person with what they may do in it. For somebody else's computer it takes the same
-// steps and returns the same error as for one that does not exist.
+// named returns the id of the computer that a request names, awake or not, and the caller as a person
+// with what they may do in it. For somebody else's computer it takes the same steps and returns the same
+// error as for one that does not exist.
 func (s *Server) named(ctx context.Context, c caller, id string) (contract.CID, contract.Actor, error) {
 	cid := contract.CID(id)
 	if id == only {
@@ -61,8 +60,7 @@ func (s *Server) named(ctx context.Context, c caller, id string) (contract.CID, 
 	}
 	who, err := s.granted(ctx, contract.Person(c.user), c.scope, cid)
 	if fault.Is(err, fault.NotFound) {
-		// The computer may have been made since its owner was last recorded, which
-		// listing does.
+		// The computer may have been made since its owner was last recorded, which listing does.
 		if _, err := s.computersOf(ctx, c.user); err != nil {
 			return "", contract.Actor{}, err
 		}
@@ -71,9 +69,9 @@ func (s *Server) named(ctx context.Context, c caller, id string) (contract.CID, 
 	return cid, who, err
 }
 
-// mine returns the computers that an account is a member of, as computersOf lists them.
-// Each request that names no computer calls it, so it does not describe each computer as
-// computersOf does, unless one has no recorded owner yet.
+// mine returns the computers that an account is a member of, as computersOf lists them. Each request that
+// names no computer calls it, so it does not describe each computer as computersOf does, unless one has
+// no recorded owner yet.
 func (s *Server) mine(ctx context.Context, account string) ([]contract.CID, error) {
 	roles, err := s.options.Identity.Mine(ctx, account)
 	if err != nil {
@@ -106,8 +104,8 @@ func (s *Server) mine(ctx context.Context, account string) ([]contract.CID, erro
 	return mine, nil
 }
 
-// computersOf lists the computers that an account is a member of. Those without a recorded
-// owner are recorded as the machine owner's.
+// computersOf lists the computers that an account is a member of. Those without a recorded owner are
+// recorded as the machine owner's.
 func (s *Server) computersOf(ctx context.Context, account string) ([]view.Computer, error) {
 	all, err := s.options.Computers.List(ctx)
 	if err != nil {
@@ -149,8 +147,8 @@ func (s *Server) removedOf(ctx context.Context, account string) ([]view.Computer
 	return mine, nil
 }
 
-// places returns the places of computers' desktops. A computer without a recorded owner
-// becomes the machine owner's.
+// places returns the places of computers' desktops. A computer without a recorded owner becomes the
+// machine owner's.
 func (s *Server) places(ctx context.Context, all []view.Computer) (map[contract.CID]identity.Place, error) {
 	known, err := s.options.Identity.Places(ctx)
 	if err != nil {
@@ -175,8 +173,8 @@ func (s *Server) places(ctx context.Context, all []view.Computer) (map[contract.
 	return out, nil
 }
 
-// onBus returns the caller behind a desktop's session on the bus, if they may call a method
-// of a computer.
+// onBus returns the caller behind a desktop's session on the bus, if they may call a method of a
+// computer.
 func (s *Server) onBus(ctx context.Context, m rpc.Declared, cid contract.CID, principal string) (rpc.Caller, error) {
 	ses, err := s.options.Identity.ByPrincipal(ctx, principal)
 	if err != nil {

@@ -34,10 +34,10 @@ const (
 	maxAllLoads = 4096
 )
 
-// load is one page that was served. Its reports are believed only about itself, because the
-// desktop's own code runs in the same page and could send the same. It belongs to a user
-// and a computer, not to a session: each page that enters gives the browser a new session,
-// under which the pages that are shown already report from then on.
+// load is one page that was served. Its reports are believed only about itself, because the desktop's own
+// code runs in the same page and could send the same. It belongs to a user and a computer, not to a
+// session: each page that enters gives the browser a new session, under which the pages that are shown
+// already report from then on.
 type load struct {
 	user   string
 	cid    contract.CID
@@ -56,10 +56,9 @@ func newLoad(user string, cid contract.CID, mode view.DesktopMode, now time.Time
 
 func (l *load) of(user string, cid contract.CID) bool { return l.user == user && l.cid == cid }
 
-// expectBeat remembers that a page was served and returns the name under which the page
-// will report. A page that never reports, or stops reporting, proves nothing about the
-// desktop, for its visitor's connection may be at fault; the console tells the person who
-// is looking at it.
+// expectBeat remembers that a page was served and returns the name under which the page will report. A
+// page that never reports, or stops reporting, proves nothing about the desktop, for its visitor's
+// connection may be at fault; the console tells the person who is looking at it.
 func (s *Server) expectBeat(v desktopRequest, mode view.DesktopMode) string {
 	id := httpio.NewNonce()
 	l := newLoad(v.session.User, v.place.Computer, mode, s.options.Now())
@@ -71,8 +70,7 @@ func (s *Server) expectBeat(v desktopRequest, mode view.DesktopMode) string {
 	return id
 }
 
-// forget forgets the oldest pages until there is room for one more, of this user and
-// computer and of all.
+// forget forgets the oldest pages until there is room for one more, of this user and computer and of all.
 func (d *desktops) forget(user string, cid contract.CID) {
 	for {
 		var oldest string
@@ -179,8 +177,7 @@ func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
 		if in.Reason == "error" {
 			beat.Reason = "error"
 		}
-		// A broken page of one visitor is no proof against the desktop while another page
-		// of it is well.
+		// A broken page of one visitor is no proof against the desktop while another page of it is well.
 		if s.desktops.others(l, s.options.Now()) && !defence.Off(defence.PageAlone) {
 			return nil
 		}
@@ -188,8 +185,7 @@ func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
 	return c.Beat(ctx, beat)
 }
 
-// plain removes control characters except line ends and tabs, and shortens the text to at
-// most max bytes.
+// plain removes control characters except line ends and tabs, and shortens the text to at most max bytes.
 func plain(text string, max int) string {
 	text = strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && unicode.IsControl(r) || r == unicode.ReplacementChar {

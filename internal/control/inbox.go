@@ -16,8 +16,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Limits of what a desktop's page may upload: dropped files, and texts that are too long
-// for a prompt.
+// Limits of what a desktop's page may upload: dropped files, and texts that are too long for a prompt.
 const (
 	inbox       = "inbox"
 	maxInbox    = 64 << 20
@@ -25,9 +24,8 @@ const (
 	maxFileName = 200
 )
 
-// bringIn stores a file that was dropped on a desktop's page under a new name in the
-// workspace's inbox. It gives the page no power that its session lacks, for the session can
-// run commands in the workspace.
+// bringIn stores a file that was dropped on a desktop's page under a new name in the workspace's inbox.
+// It gives the page no power that its session lacks, for the session can run commands in the workspace.
 func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	name := r.URL.Query().Get("name")
 	f, err := func() (view.File, error) {

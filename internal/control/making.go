@@ -12,8 +12,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// forgetTimeout bounds how long adopted may take to forget the owner of a computer that was
-// not made.
+// forgetTimeout bounds how long adopted may take to forget the owner of a computer that was not made.
 const forgetTimeout = 30 * time.Second
 
 // making holds the computers that requests are making now.
@@ -51,9 +50,8 @@ func (s *Server) adopt(ctx context.Context, cid contract.CID, owner, name string
 	return p, nil
 }
 
-// adopted ends what adopt began. When the last request for the computer has failed and
-// there is no such computer, its owner and its handle are forgotten, so that another can
-// have the handle.
+// adopted ends what adopt began. When the last request for the computer has failed and there is no such
+// computer, its owner and its handle are forgotten, so that another can have the handle.
 func (s *Server) adopted(ctx context.Context, cid contract.CID, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTimeout)
 	defer cancel()

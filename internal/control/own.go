@@ -13,9 +13,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// ownMethods are the declared methods that the control plane answers over HTTP itself:
-// those whose answers need what a computer does not know, and those by which people steer a
-// run.
+// ownMethods are the declared methods that the control plane answers over HTTP itself: those whose
+// answers need what a computer does not know, and those by which people steer a run.
 func (s *Server) ownMethods() rpc.Table {
 	t := rpc.Table{}
 	rpc.Bind(t, rpc.ComputerGet, func(ctx context.Context, who rpc.Caller, _ rpc.Of) (view.Computer, error) {
@@ -139,8 +138,8 @@ func (s *Server) act(ctx context.Context, who rpc.Caller, a view.Action) (view.A
 	return c.Act(ctx, a.About())
 }
 
-// create makes a computer that the caller owns. The owner is recorded before the computer
-// exists, so that nobody else is taken for its owner.
+// create makes a computer that the caller owns. The owner is recorded before the computer exists, so that
+// nobody else is taken for its owner.
 func (s *Server) create(ctx context.Context, who rpc.Caller, in rpc.CreateRequest) (view.Computer, error) {
 	return s.makeOwn(ctx, who, in.Body.ID, in.Body.Name, func(cid contract.CID) (view.Computer, error) {
 		return s.options.Computers.Create(ctx, cid, in.Body.Name)
@@ -154,8 +153,8 @@ func (s *Server) fork(ctx context.Context, who rpc.Caller, in rpc.ForkRequest) (
 	})
 }
 
-// makeOwn makes a computer that the caller owns; without an id it draws one. If the
-// computer can't be made, its owner's record is removed.
+// makeOwn makes a computer that the caller owns; without an id it draws one. If the computer can't be
+// made, its owner's record is removed.
 func (s *Server) makeOwn(ctx context.Context, who rpc.Caller, cid contract.CID, name string, do func(contract.CID) (view.Computer, error)) (_ view.Computer, err error) {
 	if cid == "" {
 		cid = contract.NewCID()
@@ -198,8 +197,8 @@ func (s *Server) ticket(ctx context.Context, who rpc.Caller, in rpc.TicketReques
 	return view.Ticket{Action: s.hosts.Desktop(origin.Label(info.Handle, in.Generation)) + enterPath, Ticket: ticket}, err
 }
 
-// awaitRun returns a run as soon as it has ended or waits for a person, or in its current
-// state after wait.
+// awaitRun returns a run as soon as it has ended or waits for a person, or in its current state after
+// wait.
 func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id string, wait time.Duration) (view.Run, error) {
 	after := c.Last()
 	run, err := c.Run(ctx, id)
@@ -207,8 +206,8 @@ func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id st
 		return run, err
 	}
 	ctx, release, err := s.hold(ctx, holderOf(callerOf(ctx)), func(context.Context) (contract.CID, error) {
-		// From now on this request is registered, and ends when the caller's right is
-		// revoked; so the right is checked once more.
+		// From now on this request is registered, and ends when the caller's right is revoked; so the
+		// right is checked once more.
 		now, err := s.granted(ctx, contract.Person(who.Actor.Account()), callerOf(ctx).scope, who.Computer)
 		if err == nil {
 			err = rpc.RunShow.Permits(now)

@@ -21,8 +21,7 @@ import (
 	"choir.dev/choiros/internal/identity"
 )
 
-// pages are the console's pages: index.html for people who are signed in, and claim.html
-// for everybody.
+// pages are the console's pages: index.html for people who are signed in, and claim.html for everybody.
 type pages struct{ index, claim []byte }
 
 func loadPages(files fs.FS) (*pages, error) {
@@ -45,8 +44,8 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 		h.Set("X-Frame-Options", "DENY")
 	}
 	h.Set("Permissions-Policy", httpio.Permissions)
-	// The console's page posts a ticket to the desktop in its frame; under no-referrer a
-	// browser would send "null" as that request's Origin.
+	// The console's page posts a ticket to the desktop in its frame; under no-referrer a browser would
+	// send "null" as that request's Origin.
 	h.Set("Referrer-Policy", "strict-origin")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for pages", ""))
@@ -83,8 +82,8 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writePage writes one of the console's pages. They have no inline scripts or styles, do
-// not build HTML from strings, and frame nothing but desktops.
+// writePage writes one of the console's pages. They have no inline scripts or styles, do not build HTML
+// from strings, and frame nothing but desktops.
 func (s *Server) writePage(w http.ResponseWriter, html []byte) {
 	nonce := httpio.NewNonce()
 	h := w.Header()
@@ -108,9 +107,9 @@ func (s *Server) writePage(w http.ResponseWriter, html []byte) {
 // maxAsset bounds one file of a page, in bytes.
 const maxAsset = 32 << 20
 
-// writeAsset writes one regular file of files, compressed with Brotli if the build contains
-// that form and the browser accepts it; name is clean and relative. If there is no such
-// file, it returns the problem to answer with.
+// writeAsset writes one regular file of files, compressed with Brotli if the build contains that form and
+// the browser accepts it; name is clean and relative. If there is no such file, it returns the problem to
+// answer with.
 func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS, name, cache string) *problem.Error {
 	encoding := ""
 	var b []byte
@@ -136,8 +135,8 @@ func (s *Server) writeAsset(w http.ResponseWriter, r *http.Request, files fs.FS,
 		h.Set("Content-Encoding", encoding)
 		h.Add("Vary", "Accept-Encoding")
 	}
-	// The ETag lets a browser revalidate its copy. It is weak because the same content may
-	// be sent in another encoding.
+	// The ETag lets a browser revalidate its copy. It is weak because the same content may be sent in
+	// another encoding.
 	sum := sha256.Sum256(b)
 	h.Set("ETag", fmt.Sprintf(`W/"%x"`, sum[:8]))
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))

@@ -176,8 +176,8 @@ func (s *Server) link(ctx context.Context, account string) (view.Link, error) {
 	return view.Link{URL: s.ClaimURL(token), Expires: expires}, nil
 }
 
-// above refuses to let an account change another that has powers which it lacks itself, or
-// give such powers away: nobody can become more than they are by inviting others.
+// above refuses to let an account change another that has powers which it lacks itself, or give such
+// powers away: nobody can become more than they are by inviting others.
 func (s *Server) above(ctx context.Context, who contract.Actor, account string, powers []grant.Power) error {
 	h, err := s.options.Identity.Held(ctx, account, "")
 	if err != nil {

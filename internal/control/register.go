@@ -21,8 +21,8 @@ var (
 	errOtherComputer = errors.New("this session is for another computer")
 )
 
-// route describes one operation. id is in kebab case: the last segments of its path and the
-// verb. Generated clients name the operation by it.
+// route describes one operation. id is in kebab case: the last segments of its path and the verb.
+// Generated clients name the operation by it.
 func route(method, path, id, summary string) huma.Operation {
 	tag := strings.SplitN(id, "-", 2)[0]
 	return huma.Operation{
@@ -32,8 +32,7 @@ func route(method, path, id, summary string) huma.Operation {
 	}
 }
 
-// limitedTo makes an operation end within limit, and documents the errors that it may
-// return.
+// limitedTo makes an operation end within limit, and documents the errors that it may return.
 func limitedTo(op huma.Operation, limit time.Duration) huma.Operation {
 	op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity)
 	op.Middlewares = append(op.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
@@ -47,8 +46,8 @@ func limitedTo(op huma.Operation, limit time.Duration) huma.Operation {
 	return op
 }
 
-// register adds an operation of the control plane itself, which ends within limit; its
-// errors become problem documents.
+// register adds an operation of the control plane itself, which ends within limit; its errors become
+// problem documents.
 func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.Duration, f func(context.Context, *I) (*O, error)) {
 	op = limitedTo(op, limit)
 	huma.Register(hapi, op, func(ctx context.Context, in *I) (*O, error) {
@@ -60,10 +59,9 @@ func register[I, O any](hapi huma.API, s *Server, op huma.Operation, limit time.
 	})
 }
 
-// streamed adds a declared method whose answer is a stream: f writes it itself, for the
-// computer that the request named, until the caller loses the right to it. content is the
-// media type of the request's body, or empty if there is none; answer is that of the
-// response.
+// streamed adds a declared method whose answer is a stream: f writes it itself, for the computer that the
+// request named, until the caller loses the right to it. content is the media type of the request's body,
+// or empty if there is none; answer is that of the response.
 func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None], content, answer string, f func(w http.ResponseWriter, r *http.Request, cid contract.CID, in *I) error) {
 	d := m.About()
 	op := route(d.HTTP.Verb, d.Address(), d.HTTP.ID, d.Summary)
@@ -91,8 +89,8 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 				return
 			}
 			if tw.Started {
-				// Part of the answer has been sent. The connection is cut so that the
-				// client does not take it for the whole.
+				// Part of the answer has been sent. The connection is cut so that the client does not
+				// take it for the whole.
 				s.log.Debug("stream cut off", "request", op.OperationID, "error", err)
 				panic(http.ErrAbortHandler)
 			}
@@ -101,8 +99,8 @@ func streamed[I rpc.Asked](hapi huma.API, s *Server, m *rpc.Method[I, rpc.None],
 	})
 }
 
-// stream runs f for a method that is asked of a computer, with a context that ends when the
-// caller loses the right to it.
+// stream runs f for a method that is asked of a computer, with a context that ends when the caller loses
+// the right to it.
 func (s *Server) stream(r *http.Request, d rpc.Declared, computer string, f func(*http.Request, contract.CID) error) error {
 	var cid contract.CID
 	var who contract.Actor

@@ -45,8 +45,8 @@ func (s *Server) routeAccount(hapi huma.API) {
 		Everywhere bool `query:"everywhere"`
 	}) (*signOutOut, error) {
 		c := callerOf(ctx)
-		// A token acts for its account, so one that was not made for managing the account
-		// may end no sessions.
+		// A token acts for its account, so one that was not made for managing the account may end no
+		// sessions.
 		who, err := s.granted(ctx, contract.Person(c.user), c.scope, "")
 		if err == nil {
 			err = needs(who, contract.CanSelf)
@@ -92,15 +92,15 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 		return res, err
 	}
 	res.Body = mine[0]
-	// Only the first claim may change the desktop's handle, and with it its origin:
-	// nothing is stored in a browser under the old origin yet.
+	// Only the first claim may change the desktop's handle, and with it its origin: nothing is stored in
+	// a browser under the old origin yet.
 	if in.Body.Name == "" || owner.Claimed || owner.ID != ses.User {
 		return res, nil
 	}
 	c, err := s.options.Computers.Get(ctx, mine[0].ID)
 	if err != nil {
-		// The link is used up, and the page that comes next tells why the computer can't
-		// be woken. The computer can be named later.
+		// The link is used up, and the page that comes next tells why the computer can't be woken. The
+		// computer can be named later.
 		s.log.Warn("a computer got no name when it was claimed", "computer", mine[0].ID, "error", err)
 		return res, nil
 	}

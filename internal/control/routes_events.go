@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// aliveEvery is how often a stream without events sends an empty line to show that it is
-// still open. Readers of NDJSON skip such lines.
+// aliveEvery is how often a stream without events sends an empty line to show that it is still open.
+// Readers of NDJSON skip such lines.
 const aliveEvery = 15 * time.Second
 
 // readPage is how many events are read at once.

@@ -60,8 +60,8 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request, cid contract.CID
 	return s.options.Computers.Export(ctx, cid, httpio.Deadlined(w))
 }
 
-// getFile streams a file as an attachment of type application/octet-stream, so that a
-// browser never shows a file of a workspace as a page of the console's origin.
+// getFile streams a file as an attachment of type application/octet-stream, so that a browser never shows
+// a file of a workspace as a page of the console's origin.
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.OnPath) error {
 	c, err := s.options.Computers.Get(r.Context(), cid)
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// frameSettle is how long changes are gathered before the frame is sent again. The frame is
-// the console's description of a computer: its state, runs and desktop.
+// frameSettle is how long changes are gathered before the frame is sent again. The frame is the console's
+// description of a computer: its state, runs and desktop.
 const (
 	frameSettle  = 100 * time.Millisecond
 	lookStarting = 300 * time.Millisecond
 	lookSteady   = 5 * time.Second
 
-	// frameAlive is how often a frame's stream shows that it is still open. It sends an
-	// event, because a page does not see the comments of an event stream.
+	// frameAlive is how often a frame's stream shows that it is still open. It sends an event, because a
+	// page does not see the comments of an event stream.
 	frameAlive = 5 * time.Second
 )
 
-// lookEvery is how soon the frame is read again without an event: no event tells that a dev
-// server is ready or that a desktop works again.
+// lookEvery is how soon the frame is read again without an event: no event tells that a dev server is
+// ready or that a desktop works again.
 func lookEvery(f view.Frame) time.Duration {
 	if f.Desktop.Mode == view.ModeStarting || f.Desktop.Broken {
 		return lookStarting
@@ -74,9 +74,9 @@ func moves(e contract.Event) bool {
 	return false
 }
 
-// watchFrame signals on changed when the frame may have changed: at once, after events that
-// may change it, and whenever poke is called, until ctx ends. failed receives the error
-// that ended the following of events and is closed when that has ended.
+// watchFrame signals on changed when the frame may have changed: at once, after events that may change
+// it, and whenever poke is called, until ctx ends. failed receives the error that ended the following of
+// events and is closed when that has ended.
 func watchFrame(ctx context.Context, c Computer) (changed <-chan struct{}, poke func(), failed <-chan error) {
 	changes, errs := make(chan struct{}, 1), make(chan error, 1)
 	poke = func() {

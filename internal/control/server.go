@@ -91,8 +91,8 @@ const (
 	maxFile        = 1 << 40          // a file, which storage.large_file_mb bounds
 )
 
-// New makes a server and begins to answer desktops on the bus. HTTP is served by Serve, or
-// by using the server as a handler. The caller must close it, whether or not it serves.
+// New makes a server and begins to answer desktops on the bus. HTTP is served by Serve, or by using the
+// server as a handler. The caller must close it, whether or not it serves.
 func New(o Options) (*Server, error) {
 	const op = "control.New"
 	if o.Identity == nil || o.Computers == nil || o.System == nil || o.Bus == nil || o.Console == nil || o.Host == "" || o.Port <= 0 {
@@ -146,12 +146,12 @@ func New(o Options) (*Server, error) {
 // ConsoleURL is the console's origin.
 func (s *Server) ConsoleURL() string { return s.hosts.Console() }
 
-// ClaimURL returns a one-time link. The token is in the URL's fragment, which browsers send
-// to nobody, so it appears in no log, Referer header or prefetch.
+// ClaimURL returns a one-time link. The token is in the URL's fragment, which browsers send to nobody, so
+// it appears in no log, Referer header or prefetch.
 func (s *Server) ClaimURL(token string) string { return s.hosts.Console() + "/claim#" + token }
 
-// Serve serves ln until ctx ends or Close; it closes ln, and waits for the
-// requests under way, cutting off those that take long.
+// Serve serves ln until ctx ends or Close; it closes ln, and waits for the requests under way, cutting
+// off those that take long.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,8 +177,7 @@ func (s *Server) shut() {
 	s.mu.Unlock()
 }
 
-// ServeHTTP passes a request to the handler of the host that it names; other hosts are
-// refused.
+// ServeHTTP passes a request to the handler of the host that it names; other hosts are refused.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -196,8 +195,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.Refuse(http.StatusMisdirectedRequest, fault.Denied, "no such host is served here", "Open "+s.hosts.Console()+"."))
 		return
 	}
-	// net/http recognises only its own type of body. If another type is closed early, it
-	// takes the unread rest for the connection's next request, so its own is put back.
+	// net/http recognises only its own type of body. If another type is closed early, it takes the unread
+	// rest for the connection's next request, so its own is put back.
 	own := r.Body
 	defer func() { r.Body = own }()
 	r.Body = httpio.NewBody(own, w)

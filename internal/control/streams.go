@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// streams holds the long answers and sockets under way with their holders, so that a stream
-// ends at once when its holder loses the right to it.
+// streams holds the long answers and sockets under way with their holders, so that a stream ends at once
+// when its holder loses the right to it.
 type streams struct {
 	mu   sync.Mutex
 	open map[*stream]struct{}
@@ -35,11 +35,10 @@ type stream struct {
 // forever is longer than any stream is open.
 const forever = 100 * 366 * 24 * time.Hour
 
-// hold registers a stream and returns a context that ends with the server, with parent, and
-// when the holder loses the right to the stream. may is called after the stream has been
-// registered and decides whether the holder has the right: one that is revoked before the
-// call is found missing, and revoking it later ends the stream. may also returns the
-// computer that the stream concerns.
+// hold registers a stream and returns a context that ends with the server, with parent, and when the
+// holder loses the right to the stream. may is called after the stream has been registered and decides
+// whether the holder has the right: one that is revoked before the call is found missing, and revoking it
+// later ends the stream. may also returns the computer that the stream concerns.
 func (s *Server) hold(parent context.Context, of holder, may func(context.Context) (contract.CID, error)) (context.Context, func(), error) {
 	left := forever
 	if !of.expires.IsZero() {
@@ -95,17 +94,16 @@ func (s *Server) end(sessions []string) error {
 	return first
 }
 
-// leave ends what an account has under way in a computer, or in all of them when cid is
-// empty, and the sessions that its removal ended.
+// leave ends what an account has under way in a computer, or in all of them when cid is empty, and the
+// sessions that its removal ended.
 func (s *Server) leave(account string, cid contract.CID, sessions []string) error {
 	s.cut(func(h holder) bool { return h.account == account && (cid == "" || h.cid == "" || h.cid == cid) })
 	s.services.End(account, cid)
 	return s.end(sessions)
 }
 
-// present checks once more that a caller's session or token still exists. It is called
-// after the stream was registered, so that whoever ends the session from then on ends the
-// stream too.
+// present checks once more that a caller's session or token still exists. It is called after the stream
+// was registered, so that whoever ends the session from then on ends the stream too.
 func (s *Server) present(ctx context.Context, c caller) error {
 	lives, err := s.options.Identity.Lives(ctx, c.stream())
 	if err == nil && !lives {

@@ -1,6 +1,5 @@
-// Package datadir holds the layout of the data directory, the lock that lets
-// one control plane own it, its format version, and the reserve of disk space
-// that is kept for the log.
+// Package datadir defines the layout of the data directory, the lock by which one control
+// plane owns it, its format version, and the disk space that is reserved for the log.
 package datadir
 
 import (
@@ -25,10 +24,10 @@ import (
 	"choir.dev/choiros/internal/process"
 )
 
-// Format is the version of the directory's layout that this build writes. Format
-// 2 lists what is there (see Parts); in format 3 each log has a stream of its
-// own; in format 4 events say who acted; in format 5 a message of a log may hold
-// several events. An earlier one becomes one before a log is opened (see Raise).
+// Format is the version of the directory's layout that this build writes. Format 2 lists
+// the directory's parts (see Parts); in format 3 each log has a stream of its own; in
+// format 4 events name their actor; in format 5 a message of a log may contain several
+// events. An earlier format is raised to this one before a log is opened (see Raise).
 const Format = 5
 
 // Dir is an open data directory, locked until Close.
@@ -37,24 +36,23 @@ type Dir struct {
 	lock        *os.File
 	format      int
 	unversioned bool
-	marking     sync.Mutex // held by who writes down what there is
-	making      bool       // nothing in it counts yet
+	marking     sync.Mutex // held while the list of parts is written
+	making      bool       // whether its first start has not been committed yet
 }
 
-// Open creates the directory when it is missing, takes its lock and checks its
-// version. What is in one that is new counts from its Commit on; one whose first
-// start was not committed is begun anew. Errors: fault.InUse when another process holds it, fault.Newer when
-// a later version of ChoirOS wrote it, fault.DiskFull.
+// Open creates the directory if it is missing, takes its lock and checks its version. The
+// content of a new directory counts only after its first start was committed by Commit; if
+// that did not happen, the first start is begun anew. Errors: fault.InUse when another
+// process holds it, fault.Newer when a later version of ChoirOS wrote it, fault.DiskFull.
 func Open(path string) (*Dir, error) { return open(path, false) }
 
-// OpenDamaged is Open for who looks at what is there or recovers it: that the
-// version is missing or no number does not keep it from opening (see
-// Unversioned), and where nothing of ours is stored, or nothing that counts, none is
-// made, and nothing is closed to others: that is fault.NotFound, for a wrong path is
-// no whole data.
+// OpenDamaged is Open for inspection and recovery. It also opens a directory whose version
+// is missing or no number (see Unversioned). Where there is no data directory, or one whose
+// first start was not committed, it returns fault.NotFound and neither creates anything nor
+// changes permissions, because a wrong path must not look like undamaged data.
 func OpenDamaged(path string) (*Dir, error) { return open(path, true) }
 
-// Unversioned says that the directory's version could not be read.
+// Unversioned reports whether the directory's version could not be read.
 func (d *Dir) Unversioned() bool { return d.unversioned }
 
 func open(path string, damaged bool) (*Dir, error) {
@@ -102,10 +100,10 @@ func open(path string, damaged bool) (*Dir, error) {
 	return d, nil
 }
 
-// ours are the names by which a data directory is known that has lost its version.
+// ours are names by which a data directory is recognised that has lost its version.
 var ours = []string{control, partsFile, "keys/account.nk", "nats/jetstream"}
 
-// Holds says whether anything of a data directory is stored at a path.
+// Holds reports whether there is anything of a data directory at a path.
 func Holds(path string) (bool, error) {
 	for _, name := range append([]string{"version", "choir.lock", "computers"}, ours...) {
 		_, err := os.Lstat(filepath.Join(path, name))
@@ -119,10 +117,10 @@ func Holds(path string) (bool, error) {
 	return false, nil
 }
 
-// private makes a directory its owner's alone, who must be us; without closes it
-// only looks whose it is. It may have been
-// there before: another user of the machine who may write in it can put keys of
-// their own in the place of ours, and one who may read it reads what is in it.
+// private makes a directory accessible to its owner only, who must be this user; without
+// closes it only checks the owner. The directory may have existed before: another user of
+// the machine who can write to it could replace our keys, and one who can read it could
+// read everything in it.
 func private(path string, closes bool) error {
 	if defence.Off(defence.DataPrivate) {
 		return nil
@@ -150,8 +148,8 @@ func private(path string, closes bool) error {
 	return nil
 }
 
-// dying is how long a lock is waited for whose owner has died. A process that
-// the owner was just starting has inherited it, and drops it within moments.
+// dying is how long to wait for a lock whose owner has died. A process that the owner was
+// just starting may have inherited the lock, and drops it within moments.
 const dying = 2 * time.Second
 
 func take(lock *os.File) error {
@@ -163,10 +161,10 @@ func take(lock *os.File) error {
 	}
 }
 
-// lockedBy is the process.ID of the newest owner, as far as it is known.
+// lockedBy returns the process.ID of the newest owner, as far as it is known.
 func lockedBy(lock *os.File) string {
 	b := make([]byte, 64)
-	n, _ := lock.ReadAt(b, 0) // what can't be read is not known
+	n, _ := lock.ReadAt(b, 0) // if it can't be read, the owner is not known
 	return strings.TrimSpace(string(b[:n]))
 }
 
@@ -186,7 +184,8 @@ func (d *Dir) prepare(damaged bool) error {
 	case err != nil:
 		return diskError(op, d.path, err)
 	case len(bytes.Trim(b, "\x00")) == 0 && !damaged:
-		// A power cut that came while the first start began, or damage, as create tells.
+		// Either a power cut came at the beginning of the first start, or the file is
+		// damaged; create tells which.
 		return d.create(damaged)
 	case bytes.HasPrefix(b, []byte(making)) && damaged:
 		return fault.New(op, fault.NotFound, "Run choir up, which begins it anew.", fmt.Errorf("the first start on %s did not come to its end, so nothing in it counts", d.path))
@@ -206,8 +205,8 @@ func (d *Dir) prepare(damaged bool) error {
 	return nil
 }
 
-// create lays out a new directory. One that holds something of ours is not new:
-// its version is missing. Who only looks is not told that nothing counts.
+// create begins the layout of a new directory. A directory that contains our files is not
+// new: its version is missing. For inspection and recovery it is not marked as uncommitted.
 func (d *Dir) create(damaged bool) error {
 	const op = "datadir.Open"
 	for _, name := range ours {
@@ -219,7 +218,7 @@ func (d *Dir) create(damaged bool) error {
 		}
 	}
 	if damaged {
-		// Format 1, which lists no parts: there are none.
+		// In format 1 there is no list of parts, and here there are no parts.
 		return errors.Join(d.Complete(), d.setFormat(1))
 	}
 	return errors.Join(d.begin(), d.Complete())
@@ -229,7 +228,7 @@ func (d *Dir) create(damaged bool) error {
 var subs = []string{"nats", "keys", "cache", "blobs", "computers"}
 
 func (d *Dir) setFormat(v int) error {
-	if d.format == v || d.making { // Commit writes it
+	if d.format == v || d.making { // while d.making, only Commit writes the version
 		return nil
 	}
 	if err := WriteFile(d.Path("version"), []byte(strconv.Itoa(v)+"\n"), 0o600); err != nil {
@@ -239,21 +238,21 @@ func (d *Dir) setFormat(v int) error {
 	return nil
 }
 
-// Raise has the directory say that it is of this format, on disk, before anything is
-// stored in it that an earlier version of ChoirOS would take for damage: from then on
-// that one refuses it. A directory whose version can't be read is refused anyway.
+// Raise durably sets the directory's version to Format before anything is stored in it that
+// an earlier version of ChoirOS would take for damage; from then on that version refuses
+// the directory. A directory whose version can't be read is refused anyway.
 func (d *Dir) Raise() error {
 	switch {
 	case d.unversioned:
 		return nil
-	case d.format == 1: // which has no list, and every later one does
+	case d.format == 1: // format 1 has no list of parts, which all later formats have
 		return d.Mark()
 	}
 	return d.setFormat(Format)
 }
 
-// Complete makes the directories that are missing. Before, their absence means
-// something.
+// Complete makes missing directories. Before it is called, a missing directory may be a
+// sign of damage.
 func (d *Dir) Complete() error {
 	for _, sub := range subs {
 		if err := os.MkdirAll(d.Path(sub), 0o700); err != nil {
@@ -263,7 +262,7 @@ func (d *Dir) Complete() error {
 	return nil
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (d *Dir) Close() error { return process.Unlock(d.lock) }
 
 // Path joins names to the directory's path.
@@ -303,8 +302,8 @@ func WriteFile(path string, b []byte, mode fs.FileMode) error {
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// WritePassing replaces path atomically for whoever reads it, but not durably:
-// what it says is of this process, or made anew when it does not hold together.
+// WritePassing replaces path atomically for readers, but not durably: its content matters
+// only to this process, or is made again if it is damaged.
 func WritePassing(path string, b []byte, mode fs.FileMode) error {
 	return replaceFile(path, b, mode, func(*os.File) error { return nil })
 }
@@ -332,24 +331,24 @@ func replaceFile(path string, b []byte, mode fs.FileMode, settle func(*os.File) 
 	return nil
 }
 
-// Room is what is free for this user on a disk.
+// Room is what is free on a disk for this user.
 type Room struct {
 	Bytes int64
-	Files int64 // how many can be made; math.MaxInt64 where the disk sets no bound
+	Files int64 // how many files can be made; math.MaxInt64 if the file system has no limit
 }
 
 const (
 	// SpaceLow is how little free space, in bytes, is worth a warning.
 	SpaceLow = 1 << 30
-	// FilesLow is the same of files: a disk can have no room for one more and
-	// space all the same.
+	// FilesLow is the same for files: a disk can have free space and yet no room for
+	// another file.
 	FilesLow = 10_000
 )
 
-// Scarce reports whether what is free is worth a warning.
+// Scarce reports whether so little is free that a warning is due.
 func (r Room) Scarce() bool { return r.Bytes < SpaceLow || r.Files < FilesLow }
 
-// String says what is free, and how many files where those are few.
+// String describes what is free, and how many files if they are few.
 func (r Room) String() string {
 	text := fmt.Sprintf("%d MB are free for the data directory", r.Bytes>>20)
 	if r.Files < FilesLow {
@@ -361,7 +360,7 @@ func (r Room) String() string {
 // Free returns what is free on the directory's disk.
 func (d *Dir) Free() (Room, error) { return FreeAt(d.path) }
 
-// FreeAt is Free of a directory that somebody else may have open.
+// FreeAt is Free for a directory that another process may have open.
 func FreeAt(path string) (Room, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

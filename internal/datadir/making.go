@@ -19,34 +19,35 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// making is how the file version begins of a directory whose first start has not
-// come to its end: nobody was told of anything in it, so nothing in it counts. What
-// lay there before is listed behind it, for that is somebody else's.
+// making is the first line of the file version in a directory whose first start is not
+// finished: nobody was told of anything in it, so its content does not count. The lines
+// after it list what was there before, which belongs to somebody else.
 const making = "making\n"
 
-// unmade is where a start puts what one before it had begun to make.
+// unmade is the folder into which a start moves what an earlier unfinished first start had
+// made.
 const unmade = "unmade"
 
-// made are the files of keys that a first start makes.
+// made lists the key files that a first start makes.
 var made = []string{"operator.nk", "system.nk", "account.nk", "master.key", "secrets.sealed", "api-token"}
 
-// Making says that nothing in the directory counts yet: what is new in it need not
-// be synced by whoever makes it, for Commit does.
+// Making reports whether the directory's content does not count yet. New files in it need
+// not be synced by whoever makes them, because Commit does that.
 func (d *Dir) Making() bool {
 	d.marking.Lock()
 	defer d.marking.Unlock()
 	return d.making
 }
 
-// BeingMade says that a first start on the directory at a path has not come to its
-// end, as far as that can be read.
+// BeingMade reports whether a first start on the directory at a path is not finished, as
+// far as that can be read.
 func BeingMade(path string) bool {
 	b, err := os.ReadFile(filepath.Join(path, "version"))
 	return err == nil && bytes.HasPrefix(b, []byte(making))
 }
 
-// begin begins the making of a directory that is new. What says so is on disk
-// before anything else is there.
+// begin marks a new directory as one whose first start is not finished. The mark is on disk
+// before anything else is made.
 func (d *Dir) begin() error {
 	found, err := d.found()
 	if err != nil {
@@ -65,7 +66,7 @@ func (d *Dir) begin() error {
 	return syncAll(d.path)
 }
 
-// found lists what lies where a first start makes something.
+// found lists what exists in the places where a first start makes files.
 func (d *Dir) found() ([]string, error) {
 	var out []string
 	for _, sub := range []string{"nats", "keys", "blobs", "computers"} {
@@ -80,8 +81,8 @@ func (d *Dir) found() ([]string, error) {
 	return out, nil
 }
 
-// remake begins anew what a start before this one had begun and not committed, as its
-// version says. What that had made is moved to unmade, what lay there before it stays.
+// remake begins a first start again that was not committed, as its version file says. What
+// the earlier start had made is moved to unmade; what was there before it stays.
 func (d *Dir) remake(version string) error {
 	const op = "datadir.Open"
 	body, sum, ok := strings.Cut(version, "sum ")
@@ -90,7 +91,7 @@ func (d *Dir) remake(version string) error {
 		return fault.New(op, fault.Damaged, "Run choir recover, restore that file from a backup, or start with another --data.",
 			fmt.Errorf("%s does not hold a version number", d.Path("version")))
 	}
-	// Whoever wrote it may have been ended before it was on disk.
+	// The process that wrote it may have died before it was on disk.
 	if err := syncAll(d.path); err != nil {
 		return err
 	}
@@ -110,9 +111,9 @@ func (d *Dir) remake(version string) error {
 		return slices.Contains(before, p) || filepath.Dir(p) == "keys" && !slices.Contains(made, filepath.Base(p))
 	})
 	now = append(now, partsFile, control, control+"-wal", control+"-shm")
-	// What is there already stays: it is of a start that died on its way here, or of a
-	// directory that was copied while it was committed, and may count. What was made since
-	// counts nowhere.
+	// Files that are in unmade already stay. They come from a start that died here, or
+	// from a directory that was copied while it was committed, and may count; files that
+	// were made since then do not.
 	aside := d.Path("aside", unmade)
 	for _, p := range now {
 		if _, err := os.Lstat(d.Path(p)); errors.Is(err, fs.ErrNotExist) {
@@ -138,9 +139,9 @@ func (d *Dir) remake(version string) error {
 	return d.Complete()
 }
 
-// Commit makes everything in a directory that is new durable at once, and has it
-// count from then on. Whoever made something without syncing it syncs what comes
-// later. Of a directory that counts already it does nothing.
+// Commit makes the whole content of a new directory durable at once and marks it as
+// finished. From then on whoever makes a file must sync it. In a directory that is finished
+// it does nothing.
 func (d *Dir) Commit() error {
 	const op = "datadir.Commit"
 	d.marking.Lock()
@@ -168,7 +169,7 @@ func (d *Dir) Commit() error {
 	return nil
 }
 
-// subs are the paths of the directory's directories.
+// subs returns the paths of the directory's subdirectories.
 func (d *Dir) subs() []string {
 	out := slices.Clone(subs)
 	for i, sub := range out {
@@ -177,9 +178,8 @@ func (d *Dir) subs() []string {
 	return out
 }
 
-// syncAll makes all that is on the file systems of paths durable, each once: a part
-// of a data directory may lie on a disk of its own. It waits for everybody's writes
-// to them.
+// syncAll syncs the file systems of paths, each once: a part of a data directory may be on
+// a disk of its own. It also waits for what others have written there.
 func syncAll(paths ...string) error {
 	var done []uint64
 	for _, p := range paths {

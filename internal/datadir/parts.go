@@ -16,24 +16,25 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// partsFile lists what the directory had when its computers last woke, so that
-// what is missing later is known to be missing, and not new. Format 2 has one.
+// partsFile lists the parts that the directory had when its computers last woke, so that a
+// missing part is recognised as missing instead of being taken for new. It exists from
+// format 2 on.
 const partsFile = "parts"
 
 // control is the file of accounts and sessions.
 const control = "control.sqlite"
 
-// chunksDir is where the keeper keeps the chunks of large files, below a workspace.
+// chunksDir is where the keeper stores the chunks of large files, below a workspace.
 const chunksDir = ".git/choir/chunks"
 
-// Chunks is that directory of a computer, as a part.
+// Chunks returns that directory of a computer, in the form of a part.
 func Chunks(cid contract.CID) string {
 	return filepath.Join("computers", string(cid), "workspace", chunksDir)
 }
 
-// Parts returns the paths that were there, relative to the directory; nil when
-// nobody has written them down yet. fault.Damaged when the list is missing though
-// the format has one, or does not hold together.
+// Parts returns the listed paths, relative to the directory; nil when there is no list yet.
+// The error is fault.Damaged when the list is missing although the format requires one, or
+// when its checksum is wrong.
 func (d *Dir) Parts() ([]string, error) {
 	const op = "datadir.Parts"
 	b, err := os.ReadFile(d.Path(partsFile))
@@ -60,14 +61,14 @@ func partsSum(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Missing says which parts are not there any more.
+// Missing returns the parts that no longer exist.
 func (d *Dir) Missing(parts []string) ([]string, error) {
 	var out []string
 	for _, p := range parts {
 		if !filepath.IsLocal(p) {
 			return nil, fault.New("datadir.Missing", fault.Damaged, recoverHint, fmt.Errorf("%s names %q", partsFile, p))
 		}
-		if _, err := os.Lstat(d.Path(p)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // or no folder is where it lay
+		if _, err := os.Lstat(d.Path(p)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // ENOTDIR: a parent is no folder any more
 			out = append(out, p)
 		} else if err != nil {
 			return nil, diskError("datadir.Missing", d.path, err)
@@ -76,8 +77,8 @@ func (d *Dir) Missing(parts []string) ([]string, error) {
 	return out, nil
 }
 
-// Mark writes down what is there: what all computers share, and the parts of
-// those given. What is known of the others stays.
+// Mark updates the list of parts: those that all computers share, and those of the given
+// computers. The entries of other computers stay.
 func (d *Dir) Mark(awake ...contract.CID) error {
 	d.marking.Lock()
 	defer d.marking.Unlock()
@@ -139,7 +140,8 @@ func (d *Dir) list(parts []string) error {
 	return d.setFormat(Format)
 }
 
-// Forget takes parts off the list, and what was in them: what can't be had again.
+// Forget removes parts from the list, and everything in them, because they can't be
+// recovered.
 func (d *Dir) Forget(gone []string) error {
 	d.marking.Lock()
 	defer d.marking.Unlock()

@@ -16,25 +16,24 @@ import (
 )
 
 const (
-	// DiskFloor is the free space, in bytes, below which a box that has written is
-	// ended: what is left is for the log and for cleaning up.
+	// DiskFloor is the free space, in bytes, below which a box that has written is ended:
+	// the rest is for the log and for cleaning up.
 	DiskFloor = 16 << 20
-	// filesFloor is how many files it must be possible to make before the disk
-	// counts as one that has room again.
+	// filesFloor is for how many more files the disk must have room before the reserve is
+	// held again.
 	filesFloor = 64
 
-	reserveEvery = 2 * time.Second  // how often a released reserve is tried to be held again
-	reserveWait  = 20 * time.Second // for the store to come back once space was made
+	reserveEvery = 2 * time.Second  // how often to try to hold a released reserve again
+	reserveWait  = 20 * time.Second // how long to wait for the store once space was made
 	reservePoll  = 50 * time.Millisecond
 )
 
-// Reserve is disk space kept for the logs. It is given back when an append, or
-// what one needs to clean up, finds the disk full, and held again when there is
-// space.
+// Reserve is disk space reserved for the logs. It is released when an append, or something
+// needed to clean up, finds the disk full, and held again when there is space.
 type Reserve struct {
 	dir    *Dir
 	size   int64
-	health func() error // of the logs' store
+	health func() error // the health of the logs' store
 	logger *slog.Logger
 
 	mu       sync.Mutex
@@ -45,9 +44,9 @@ type Reserve struct {
 	done chan struct{}
 }
 
-// OpenReserve holds size bytes of the directory's disk, none for 0, until Close.
-// Health tells whether the logs' store takes something now. A disk that is too
-// full already is no error.
+// OpenReserve reserves size bytes of the directory's disk, none for 0, until Close. health
+// tells whether the logs' store accepts writes now. A disk that is too full already is no
+// error.
 func OpenReserve(dir *Dir, size int64, health func() error, logger *slog.Logger) (*Reserve, error) {
 	r := &Reserve{dir: dir, size: size, health: health, logger: logger, done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
@@ -68,8 +67,8 @@ func OpenReserve(dir *Dir, size int64, health func() error, logger *slog.Logger)
 	return r, nil
 }
 
-// Full makes space for an append that found none; false says that there is none
-// to give.
+// Full makes space for an append that found none; it returns false if there is none to
+// release or the store does not recover in time.
 func (r *Reserve) Full(ctx context.Context) bool {
 	r.mu.Lock()
 	if r.held {
@@ -82,7 +81,7 @@ func (r *Reserve) Full(ctx context.Context) bool {
 	}
 	until := r.released.Add(reserveWait)
 	r.mu.Unlock()
-	// The store starts itself anew when there is space.
+	// The embedded server restarts itself when there is space.
 	for time.Now().Before(until) {
 		if r.health() == nil {
 			return true
@@ -96,8 +95,8 @@ func (r *Reserve) Full(ctx context.Context) bool {
 	return false
 }
 
-// Spaced does what a person needs even on a full disk, so as to clean up; do
-// is done again when it found no space and there is some now.
+// Spaced calls do, for what a person needs to clean up a full disk. If do fails for lack of
+// space and there is some now, it is called once more.
 func (r *Reserve) Spaced(ctx context.Context, do func() error) error {
 	err := do()
 	if (fault.Is(err, fault.DiskFull) || fault.NoSpace(err)) && r.Full(ctx) {
@@ -106,12 +105,11 @@ func (r *Reserve) Spaced(ctx context.Context, do func() error) error {
 	return err
 }
 
-// Share is how much of the reserve may be taken by one thing that is done on a
-// full disk so as to clean up, in bytes.
+// Share is how many bytes of the reserve one operation may use that is done on a full disk
+// to clean up.
 func (r *Reserve) Share() int64 { return r.size / 4 }
 
-// Check refuses what would only fill the disk further while the log lives in
-// its reserve.
+// Check refuses operations that would fill the disk further while the reserve is released.
 func (r *Reserve) Check(op string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,9 +120,8 @@ func (r *Reserve) Check(op string) error {
 		errors.New("the disk is full, so nothing is taken in"))
 }
 
-// Taking reads what is taken in, and refuses the rest of it from when the log
-// lives in its reserve: what began before finds the reserve's space otherwise,
-// and takes it.
+// Taking returns a reader of an upload's content that fails once the reserve is released:
+// an upload that began before would otherwise use up the released space.
 func (r *Reserve) Taking(op string, content io.Reader) io.Reader {
 	return taking{reserve: r, op: op, content: content}
 }
@@ -143,7 +140,7 @@ func (t taking) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// keep holds the reserve again once there is space for it and as much besides.
+// keep holds the reserve again once there is enough space for it and some more.
 func (r *Reserve) keep(ctx context.Context) {
 	defer close(r.done)
 	tick := time.NewTicker(reserveEvery)
@@ -175,15 +172,15 @@ func (r *Reserve) hold() error {
 	return err
 }
 
-// Close ends the watch over the reserve, which stays on the disk.
+// Close stops watching the reserve, which stays on the disk.
 func (r *Reserve) Close() {
 	r.stop()
 	<-r.done
 }
 
-// reserve preallocates size bytes that ReleaseReserve gives back when the disk is
-// full, so that the log can say so. A disk that is too full already is no
-// error: the returned bool says whether the reserve is held.
+// reserve preallocates size bytes, which ReleaseReserve frees when the disk is full, so
+// that the log can still record that. A disk that is too full already is no error: the
+// returned bool says whether the reserve is held.
 func (d *Dir) reserve(size int64) (bool, error) {
 	const op = "datadir.reserve"
 	f, err := os.OpenFile(d.Path("reserve"), os.O_RDWR|os.O_CREATE, 0o600)
@@ -203,8 +200,8 @@ func (d *Dir) reserve(size int64) (bool, error) {
 	return true, f.Truncate(size)
 }
 
-// ReleaseReserve frees what a Reserve holds, for who needs the space before one is
-// open. It is no error that nothing is held.
+// ReleaseReserve frees the reserve, also for callers who need the space before a Reserve is
+// open. It is no error if nothing is reserved.
 func (d *Dir) ReleaseReserve() error {
 	err := os.Remove(d.Path("reserve"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/supervise"
 )
 
-// opening is a box that is opened while something else is still being done. It is used by
-// one goroutine, which must close it.
+// opening is a box that is opened while something else is still being done. It is used by one goroutine,
+// which must close it.
 type opening struct {
 	run   *run
 	ctx   context.Context
@@ -50,9 +50,8 @@ func (o *opening) close() {
 	}
 }
 
-// openLoop begins to open the box of the attempt's loop while the attempt's tree is made.
-// If the attempt may have to wait for a person's approval, the box is opened later, so that
-// none is held meanwhile.
+// openLoop begins to open the box of the attempt's loop while the attempt's tree is made. If the attempt
+// may have to wait for a person's approval, the box is opened later, so that none is held meanwhile.
 func (a *attempt) openLoop(ctx context.Context) *opening {
 	a.fence = newFence()
 	o := &opening{run: a.run, ctx: ctx, req: ports.BoxRequest{ID: boxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,

@@ -31,8 +31,8 @@ const (
 	reasonEnded   = "the run ended"
 )
 
-// checkNetwork refuses hosts that no model may ask for. It is called when the task is
-// delegated, while the Director can still correct it.
+// checkNetwork refuses hosts that no model may ask for. It is called when the task is delegated, while
+// the Director can still correct it.
 func checkNetwork(spec contract.EgressSpec) error {
 	for i, s := range spec.Allow {
 		field := fmt.Sprintf("egress.allow[%d]", i)
@@ -46,9 +46,8 @@ func checkNetwork(spec contract.EgressSpec) error {
 	return nil
 }
 
-// network asks a person for the hosts of the task that go beyond what the computer was
-// granted, and waits for a bounded time. approved lists those that were allowed; note tells
-// the model which were not.
+// network asks a person for the hosts of the task that go beyond what the computer was granted, and waits
+// for a bounded time. approved lists those that were allowed; note tells the model which were not.
 func (a *attempt) network(ctx context.Context) (approved []string, note string, err error) {
 	spec := a.task.Egress
 	if spec.Profile != contract.EgressCustom || len(spec.Allow) == 0 {
@@ -108,9 +107,8 @@ type waiting struct {
 	deadline time.Time
 }
 
-// request asks for one host and port, unless this run has asked for the same already: there
-// is one question for one act. why is the reason why it can't be allowed; it is empty if it
-// may be.
+// request asks for one host and port, unless this run has asked for the same already: there is one
+// question for one act. why is the reason why it can't be allowed; it is empty if it may be.
 func (a *attempt) request(ctx context.Context, text string) (w *waiting, why string, err error) {
 	r, d := a.run, a.run.dispatcher
 	rule, err := egress.ParseRule(text)
@@ -164,9 +162,9 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	return &waiting{id: p.Approval, text: text, deadline: deadline}, "", nil
 }
 
-// standsFor reports whether an answer also counts for an attempt that asks now. A person's
-// denial and an approval for the run do; an approval for one time counts only for the
-// attempt that asked. What nobody answered may be asked again.
+// standsFor reports whether an answer also counts for an attempt that asks now. A person's denial and an
+// approval for the run do; an approval for one time counts only for the attempt that asked. What nobody
+// answered may be asked again.
 func standsFor(k *story.Approval, t ports.TaskRef) bool {
 	switch k.Answer {
 	case contract.ApprovalRun:
@@ -196,8 +194,7 @@ func (d *Dispatcher) openApprovals(but *run) int {
 	return n
 }
 
-// awaitApprovals waits until each approval is answered. Meanwhile the task gives its slot
-// to others.
+// awaitApprovals waits until each approval is answered. Meanwhile the task gives its slot to others.
 func (a *attempt) awaitApprovals(ctx context.Context, list []*waiting) error {
 	r := a.run
 	r.mu.Lock()
@@ -214,8 +211,7 @@ func (a *attempt) awaitApprovals(ctx context.Context, list []*waiting) error {
 	return r.restTask(a.ref.Task, func() error { return r.eachAnswered(ctx, list) })
 }
 
-// eachAnswered waits until each approval is answered; those that nobody answers
-// in time are denied.
+// eachAnswered waits until each approval is answered; those that nobody answers in time are denied.
 func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 	for _, w := range list {
 		answered := func(s *story.Run) bool { return s.Approval(w.id).Answered }
@@ -232,8 +228,7 @@ func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 		if defence.Off(defence.ApprovalDefault) {
 			answer = contract.ApprovalOnce
 		}
-		// A conflict means that the user answered at the same moment; then their answer
-		// counts.
+		// A conflict means that the user answered at the same moment; then their answer counts.
 		if _, err := r.decide(ctx, contract.System(), w.id, answer, reasonTimeout); err != nil && !fault.Is(err, fault.Conflict) {
 			return err
 		}
@@ -244,9 +239,8 @@ func (r *run) eachAnswered(ctx context.Context, list []*waiting) error {
 	return nil
 }
 
-// left returns how much of the time to answer is left. For a question from before this
-// process took the run up, the time during which no process ran is added, because nobody
-// could answer then.
+// left returns how much of the time to answer is left. For a question from before this process took the
+// run up, the time during which no process ran is added, because nobody could answer then.
 func (r *run) left(deadline time.Time) time.Duration {
 	left := deadline.Sub(r.dispatcher.options.Now())
 	if !deadline.After(r.taken.Add(r.dispatcher.options.Times.Approval)) {
@@ -275,9 +269,8 @@ func (r *run) decide(ctx context.Context, by contract.Actor, id string, answer c
 	return es[0].Sequence, nil
 }
 
-// Decide answers an approval of a run as its user. digest is the digest of the act that the
-// user was shown. The error is fault.Conflict if the approval is about another act, or is
-// answered already.
+// Decide answers an approval of a run as its user. digest is the digest of the act that the user was
+// shown. The error is fault.Conflict if the approval is about another act, or is answered already.
 func (d *Dispatcher) Decide(ctx context.Context, by contract.Actor, id, digest string, answer contract.ApprovalAnswer) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Decide"
 	if err := (contract.ApprovalAnswered{Approval: id, Digest: digest, Answer: answer}).Validate(); err != nil {

@@ -18,8 +18,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// approvalFixture is a house whose boxes' network is recorded: what each task's box
-// was approved for.
+// approvalFixture is a fixture that records which hosts each task's box was approved for.
 type approvalFixture struct {
 	*house
 	mu       sync.Mutex
@@ -157,7 +156,7 @@ func TestATaskWaitsForAPerson(t *testing.T) {
 			if len(g.let()) != 0 {
 				t.Error("the task's box opened before it was answered")
 			}
-			// Another act is not allowed by it.
+			// The approval does not allow another act.
 			other := *k
 			other.Digest = strings.Repeat("1", 64)
 			if err := g.decide(&other, contract.ApprovalRun); !fault.Is(err, fault.Conflict) || len(g.events("approval.answered")) > 0 {
@@ -189,7 +188,7 @@ func TestATaskWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// TestSilenceDenies: the task goes on without.
+// TestSilenceDenies: an unanswered approval is denied, and the task continues without it.
 func TestSilenceDenies(t *testing.T) {
 	g := newGatehouse(t, 50*time.Millisecond)
 	g.model.director, g.model.associate = plan(wants("look it up", "docs.example:443")), steps()
@@ -218,8 +217,8 @@ func TestSilenceDenies(t *testing.T) {
 	})
 }
 
-// TestOneActIsOneQuestion: tasks side by side share it, and an approval for the
-// run, like a denial, is not asked for again; one for once is.
+// TestOneActIsOneQuestion: concurrent tasks share one question, and an approval for the
+// run, like a denial, is not asked for again; an approval for one time is.
 func TestOneActIsOneQuestion(t *testing.T) {
 	for _, c := range []struct {
 		answer contract.ApprovalAnswer
@@ -298,7 +297,8 @@ func TestWhoWaitsForAPersonHoldsNobodyUp(t *testing.T) {
 	g.quiet()
 }
 
-// TestQuestionsAreCapped: what goes beyond is denied at once, and said.
+// TestQuestionsAreCapped: requests beyond the limit are denied at once, and the task is
+// told so.
 func TestQuestionsAreCapped(t *testing.T) {
 	g := newGatehouse(t, time.Hour)
 	var hosts []string
@@ -326,7 +326,7 @@ func TestQuestionsAreCapped(t *testing.T) {
 	}
 }
 
-// TestModelsCantAskForRawTunnels: the Director is told, and nothing is asked.
+// TestModelsCantAskForRawTunnels: the Director gets an error, and no person is asked.
 func TestModelsCantAskForRawTunnels(t *testing.T) {
 	g := newGatehouse(t, time.Hour)
 	g.model.director, g.model.associate = plan(wants("send mail", "tcp://mail.example:25")), steps()
@@ -447,8 +447,8 @@ func TestRunsThatWaitForApprovalGiveTheirPlacesBack(t *testing.T) {
 	}
 }
 
-// TestARunWorksWhileOneOfItsTasksWaits: it keeps its place as long as another
-// of its tasks goes on.
+// TestARunWorksWhileOneOfItsTasksWaits: a run keeps its slot as long as another of its
+// tasks goes on.
 func TestARunWorksWhileOneOfItsTasksWaits(t *testing.T) {
 	g := newGatehouse(t, time.Hour)
 	reached, hold := make(chan struct{}), make(chan struct{})

@@ -7,8 +7,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// budget returns the run's budget: of each of its prompt's and its owner's bounds the
-// smaller.
+// budget returns the run's budget: of each of its prompt's and its owner's bounds the smaller.
 func (r *run) budget() contract.Budget {
 	b, own := r.story.Prompt.Budget, r.dispatcher.options.Budget
 	if own.WallS == 0 {
@@ -29,8 +28,8 @@ func smaller[N int | int64 | float64](prompt, own N) N {
 	return prompt
 }
 
-// credible returns usage as a loop reports it, or none if it is negative or absurd: a run
-// whose usage no event can hold could never end.
+// credible returns usage as a loop reports it, or none if it is negative or absurd: a run whose usage no
+// event can hold could never end.
 func credible(u contract.Usage) contract.Usage {
 	if u.Validate() != nil && !defence.Off(defence.BudgetCredible) {
 		return contract.Usage{}

@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/ports"
 )
 
-// scoped notes with which budget a Director's turns are asked for.
+// scoped records the budget with which a Director's turns are asked for.
 type scoped struct {
 	ports.Models
 	mu  sync.Mutex
@@ -55,8 +55,8 @@ func TestAPromptCantRaiseTheBudget(t *testing.T) {
 	}
 }
 
-// TestUsageThatCannotBe: a Director's box that reports it ends its run all the
-// same, and is not believed.
+// TestUsageThatCannotBe: a Director's box that reports impossible usage is not believed,
+// and its run ends as usual.
 func TestUsageThatCannotBe(t *testing.T) {
 	for _, usage := range []string{`{"tool_calls":-5,"tokens_in":-1,"cost_usd":-100}`, `{"tokens_in":9223372036854775807,"tool_calls":9223372036854775807,"cost_usd":1e300}`} {
 		h := newHouse(t)

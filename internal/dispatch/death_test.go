@@ -58,8 +58,8 @@ func TestADyingTaskBoxIsResumedThenGivenUp(t *testing.T) {
 	}
 }
 
-// A task's box that dies under a call: the attempt goes on in another one, and
-// the model is told that the call's outcome is not known.
+// When a task's box dies during a call, the attempt continues in another box, and the model
+// is told that the call's outcome is not known.
 func TestATaskBoxThatDiesUnderACallIsReplaced(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -100,8 +100,7 @@ func TestATaskBoxThatDiesUnderACallIsReplaced(t *testing.T) {
 	}
 }
 
-// slowLog calls before for each append, and stores what it was given whatever
-// has become of who asked.
+// slowLog calls before for each append, and stores the drafts even if the caller has gone.
 type slowLog struct {
 	ports.Log
 	before func(drafts []contract.Draft)
@@ -116,7 +115,7 @@ func (l *slowLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contr
 	return events, err
 }
 
-// A prompt whose sender hangs up while it is being stored is run.
+// A prompt whose sender disconnects while it is being stored gets its run.
 func TestAPromptOutlivesItsSender(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -135,8 +134,8 @@ func TestAPromptOutlivesItsSender(t *testing.T) {
 	h.quiet()
 }
 
-// A prompt whose storing ended in an error is stored all the same, as after a
-// disk that was full for a moment: sent again, it has one run.
+// A prompt whose append returned an error although it was stored, as when a disk was full
+// for a moment, gets only one run when it is sent again.
 func TestAPromptSentAgainHasOneRun(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -178,8 +177,8 @@ func (l *lossyLog) Append(ctx context.Context, drafts ...contract.Draft) ([]cont
 	return events, err
 }
 
-// A Director that dies while its delegation is being stored: the tasks are the
-// run's, and the next Director begins when they have ended.
+// When a Director dies while its delegation is being stored, the tasks belong to the run,
+// and the next Director begins when they have ended.
 func TestADelegationOutlivesItsDirector(t *testing.T) {
 	h := newHouse(t)
 	asked := 0

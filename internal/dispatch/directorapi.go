@@ -172,8 +172,7 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 	return ids, nil
 }
 
-// accept turns what a model wrote into a task of this run, or says which of its fields is
-// wrong.
+// accept turns what a model wrote into a task of this run, or says which of its fields is wrong.
 func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) {
 	var t contract.DirectorTask
 	if err := contract.DecodeStrict(raw, contract.MaxTask, &t); err != nil {

@@ -19,19 +19,18 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// Times are the dispatcher's time limits. Zero values get the defaults, which follow each
-// field's description.
+// Times are the dispatcher's time limits. Zero values get the defaults, which follow each field's
+// description.
 type Times struct {
 	Beat    time.Duration // how often a loop must report that it is alive; 2 s
 	Silence time.Duration // a loop that has not reported for so long is ended; 20 s
 	Grace   time.Duration // how long a task may exceed its time before it is killed; 15 s
 	CleanUp time.Duration // how long undoing what a task left may take; 2 min
-	// TakeBack is for how long, from each start on, the dispatcher tries to take back what
-	// a task showed live; after that it stays. 10 min.
+	// TakeBack is for how long, from each start on, the dispatcher tries to take back what a task showed
+	// live; after that it stays. 10 min.
 	TakeBack time.Duration
 	RunWall  time.Duration // the time limit of a run whose prompt sets none; 1 h
-	// Approval is how long a task waits for a person before what it asks for is denied. 5
-	// min.
+	// Approval is how long a task waits for a person before what it asks for is denied. 5 min.
 	Approval time.Duration
 }
 
@@ -51,8 +50,8 @@ func (t Times) withDefaults() Times {
 	return t
 }
 
-// Options configure a dispatcher. CID, Log, Blobs, Boxes, Workspace, Documents, Models,
-// Egress and Logger are required.
+// Options configure a dispatcher. CID, Log, Blobs, Boxes, Workspace, Documents, Models, Egress and Logger
+// are required.
 type Options struct {
 	CID       contract.CID
 	Log       ports.Log
@@ -62,20 +61,19 @@ type Options struct {
 	Documents ports.Documents
 	Models    ports.Models
 	Egress    ports.Egress
-	// Beyond lists the rules of a spec that go beyond the computer's grant, for which a
-	// person is asked. nil: all of them do.
+	// Beyond lists the rules of a spec that go beyond the computer's grant, for which a person is asked.
+	// nil: all of them do.
 	Beyond func(ctx context.Context, spec contract.EgressSpec) ([]string, error)
 	Logger *slog.Logger
 	// Tools are the tools that the host carries out for tasks, besides git.
 	Tools []catalogue.HostTool
-	// Render is the third part of the shell's verification. Without it the verification
-	// reports that only type check and build were done.
+	// Render is the third part of the shell's verification. Without it the verification reports that only
+	// type check and build were done.
 	Render ports.Renderer
 	// Install installs the packages that lock files name; without it none are.
 	Install ports.Installer
-	// Publish sends messages that are not logged: the result of a run on
-	// contract.SubjectResult, and the Director's text on contract.SubjectWords while the
-	// model produces it. nil sends none.
+	// Publish sends messages that are not logged: the result of a run on contract.SubjectResult, and the
+	// Director's text on contract.SubjectWords while the model produces it. nil sends none.
 	Publish func(ctx context.Context, subject string, data []byte) error
 	// Past answers questions about earlier events of runs.
 	Past ports.Past
@@ -96,8 +94,8 @@ const (
 	maxOpenings = 3  // of the box of a Director or a check that crashes
 )
 
-// errClosing is the cause of every context when the dispatcher closes. What is under way
-// then stays unfinished in the log, and Recover continues it.
+// errClosing is the cause of every context when the dispatcher closes. What is under way then stays
+// unfinished in the log, and Recover continues it.
 var errClosing = errors.New("the computer goes to sleep")
 
 // errCancelled is the cause when the user cancels a run.
@@ -113,8 +111,8 @@ type Dispatcher struct {
 	wg      sync.WaitGroup
 	tasks   slots.Slots // one slot for each task that may work
 	slots   slots.Slots // one slot for each run that may go on
-	// publishing is held while the live tree is being changed, so that no task publishes
-	// into another's half-finished publish.
+	// publishing is held while the live tree is being changed, so that no task publishes into another's
+	// half-finished publish.
 	publishing sync.Mutex
 	approving  sync.Mutex // held from counting the open approvals until the new one is in the log
 
@@ -159,8 +157,8 @@ func New(o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// Close stops everything under way without ending it: Recover continues it from the log. It
-// returns when all boxes of the runs have ended.
+// Close stops everything under way without ending it: Recover continues it from the log. It returns when
+// all boxes of the runs have ended.
 func (d *Dispatcher) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -171,8 +169,8 @@ func (d *Dispatcher) Close() error {
 	return nil
 }
 
-// Prompt is what a person asks for. If ID is set, which must be a UUIDv7, submitting the
-// same ID again does not make another prompt.
+// Prompt is what a person asks for. If ID is set, which must be a UUIDv7, submitting the same ID again
+// does not make another prompt.
 type Prompt struct {
 	ID     string
 	By     contract.Actor
@@ -181,8 +179,7 @@ type Prompt struct {
 	Budget contract.Budget
 }
 
-// Submit appends prompt.submitted and starts its run. It returns as soon as the
-// event is on disk.
+// Submit appends prompt.submitted and starts its run. It returns as soon as the event is on disk.
 func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Submit"
 	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget}
@@ -204,8 +201,8 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	}
 	crash.At("dispatch.prompt.submitted")
 	if es[0].Sequence <= before {
-		// The prompt was submitted before: its run goes on, or has ended, or was never
-		// started because the log's answer was lost.
+		// The prompt was submitted before: its run goes on, or has ended, or was never started because
+		// the log's answer was lost.
 		return runID, es[0].Sequence, fault.Wrap(op, d.takeUpOne(ctx, runID))
 	}
 	s := story.New(runID)
@@ -216,8 +213,8 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	return runID, es[0].Sequence, nil
 }
 
-// launch starts a run's goroutine, unless it is running. It continues from where the story
-// stands. If events that this depends on were lost, it only ends the run.
+// launch starts a run's goroutine, unless it is running. It continues from where the story stands. If
+// events that this depends on were lost, it only ends the run.
 func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	s := at.story
 	d.mu.Lock()
@@ -235,8 +232,7 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	d.runs[s.ID] = r
 	d.wg.Go(func() {
 		defer r.cancel(nil)
-		// The story is followed until the run's goroutine is done, also while the
-		// dispatcher closes.
+		// The story is followed until the run's goroutine is done, also while the dispatcher closes.
 		following, stop := context.WithCancel(context.WithoutCancel(d.ctx))
 		var follow sync.WaitGroup
 		follow.Go(func() { r.follow(following) })
@@ -254,8 +250,8 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	return r, nil
 }
 
-// own is a run's goroutine. It waits for a slot, drives the run, and reports the run as
-// failed when that breaks, so that no run stays open without anybody who drives it.
+// own is a run's goroutine. It waits for a slot, drives the run, and reports the run as failed when that
+// breaks, so that no run stays open without anybody who drives it.
 func (d *Dispatcher) own(r *run) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -308,8 +304,7 @@ func (d *Dispatcher) Steer(ctx context.Context, by contract.Actor, runID, text s
 	return seq, fault.Wrap(op, err)
 }
 
-// Answer answers a question of a run. The error is fault.Conflict if it is answered
-// already.
+// Answer answers a question of a run. The error is fault.Conflict if it is answered already.
 func (d *Dispatcher) Answer(ctx context.Context, by contract.Actor, runID, questionID, answer string) (uint64, error) {
 	const op = "dispatch.Answer"
 	r, err := d.find(op, runID)
@@ -331,8 +326,8 @@ func (d *Dispatcher) Open() bool {
 	return len(d.runs) > 0
 }
 
-// Busy reports whether any run goes on or is about to. A run that only waits for its user,
-// to answer or to allow something, does not count.
+// Busy reports whether any run goes on or is about to. A run that only waits for its user, to answer or
+// to allow something, does not count.
 func (d *Dispatcher) Busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -25,9 +25,9 @@ const interrupted = "the computer restarted while this attempt was under way"
 // maxRepeats bounds how often an attempt may repeat the same step in a row.
 const maxRepeats = 10
 
-// drive takes an attempt from where it stands to its end. It does the step that the state
-// machine names next, which appends the next transition, until there is none. An error
-// means that the attempt is left as it stands, for the next start.
+// drive takes an attempt from where it stands to its end. It does the step that the state machine names
+// next, which appends the next transition, until there is none. An error means that the attempt is left
+// as it stands, for the next start.
 func (a *attempt) drive(ctx context.Context) error {
 	var last machine.Step
 	for times := 0; ; {
@@ -37,14 +37,13 @@ func (a *attempt) drive(ctx context.Context) error {
 			last, times = step, 1
 		}
 		if times > maxRepeats {
-			// The events that the step appends do not change the attempt's state, so
-			// they can't be read back as they were meant.
+			// The events that the step appends do not change the attempt's state, so they can't be read
+			// back as they were meant.
 			return fault.New("dispatch.drive", fault.Internal, "", fmt.Errorf("attempt %d of a task is to %s for the %dth time", a.ref.Attempt, step, times))
 		}
 		if step == machine.NothingTo {
 			crash.At("dispatch.task.finished")
-			// Its result is in the log, so only the end of the run waits for the removal
-			// of its overlay.
+			// Its result is in the log, so only the end of the run waits for the removal of its overlay.
 			a.run.drops.Go(func() {
 				if err := supervise.Safely(func() error { a.discard(); return nil }); err != nil {
 					a.run.dispatcher.log.Error("what an ended task left could not be removed", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err, "stack", supervise.Stack(err))
@@ -112,12 +111,11 @@ func (r *run) standing(ref ports.TaskRef) machine.Attempt {
 	return machine.Attempt{Number: ref.Attempt}
 }
 
-// closing reports whether the computer goes to sleep, which leaves what is under way as it
-// is.
+// closing reports whether the computer goes to sleep, which leaves what is under way as it is.
 func (r *run) closing() bool { return r.dispatcher.ctx.Err() != nil }
 
-// transition makes the event of a transition, which is stored only if no other transition
-// of the attempt has been stored since the newest known one.
+// transition makes the event of a transition, which is stored only if no other transition of the attempt
+// has been stored since the newest known one.
 func (a *attempt) transition(eventType string, by contract.Actor, p contract.Payload) (contract.Draft, error) {
 	if _, err := a.now.Apply(a.now.Last, p); err != nil {
 		return contract.Draft{}, fault.New("dispatch", fault.Internal, "", err)
@@ -126,8 +124,8 @@ func (a *attempt) transition(eventType string, by contract.Actor, p contract.Pay
 		Subject: machine.Subject(a.ref.Task, a.ref.Attempt), Task: a.ref.Task, Data: p, Expect: &contract.Expect{Last: a.now.Last}}, nil
 }
 
-// record appends a draft even if the run was cancelled. It tries again while it is not
-// known whether the draft is stored.
+// record appends a draft even if the run was cancelled. It tries again while it is not known whether the
+// draft is stored.
 func (a *attempt) record(draft contract.Draft) error {
 	ctx, cancel := a.cleanUp()
 	defer cancel()
@@ -253,8 +251,7 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	res := *a.now.Result
 	p := &contract.AttemptMoved{State: contract.AttemptMerged, Result: &res, Try: a.now.Try + 1}
 	if len(m.Changes) == 0 {
-		// Files that no tree can hold are reported even so, for they are recorded nowhere
-		// else.
+		// Files that no tree can hold are reported even so, for they are recorded nowhere else.
 		res.Verification.Reason, res.Verification.Said = "nothing was changed", verify.SaidOf(summary.LeftBehind(m.Left))
 		if len(res.Verification.Said) > 0 {
 			res.Summary = harness.Clip(res.Summary+summary.Checked(res.Verification), 30<<10)
@@ -272,8 +269,8 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	return nil
 }
 
-// theMerge returns the merge that the attempt's state names, with what the task changed.
-// After a crash the changes are computed again; they do not depend on the live tree.
+// theMerge returns the merge that the attempt's state names, with what the task changed. After a crash
+// the changes are computed again; they do not depend on the live tree.
 func (a *attempt) theMerge(ctx context.Context) (ports.Merged, error) {
 	if err := a.open(ctx, true); err != nil {
 		return ports.Merged{}, err
@@ -290,8 +287,8 @@ func (a *attempt) theMerge(ctx context.Context) (ports.Merged, error) {
 	return m, nil
 }
 
-// scope returns the paths that a verification depends on, if an event can hold them. An
-// empty scope means the whole live tree.
+// scope returns the paths that a verification depends on, if an event can hold them. An empty scope means
+// the whole live tree.
 func scope(m ports.Merged) []string {
 	if len(m.Scope) > contract.MaxScope || slices.ContainsFunc(m.Scope, func(p string) bool { return len(p) > 4096 }) {
 		return nil
@@ -325,10 +322,9 @@ func (a *attempt) verifyNow(ctx context.Context) error {
 	return nil
 }
 
-// decide appends the verdict of the checks and continues by it: a tree that failed is never
-// published. The verdict repeats what the transition holds and has an id derived from it,
-// so a repeat after a crash appends the same event, and the two need not be stored
-// together.
+// decide appends the verdict of the checks and continues by it: a tree that failed is never published.
+// The verdict repeats what the transition holds and has an id derived from it, so a repeat after a crash
+// appends the same event, and the two need not be stored together.
 func (a *attempt) decide() error {
 	if err := a.record(contract.Draft{Actor: contract.System(),
 		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, a.now.Moves-1)),
@@ -346,8 +342,8 @@ func (a *attempt) decide() error {
 	return a.move(&contract.AttemptMoved{State: contract.AttemptPublishing})
 }
 
-// publishNow applies the merge if the live tree has not changed since, and ends the
-// attempt. When it is repeated after a crash, it finds that the merge was applied.
+// publishNow applies the merge if the live tree has not changed since, and ends the attempt. When it is
+// repeated after a crash, it finds that the merge was applied.
 func (a *attempt) publishNow(ctx context.Context) error {
 	if a.now.Decided {
 		ctx = context.WithoutCancel(ctx)
@@ -374,10 +370,9 @@ func (a *attempt) publishNow(ctx context.Context) error {
 	return a.finished(res)
 }
 
-// undecided handles a publish whose outcome is not known. If the publish was not begun, it
-// is given up after some tries. If it was begun, it will be applied, now or at the next
-// start, so it is tried again for a while, of which the user is told. Then it is left as it
-// is.
+// undecided handles a publish whose outcome is not known. If the publish was not begun, it is given up
+// after some tries. If it was begun, it will be applied, now or at the next start, so it is tried again
+// for a while, of which the user is told. Then it is left as it is.
 func (a *attempt) undecided(ctx context.Context, err error) error {
 	a.tries++
 	begun := a.run.standing(a.ref).Decided
@@ -401,9 +396,9 @@ func (a *attempt) undecided(ctx context.Context, err error) error {
 	return nil
 }
 
-// leavePublish ends an attempt whose publish was begun without its outcome being known.
-// Others need not wait for it any more, and the result says how to go back. The next start
-// finds the outcome out by itself.
+// leavePublish ends an attempt whose publish was begun without its outcome being known. Others need not
+// wait for it any more, and the result says how to go back. The next start finds the outcome out by
+// itself.
 func (a *attempt) leavePublish(why error) error {
 	res := *a.now.Result
 	res.Status = contract.ResultFailed
@@ -418,8 +413,8 @@ func (a *attempt) leavePublish(why error) error {
 	return nil
 }
 
-// giveUp decides that nothing of the attempt is kept, and which result it has once its
-// changes have been taken back.
+// giveUp decides that nothing of the attempt is kept, and which result it has once its changes have been
+// taken back.
 func (a *attempt) giveUp(res contract.AssociateResult, again bool) error {
 	keep := res.Status != contract.ResultOK && a.task.OnFailure == contract.Keep
 	return a.move(&contract.AttemptMoved{State: contract.AttemptTakingBack, Result: &res, Again: again, Keep: keep})
@@ -440,8 +435,8 @@ func (a *attempt) fail(err error) error {
 	return a.giveUp(res, !cancelled && lost(err) && a.ref.Attempt < maxAttempts)
 }
 
-// broken makes the result of an attempt that ended because of an error which is not the
-// task's own, with what is known of it.
+// broken makes the result of an attempt that ended because of an error which is not the task's own, with
+// what is known of it.
 func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Base: a.now.Base, Commands: a.ran()}
 	a.mu.Lock()
@@ -464,10 +459,10 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	return res
 }
 
-// discard removes the overlay of an attempt that has its result. The result is in the log
-// before the tree that it came from is removed: a crash in between leaves an overlay
-// behind, not a task whose work nobody can account for. The next start removes such
-// overlays, so a tree that must stay is kept before (keepTree).
+// discard removes the overlay of an attempt that has its result. The result is in the log before the tree
+// that it came from is removed: a crash in between leaves an overlay behind, not a task whose work nobody
+// can account for. The next start removes such overlays, so a tree that must stay is kept before
+// (keepTree).
 func (a *attempt) discard() {
 	if a.task.Kind == contract.KindGit {
 		return

@@ -322,8 +322,8 @@ func TestDeathAtEachEdge(t *testing.T) {
 	}
 }
 
-// TestTakingBackIsTriedUntilItIsDone: what can't be taken back now is tried
-// again, across a restart too, and the result waits for it.
+// TestTakingBackIsTriedUntilItIsDone: taking back that fails is tried again, across a
+// restart too, and the result waits for it.
 func TestTakingBackIsTriedUntilItIsDone(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -405,7 +405,7 @@ func TestWhatCantBeTakenBackIsToldAndKeepsNobodyFromWorking(t *testing.T) {
 	}
 }
 
-// TestTakingBackSaysWhatItCouldNot: paths that stay as they are, such as by
+// TestTakingBackSaysWhatItCouldNot: paths that can't be taken back, for example because of
 // their permissions, are named with the reason.
 func TestTakingBackSaysWhatItCouldNot(t *testing.T) {
 	h := newHouse(t)
@@ -419,8 +419,8 @@ func TestTakingBackSaysWhatItCouldNot(t *testing.T) {
 	}
 }
 
-// TestTakingBackHasItsTimeWhenItsTurnComes: however long it waits until others
-// have published, it is tried then.
+// TestTakingBackHasItsTimeWhenItsTurnComes: the time limit starts only when other tasks'
+// publishes have let it begin.
 func TestTakingBackHasItsTimeWhenItsTurnComes(t *testing.T) {
 	h := newHouse(t)
 	h.tune = func(o *dispatch.Options) { o.Times.CleanUp = 300 * time.Millisecond }
@@ -463,7 +463,7 @@ func TestTakingBackHasItsTimeWhenItsTurnComes(t *testing.T) {
 	}
 }
 
-// noAnswer begins a task's publish and lets nobody know what came of it.
+// noAnswer begins a task's publish and makes its outcome unknown.
 func (h *house) noAnswer() func() {
 	return sync.OnceFunc(func() {
 		asked := h.events("task.requested")[0].(*contract.TaskRequested).Task

@@ -4,7 +4,7 @@ package dispatch
 // that died lets go of it then.
 func (d *Dispatcher) Closed() <-chan struct{} { return d.ctx.Done() }
 
-// Asking is how many tasks and questions of a run wait for its user.
+// Asking returns how many tasks and questions of a run wait for its user.
 func (d *Dispatcher) Asking(id string) int {
 	r, err := d.find("", id)
 	if err != nil {

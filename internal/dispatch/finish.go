@@ -15,15 +15,13 @@ import (
 	"choir.dev/choiros/internal/harness"
 )
 
-// verifyTries is how often a merge is verified again because the live tree has changed
-// since. After that it is published without being verified in that state, and the result
-// says so.
+// verifyTries is how often a merge is verified again because the live tree has changed since. After that
+// it is published without being verified in that state, and the result says so.
 const verifyTries = 2
 
 const maxChanges = 2000
 
-// draft makes the result from what the loop may decide, and from what the host counted
-// itself.
+// draft makes the result from what the loop may decide, and from what the host counted itself.
 func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,8 +59,8 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 // maxRan bounds the commands that a result lists.
 const maxRan = 60
 
-// ran returns the commands that the attempt ran according to the log, including those from
-// before a restart.
+// ran returns the commands that the attempt ran according to the log, including those from before a
+// restart.
 func (a *attempt) ran() []contract.Command {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()
@@ -106,8 +104,8 @@ func (a *attempt) publish(ctx context.Context, m ports.Merged, v contract.Verifi
 	return a.run.dispatcher.options.Workspace.Publish(ctx, a.overlay, m, v, force)
 }
 
-// liveElsewhere reports whether, according to the log, another attempt has edits in the
-// live tree that are neither published nor taken back.
+// liveElsewhere reports whether, according to the log, another attempt has edits in the live tree that
+// are neither published nor taken back.
 func (d *Dispatcher) liveElsewhere(ctx context.Context, but ports.TaskRef) (bool, error) {
 	runs, err := d.caughtUp(ctx)
 	if err != nil {
@@ -140,9 +138,8 @@ func (a *attempt) describe(ctx context.Context, res *contract.AssociateResult, m
 	return fault.Wrap("dispatch.diff", err)
 }
 
-// artifacts stores the files that the task's sender wants as blobs. The work is published
-// already, so an artifact that can't be stored is named in the result and changes nothing
-// else.
+// artifacts stores the files that the task's sender wants as blobs. The work is published already, so an
+// artifact that can't be stored is named in the result and changes nothing else.
 func (a *attempt) artifacts(ctx context.Context, res *contract.AssociateResult) {
 	for _, p := range a.task.Want.Artifacts {
 		kept, err := a.artifact(ctx, res.Head, p)

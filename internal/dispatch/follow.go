@@ -9,17 +9,16 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// The first two are how long following the log pauses after an error, at first and at most;
-// followTries is how often an event that can't be read is tried.
+// The first two are how long following the log pauses after an error, at first and at most; followTries
+// is how often an event that can't be read is tried.
 const (
 	followPause = 50 * time.Millisecond
 	followMost  = 5 * time.Second
 	followTries = 6
 )
 
-// follow keeps the run's story up to date with the log until ctx ends: with what this
-// process appended for the run, in whatever order its calls return, and with what others
-// appended, such as the workspace.
+// follow keeps the run's story up to date with the log until ctx ends: with what this process appended
+// for the run, in whatever order its calls return, and with what others appended, such as the workspace.
 func (r *run) follow(ctx context.Context) {
 	r.mu.Lock()
 	after := r.seen
@@ -45,8 +44,7 @@ func (r *run) follow(ctx context.Context) {
 	}
 }
 
-// caughtUp waits until the stories of all runs contain what the log contains now, and
-// returns the runs.
+// caughtUp waits until the stories of all runs contain what the log contains now, and returns the runs.
 func (d *Dispatcher) caughtUp(ctx context.Context) ([]*run, error) {
 	last := d.options.Log.Last()
 	d.mu.Lock()
@@ -92,8 +90,8 @@ func (r *run) read(ctx context.Context, after *uint64) error {
 	return fmt.Errorf("the log ended behind event %d", *after)
 }
 
-// apply adds one event to the story. If the event's data can't be read any more and the run
-// depends on them, the run is ended.
+// apply adds one event to the story. If the event's data can't be read any more and the run depends on
+// them, the run is ended.
 func (r *run) apply(ctx context.Context, e contract.Event) error {
 	p, why, err := r.dispatcher.payload(ctx, e)
 	if err != nil {

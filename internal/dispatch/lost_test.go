@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// long is a call whose turn is too long to stand in the log itself.
+// long is a call whose turn is too long to be stored in the log itself.
 var long = use("long", "bash", m{"command": "true # " + strings.Repeat("long ", 20<<10)})
 
 // lose makes the data of an event unreadable: gone or changed.
@@ -33,7 +33,7 @@ func (h *house) lose(e contract.Event, changed bool) {
 	}
 }
 
-// inBlobs are the events of a type whose data stand in blobs.
+// inBlobs returns the events of a type whose data are in blobs.
 func (h *house) inBlobs(eventType string) []contract.Event {
 	h.t.Helper()
 	var out []contract.Event
@@ -45,9 +45,9 @@ func (h *house) inBlobs(eventType string) []contract.Event {
 	return out
 }
 
-// A run that was under way and of which an event's data are gone is ended and
-// says what is lost. What its task showed live goes back, and nothing else of
-// the computer stands still for it.
+// A run that is under way and has lost an event's data is ended, and its report says what
+// is lost. What its task showed live is taken back, and nothing else of the computer is
+// affected.
 func TestARunOfWhichAnEventIsLostIsEnded(t *testing.T) {
 	for name, changed := range map[string]bool{"gone": false, "changed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestARunOfWhichAnEventIsLostIsEnded(t *testing.T) {
 	}
 }
 
-// What is lost of a task that has its result since is in nobody's way.
+// A lost event of a task that already has its result does no harm.
 func TestARunGoesOnWithoutWhatItDoesNotNeed(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = func(n int, _ contract.TurnRequest) []contract.Part {
@@ -122,8 +122,7 @@ func TestARunGoesOnWithoutWhatItDoesNotNeed(t *testing.T) {
 	h.quiet()
 }
 
-// forgetful is a log that does not give the data of one type of events any more,
-// up to a sequence.
+// forgetful is a log that can't read the data of one type of events up to a sequence.
 type forgetful struct {
 	ports.Log
 	eventType string
@@ -195,8 +194,7 @@ func TestWhateverIsLostTheRunEnds(t *testing.T) {
 	}
 }
 
-// The same while the run is under way: it ends, and says so, instead of standing
-// still.
+// The same happens while the run is under way: it ends with a report instead of hanging.
 func TestARunUnderWayOfWhichAnEventIsLostEnds(t *testing.T) {
 	h := newHouse(t)
 	l := &forgetful{eventType: "tool.returned", err: fault.New("blob.Open", fault.NotFound, "", os.ErrNotExist)}

@@ -15,13 +15,12 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// Recover continues every run that has not ended: it computes their stories from the log
-// and drives them on. Tasks of kind agent resume from their recorded turns with their tree
-// as it stands; the attempts of other kinds are given up and made again. A run that depends
-// on events that can't be read any more is ended with a report that says so. Recover
-// returns when every run has been started, not when they end. It must be called once,
-// before the first Submit, when no box of an earlier process runs any more and the
-// workspace has recovered its publishes.
+// Recover continues every run that has not ended: it computes their stories from the log and drives them
+// on. Tasks of kind agent resume from their recorded turns with their tree as it stands; the attempts of
+// other kinds are given up and made again. A run that depends on events that can't be read any more is
+// ended with a report that says so. Recover returns when every run has been started, not when they end.
+// It must be called once, before the first Submit, when no box of an earlier process runs any more and
+// the workspace has recovered its publishes.
 func (d *Dispatcher) Recover(ctx context.Context) error {
 	const op = "dispatch.Recover"
 	runs, err := d.options.Past.Unfinished(ctx)
@@ -46,8 +45,8 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 			kept = append(kept, ports.TaskRef{Run: id, Task: t.Request.ID, Attempt: max(t.Now.Number, 1)})
 		}
 	}
-	// Runs and later attempts do not wait for the removal of overlays, so a crash may
-	// leave overlays of attempts that nobody continues.
+	// Runs and later attempts do not wait for the removal of overlays, so a crash may leave overlays of
+	// attempts that nobody continues.
 	if known {
 		if err := d.options.Workspace.Sweep(ctx, kept); err != nil {
 			d.log.Warn("what ended tasks left could not be removed; it takes up space", "error", err)
@@ -83,8 +82,8 @@ type lostEvent struct {
 	why error
 }
 
-// unended computes a run's story from the log; nil when the run has ended, or its first
-// event is not its prompt.
+// unended computes a run's story from the log; nil when the run has ended, or its first event is not its
+// prompt.
 func (d *Dispatcher) unended(ctx context.Context, run string) (*interruptedRun, error) {
 	s := &interruptedRun{story: story.New(run)}
 	for first, more := true, true; more; {
@@ -115,9 +114,9 @@ func (d *Dispatcher) unended(ctx context.Context, run string) (*interruptedRun, 
 	return s, nil
 }
 
-// payload reads an event's data; nil for an event type that this version does not know and
-// therefore does not use. why is set if the data can't be read, after several tries where
-// trying again may help; then only this event is lost. err is set only when ctx has ended.
+// payload reads an event's data; nil for an event type that this version does not know and therefore does
+// not use. why is set if the data can't be read, after several tries where trying again may help; then
+// only this event is lost. err is set only when ctx has ended.
 func (d *Dispatcher) payload(ctx context.Context, e contract.Event) (p contract.Payload, why, err error) {
 	for pause, try := followPause, 1; ; pause, try = 2*pause, try+1 {
 		p, why = d.options.Log.Payload(ctx, e)
@@ -142,8 +141,8 @@ func (d *Dispatcher) payload(ctx context.Context, e contract.Event) (p contract.
 	}
 }
 
-// lostError is why a run ends that depends on events which can't be read any more: nobody
-// knows how to continue it.
+// lostError is why a run ends that depends on events which can't be read any more: nobody knows how to
+// continue it.
 type lostError struct{ events []lostEvent }
 
 func (e *lostError) Error() string {
@@ -157,8 +156,8 @@ func (e *lostError) Error() string {
 	return "part of what the log has of this run can't be read any more: " + strings.Join(list, "; ")
 }
 
-// matters returns the error for those lost events that the run depends on, nil when there
-// are none. The caller holds the run's mu, or is the only one to have the run.
+// matters returns the error for those lost events that the run depends on, nil when there are none. The
+// caller holds the run's mu, or is the only one to have the run.
 func matters(s *story.Run, lost []lostEvent) *lostError {
 	lost = slices.DeleteFunc(slices.Clone(lost), func(l lostEvent) bool { return !s.Matters(l.Event) })
 	if len(lost) == 0 {
@@ -167,8 +166,8 @@ func matters(s *story.Run, lost []lostEvent) *lostError {
 	return &lostError{lost}
 }
 
-// takeUpOne continues a run whose prompt was stored although its answer was lost, unless
-// the run has ended or is driven already.
+// takeUpOne continues a run whose prompt was stored although its answer was lost, unless the run has
+// ended or is driven already.
 func (d *Dispatcher) takeUpOne(ctx context.Context, runID string) error {
 	d.mu.Lock()
 	driven := d.runs[runID] != nil
@@ -179,9 +178,8 @@ func (d *Dispatcher) takeUpOne(ctx context.Context, runID string) error {
 	return d.resume(ctx, runID)
 }
 
-// takeUp continues the tasks of a run that were under way, and waits for them, so that its
-// Director then reads their results. An attempt's state alone says what is to be done with
-// it.
+// takeUp continues the tasks of a run that were under way, and waits for them, so that its Director then
+// reads their results. An attempt's state alone says what is to be done with it.
 func (r *run) takeUp(ctx context.Context) {
 	r.mu.Lock()
 	r.steered = 0 // the new Director reads all messages of the user again
@@ -198,8 +196,8 @@ func (r *run) takeUp(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	for _, t := range over {
-		// A crash between a result and the removal of its overlay may have left the
-		// overlay, also when another attempt follows.
+		// A crash between a result and the removal of its overlay may have left the overlay, also when
+		// another attempt follows.
 		a := r.at(t.Request.ID, max(t.Now.Number, 1))
 		a.now = t.Now
 		a.discard()

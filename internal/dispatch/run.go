@@ -24,8 +24,8 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// run is one run under way. Its story is guarded by mu and grows by what follow reads from
-// the log, in the log's order; changed is closed and replaced whenever it grows.
+// run is one run under way. Its story is guarded by mu and grows by what follow reads from the log, in
+// the log's order; changed is closed and replaced whenever it grows.
 type run struct {
 	dispatcher *Dispatcher
 	ctx        context.Context
@@ -34,9 +34,8 @@ type run struct {
 	tasks      sync.WaitGroup // goroutines that work on tasks
 	drops      sync.WaitGroup // overlays of ended attempts that are being removed
 	place      slots.Slot     // the run's slot among the runs that go on
-	// The run's clock: worked is how long it had worked when this process took it up,
-	// since and taken are when that was, and down is how long before that no process drove
-	// it.
+	// The run's clock: worked is how long it had worked when this process took it up, since and taken are
+	// when that was, and down is how long before that no process drove it.
 	worked time.Duration
 	since  time.Duration
 	taken  time.Time
@@ -76,8 +75,8 @@ func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
 	return r
 }
 
-// append stores events of this run. When it returns, the run's story contains them and
-// everything that the log has before them.
+// append stores events of this run. When it returns, the run's story contains them and everything that
+// the log has before them.
 func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	for i := range drafts {
 		drafts[i].Run = r.story.ID
@@ -91,8 +90,8 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// The story must contain what is stored, so an append that was begun is waited for
-	// even if the box that asked for it has ended, unless the dispatcher closes.
+	// The story must contain what is stored, so an append that was begun is waited for even if the box
+	// that asked for it has ended, unless the dispatcher closes.
 	ctx, cancel := untilBoth(ctx, r.dispatcher.ctx)
 	defer cancel()
 	es, err := r.dispatcher.options.Log.Append(ctx, drafts...)
@@ -133,8 +132,8 @@ func (r *run) waited() time.Duration {
 	return r.idle + awake.Now() - r.idleSince
 }
 
-// used returns how much of its time the run has used. The time in which it waited for its
-// user, nobody drove it, or the machine was suspended does not count.
+// used returns how much of its time the run has used. The time in which it waited for its user, nobody
+// drove it, or the machine was suspended does not count.
 func (r *run) used() time.Duration { return r.worked + awake.Now() - r.since - r.waited() }
 
 // until waits for cond, which is called with mu held.
@@ -173,10 +172,9 @@ func (r *run) rest(ctx context.Context, cond func(*story.Run) bool) error {
 	return r.place.Rest(r.ctx, func() error { return r.until(ctx, cond) })
 }
 
-// restTask waits for a person on behalf of a task. Meanwhile the task's slot is free for
-// others, and so is the run's slot when nothing else of the run goes on. Afterwards the
-// run's slot is taken before the task's: whoever holds a task's slot then also holds a
-// run's, so no two wait for each other.
+// restTask waits for a person on behalf of a task. Meanwhile the task's slot is free for others, and so
+// is the run's slot when nothing else of the run goes on. Afterwards the run's slot is taken before the
+// task's: whoever holds a task's slot then also holds a run's, so no two wait for each other.
 func (r *run) restTask(id string, wait func() error) error {
 	r.mu.Lock()
 	place := r.places[id]
@@ -205,8 +203,7 @@ func (r *run) answer(ctx context.Context, by contract.Actor, a contract.Question
 	if !known {
 		return 0, fault.New("", fault.NotFound, "", fmt.Errorf("this run has no question %q", summary.OneLine(a.Question, 60)))
 	}
-	// There is one answer per question, from whoever answers first: the user, or the
-	// deadline.
+	// There is one answer per question, from whoever answers first: the user, or the deadline.
 	es, err := r.append(ctx, contract.Draft{Actor: by, Type: "question.answered", Data: &a,
 		Subject: "answer/" + a.Question, Expect: &contract.Expect{Last: 0}})
 	if err != nil {
@@ -299,16 +296,16 @@ func (r *run) drive() error {
 	return r.finish(rep)
 }
 
-// gone returns the error that ends the run because events which it depends on can't be read
-// any more; nil if there is none.
+// gone returns the error that ends the run because events which it depends on can't be read any more; nil
+// if there is none.
 func (r *run) gone() *lostError {
 	var gone *lostError
 	errors.As(context.Cause(r.ctx), &gone)
 	return gone
 }
 
-// endTasks ends the tasks of a run that ends for another reason, and waits for them. Their
-// results contain the reason.
+// endTasks ends the tasks of a run that ends for another reason, and waits for them. Their results
+// contain the reason.
 func (r *run) endTasks(why error) {
 	r.mu.Lock()
 	r.ended = true
@@ -319,9 +316,8 @@ func (r *run) endTasks(why error) {
 
 var errEnded = errors.New("the run has ended")
 
-// errOutside is the error of a loop that reports that it was cancelled although nobody
-// cancelled it: its process was ended by something else, and it is continued as after a
-// crash.
+// errOutside is the error of a loop that reports that it was cancelled although nobody cancelled it: its
+// process was ended by something else, and it is continued as after a crash.
 var errOutside = errors.New("the loop was ended from outside")
 
 // open starts the run in the log and makes its document.
@@ -343,13 +339,13 @@ func (r *run) open() error {
 	return r.settle(r.ctx)
 }
 
-// direct gives the run to a Director's box once the box is open, and waits for its report.
-// The box has ended when it returns.
+// direct gives the run to a Director's box once the box is open, and waits for its report. The box has
+// ended when it returns.
 func (r *run) direct(b *directorBox) (director.Report, error) {
 	defer b.close()
 	ctx := b.ctx
-	// Tasks that an earlier Director requested end first, so that the new one finds their
-	// results in its context.
+	// Tasks that an earlier Director requested end first, so that the new one finds their results in its
+	// context.
 	err := r.until(ctx, func(s *story.Run) bool {
 		for _, t := range s.Tasks {
 			if !r.settled[t.Request.ID] {
@@ -481,9 +477,9 @@ func (r *run) finish(rep director.Report) error {
 	return nil
 }
 
-// spent returns what the run used. Tokens and cost are those of every model call as metered
-// in the log, or as the loops counted them if none was metered; calls are those of the
-// Director and of every attempt; the time counts from the prompt on. The caller holds mu.
+// spent returns what the run used. Tokens and cost are those of every model call as metered in the log,
+// or as the loops counted them if none was metered; calls are those of the Director and of every attempt;
+// the time counts from the prompt on. The caller holds mu.
 func (r *run) spent(rep director.Report) contract.Usage {
 	u := credible(rep.Usage)
 	for _, t := range r.story.Tasks {

@@ -15,8 +15,8 @@ import (
 // tellStill is for how long choir must have stood still for its runs to report it.
 const tellStill = 5 * time.Second
 
-// stoodStill is called after this process did not run for a while, because the machine was
-// suspended or the process stopped. Runs that wait for a person lost nothing by that.
+// stoodStill is called after this process did not run for a while, because the machine was suspended or
+// the process stopped. Runs that wait for a person lost nothing by that.
 func (d *Dispatcher) stoodStill(g awake.Gap) {
 	if g.For < tellStill {
 		return
@@ -48,8 +48,7 @@ func (r *run) stood(d time.Duration, why contract.StoodWhy) {
 	}
 }
 
-// silent records in the run's story that a box stood still, if that is what err says, and
-// returns err.
+// silent records in the run's story that a box stood still, if that is what err says, and returns err.
 func (r *run) silent(err error) error {
 	var s *loops.SilentError
 	if errors.As(err, &s) && r.ctx.Err() == nil {
@@ -58,9 +57,9 @@ func (r *run) silent(err error) error {
 	return err
 }
 
-// answering asks the box for a sign of life from time to time until the returned function
-// is called. A box that gives none is killed, and the returned context is cancelled;
-// otherwise a box that hangs would be waited for until the budget is used up.
+// answering asks the box for a sign of life from time to time until the returned function is called. A
+// box that gives none is killed, and the returned context is cancelled; otherwise a box that hangs would
+// be waited for until the budget is used up.
 func (r *run) answering(ctx context.Context, box ports.Box, silence time.Duration) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})

@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// A computer that was off for an hour does not find its runs out of time.
+// The runs of a computer that was off for an hour have not used up their time by that.
 func TestARunsClockStandsWhileNobodyDrivesIt(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -37,8 +37,8 @@ func TestARunsClockStandsWhileNobodyDrivesIt(t *testing.T) {
 	}
 }
 
-// Nobody cancelled: a loop that says so was ended from outside, and another one
-// takes its place.
+// A loop that reports that it was cancelled, although nobody cancelled it, is replaced by
+// another.
 func TestALoopThatNobodyCancelledGoesOn(t *testing.T) {
 	h := newHouse(t)
 	var directors, associates atomic.Int32
@@ -74,7 +74,7 @@ func says(line string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, line+"\n") })
 }
 
-// What is cancelled says by whom.
+// The result of a cancelled task says who cancelled it.
 func TestWhatIsCancelledSaysByWhom(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -108,8 +108,8 @@ func TestWhatIsCancelledSaysByWhom(t *testing.T) {
 	}
 }
 
-// A task that leaves only what no tree can hold has changed nothing, and what it
-// left is nowhere else than in its result.
+// A task that leaves only files that no tree can hold has changed nothing, and what it left
+// is recorded only in its result.
 func TestWhatNoTreeCanHoldIsSaidThoughNothingWasChanged(t *testing.T) {
 	h := newHouse(t)
 	h.ws.leaves = []view.Kept{{Path: "workspace/film.mp4", Reason: "is larger than a checkpoint takes"}}

@@ -15,18 +15,16 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// againFirst and againMost are how long the dispatcher waits, at first and at most, before
-// it tries again to take back changes or to finish a publish that was begun. After
-// tellAfter tries the user is told.
+// againFirst and againMost are how long the dispatcher waits, at first and at most, before it tries again
+// to take back changes or to finish a publish that was begun. After tellAfter tries the user is told.
 const (
 	againFirst = 100 * time.Millisecond
 	againMost  = 30 * time.Second
 	tellAfter  = 4
 )
 
-// takeBack reverts what the attempt showed live, and ends the attempt. If that fails, it is
-// tried again for a while, of which the user is told; then it stays, and the result says
-// how to get rid of it.
+// takeBack reverts what the attempt showed live, and ends the attempt. If that fails, it is tried again
+// for a while, of which the user is told; then it stays, and the result says how to get rid of it.
 func (a *attempt) takeBack() error {
 	a.stop(nil)
 	// An attempt whose loop never worked can't have shown anything.
@@ -60,10 +58,10 @@ func (a *attempt) takeBack() error {
 	}
 }
 
-// keepTree keeps the files that the attempt wrote for inspection, if that was asked for. It
-// is done before the result is in the log, because from then on a start removes the
-// overlay. If it fails, for example on a full disk, it is tried again for a while; then the
-// result says that the files could not be kept.
+// keepTree keeps the files that the attempt wrote for inspection, if that was asked for. It is done
+// before the result is in the log, because from then on a start removes the overlay. If it fails, for
+// example on a full disk, it is tried again for a while; then the result says that the files could not be
+// kept.
 func (a *attempt) keepTree(res *contract.AssociateResult, until time.Duration) error {
 	for a.now.Keep {
 		err := func() error {
@@ -93,8 +91,7 @@ func (a *attempt) keepTree(res *contract.AssociateResult, until time.Duration) e
 	return nil
 }
 
-// untilThen describes to the user for how long something is tried again, and what happens
-// then.
+// untilThen describes to the user for how long something is tried again, and what happens then.
 func (a *attempt) untilThen(left time.Duration) string {
 	how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.run.dispatcher.options.Now().Add(left).UTC().Format("15:04 MST"), summary.BeforeTask(a.task))
 	if a.run.ctx.Err() == nil {
@@ -103,8 +100,8 @@ func (a *attempt) untilThen(left time.Duration) string {
 	return how
 }
 
-// leave ends taking back without success: what was shown stays live, unverified, and the
-// result says how to go back.
+// leave ends taking back without success: what was shown stays live, unverified, and the result says how
+// to go back.
 func (a *attempt) leave(why error) error {
 	res := *a.now.Result
 	res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it had shown live could not be taken back: %s. It is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.%s",
@@ -148,9 +145,8 @@ func (a *attempt) invert() ([]view.Kept, error) {
 // trouble is what the user is told when something that must be done fails.
 type trouble struct{ what, how string }
 
-// again waits before something is tried once more, longer each time. Once the user has been
-// told, other tasks may use the slot meanwhile. left is true if the user has cancelled the
-// run since.
+// again waits before something is tried once more, longer each time. Once the user has been told, other
+// tasks may use the slot meanwhile. left is true if the user has cancelled the run since.
 func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 	a.pause = min(max(2*a.pause, againFirst), againMost)
 	a.failed++

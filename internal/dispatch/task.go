@@ -24,8 +24,7 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// work starts the goroutine that takes a task from where its attempts stand to its last
-// result.
+// work starts the goroutine that takes a task from where its attempts stand to its last result.
 func (r *run) work(id string) {
 	r.mu.Lock()
 	if r.ended {
@@ -60,8 +59,7 @@ func (r *run) work(id string) {
 	}()
 }
 
-// attempts makes attempts at a task, or continues the one under way, until one has a result
-// that counts.
+// attempts makes attempts at a task, or continues the one under way, until one has a result that counts.
 func (r *run) attempts(id string) error {
 	for {
 		n, more := r.nextAttempt(id)
@@ -77,8 +75,8 @@ func (r *run) attempts(id string) error {
 	}
 }
 
-// nextAttempt returns the number of the attempt to drive, if there is one: the one under
-// way, the first, or the one after an attempt that ended with Again set.
+// nextAttempt returns the number of the attempt to drive, if there is one: the one under way, the first,
+// or the one after an attempt that ended with Again set.
 func (r *run) nextAttempt(id string) (n int, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +95,8 @@ func lost(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Timeout)
 }
 
-// abandon records a result for a task that can't go on, unless the computer goes to sleep:
-// then Recover continues the task.
+// abandon records a result for a task that can't go on, unless the computer goes to sleep: then Recover
+// continues the task.
 func (r *run) abandon(id string, why error) {
 	if r.closing() {
 		return
@@ -182,8 +180,7 @@ func (a *attempt) begun() {
 	a.reset()
 }
 
-// reset sets what the attempt has used so far from the story. The caller holds the run's
-// mu.
+// reset sets what the attempt has used so far from the story. The caller holds the run's mu.
 func (a *attempt) reset() {
 	a.requests.End()
 	a.requests, a.box, a.lostCall, a.began = loops.NewGate(a.run.ctx), nil, false, awake.Now()
@@ -206,8 +203,8 @@ func (r *run) attempt(id string, n int) error {
 	return a.drive(r.ctx)
 }
 
-// converse opens the attempt's boxes, records that in the log, and lets the loop work. The
-// loop's box may be open already.
+// converse opens the attempt's boxes, records that in the log, and lets the loop work. The loop's box may
+// be open already.
 func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (associate.Draft, error) {
 	defer opens.close()
 	r, o := a.run, a.run.dispatcher.options
@@ -275,8 +272,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 		return a.boxEnded(0)
 	})
 	if err == nil && a.failedCall() {
-		// The loop's answer is based on a call whose box ended during it, so it is not a
-		// result.
+		// The loop's answer is based on a call whose box ended during it, so it is not a result.
 		err = a.boxEnded(endsAfter)
 	}
 	if err == nil && d.Status == contract.ResultCancelled && ctx.Err() == nil {
@@ -292,10 +288,9 @@ func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.run.
 // endsAfter is how long after a failed call to wait for the news that the box has ended.
 const endsAfter = time.Second
 
-// boxEnded returns why the task's box ended, if it has ended or does so within a time; nil
-// otherwise. The error is fault.Unavailable, so that the task goes on in another box. For
-// tasks of fixed steps it is fault.Exhausted if they used up the box's resources, for they
-// would do so again.
+// boxEnded returns why the task's box ended, if it has ended or does so within a time; nil otherwise. The
+// error is fault.Unavailable, so that the task goes on in another box. For tasks of fixed steps it is
+// fault.Exhausted if they used up the box's resources, for they would do so again.
 func (a *attempt) boxEnded(within time.Duration) error {
 	if a.box == nil || !endsWithin(a.box, within) {
 		return nil
@@ -339,8 +334,8 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// stop ends the attempt's boxes. When it returns, nothing more is accepted under the
-// attempt's token, nothing of the task runs, and no call is under way.
+// stop ends the attempt's boxes. When it returns, nothing more is accepted under the attempt's token,
+// nothing of the task runs, and no call is under way.
 func (a *attempt) stop(loop ports.Box) {
 	a.requests.Shut(func() {
 		var kills sync.WaitGroup

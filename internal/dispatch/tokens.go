@@ -8,8 +8,8 @@ import (
 	"choir.dev/choiros/internal/dispatch/loops"
 )
 
-// shown serves a Director's model turns and publishes their text, as it arrives, on
-// contract.SubjectWords as {"text"}. The text is not logged and may be lost.
+// shown serves a Director's model turns and publishes their text, as it arrives, on contract.SubjectWords
+// as {"text"}. The text is not logged and may be lost.
 func (r *run) shown(h http.Handler) http.Handler {
 	if r.dispatcher.options.Publish == nil {
 		return h

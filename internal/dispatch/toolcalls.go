@@ -74,8 +74,8 @@ func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnReco
 	return struct{}{}, err
 }
 
-// tool carries out one call: it checks whether the call is allowed, records it, forwards
-// it, publishes what is shown live, and records the result.
+// tool carries out one call: it checks whether the call is allowed, records it, forwards it, publishes
+// what is shown live, and records the result.
 func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
 	t, known := a.run.dispatcher.tools.Lookup(req.PathValue("name"))
 	if !known {
@@ -108,8 +108,7 @@ func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, arg
 		return tool.Result{}, err
 	}
 	if t.Executor == tool.Box {
-		// A call that can't be made is not recorded, so that its outcome is not recorded
-		// as unknown.
+		// A call that can't be made is not recorded, so that its outcome is not recorded as unknown.
 		if err := a.boxEnded(0); err != nil {
 			return tool.Result{}, err
 		}
@@ -132,8 +131,8 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	}
 	crash.At("dispatch.tool.done")
 	if t.Executor == tool.Box && t.Has(tool.Writes) {
-		// What the call wrote must be durable before the call is acknowledged, for it
-		// will not be written again.
+		// What the call wrote must be durable before the call is acknowledged, for it will not be written
+		// again.
 		if err := a.run.dispatcher.options.Workspace.Settle(ctx, a.overlay); err != nil {
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
@@ -156,10 +155,9 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	return res, nil
 }
 
-// recorded returns the turns from which an interrupted attempt continues. Calls that were
-// under way and only read are made again: they do no harm on the attempt's tree as it
-// stands, and the model need not ask twice. The results of other calls stay unknown, and
-// the model is told so.
+// recorded returns the turns from which an interrupted attempt continues. Calls that were under way and
+// only read are made again: they do no harm on the attempt's tree as it stands, and the model need not
+// ask twice. The results of other calls stay unknown, and the model is told so.
 func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error) {
 	a.run.mu.Lock()
 	t := a.run.story.Task(a.ref.Task)
@@ -238,8 +236,8 @@ func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
 	return fault.New("", fault.Denied, "", errors.New("this is not a step of the task"))
 }
 
-// inBox calls a tool in a task's or a verification's box. The box's guest enforces the
-// tool's limits, and the host enforces them once more because it does not trust the guest.
+// inBox calls a tool in a task's or a verification's box. The box's guest enforces the tool's limits, and
+// the host enforces them once more because it does not trust the guest.
 func (a *attempt) inBox(ctx context.Context, box ports.Box, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	ctx, stop := a.run.answering(ctx, box, a.run.dispatcher.options.Times.Silence*5/4)
 	defer stop()
@@ -266,8 +264,8 @@ func callTool(ctx context.Context, box ports.Box, name string, args json.RawMess
 	if err != nil || len(b) > maxResult {
 		return res, loops.Because(ctx, fmt.Errorf("the answer of box %s could not be read: %w", box.ID(), firstError(err, errors.New("too long"))))
 	}
-	// The box may run agents' code, so its answer is bounded and decoded, and used only as
-	// this tool's output.
+	// The box may run agents' code, so its answer is bounded and decoded, and used only as this tool's
+	// output.
 	if err := contract.DecodeStrict(b, maxResult, &res); err != nil {
 		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s answered %s: %w", box.ID(), resp.Status, err))
 	}

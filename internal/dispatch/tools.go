@@ -14,12 +14,10 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// attemptKey is the context key by which a call of one of the dispatcher's own tools finds
-// its attempt.
+// attemptKey is the context key by which a call of one of the dispatcher's own tools finds its attempt.
 type attemptKey struct{}
 
-// gitTool is the tool for git steps on the workspace's history, which no task's box
-// contains.
+// gitTool is the tool for git steps on the workspace's history, which no task's box contains.
 func gitTool() catalogue.HostTool {
 	return catalogue.HostTool{Tool: tool.Tool{Name: associate.Git, Effects: []tool.Effect{tool.Reads, tool.Writes}, Callers: []tool.Caller{tool.Step},
 		Limits:      tool.Limits{In: 64 << 10, Out: maxResult, Time: time.Hour},
@@ -35,8 +33,8 @@ func gitTool() catalogue.HostTool {
 		}}
 }
 
-// carryOut makes an admitted call in the box or on the host, as its tool declares, within
-// the tool's limits.
+// carryOut makes an admitted call in the box or on the host, as its tool declares, within the tool's
+// limits.
 func (a *attempt) carryOut(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	if t.Executor == tool.Box {
 		return a.inBox(ctx, a.box, t, args)

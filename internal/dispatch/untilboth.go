@@ -5,8 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// untilBoth returns a context that ends when both a and b have ended; it has the values of
-// a.
+// untilBoth returns a context that ends when both a and b have ended; it has the values of a.
 func untilBoth(a, b context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(a))
 	var left atomic.Int32

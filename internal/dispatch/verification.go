@@ -15,8 +15,8 @@ import (
 	"choir.dev/choiros/internal/tool/boxtools"
 )
 
-// verify runs the checks on a merged tree, each in a box of its own. They are judged by
-// their exit codes and by how many tests their runners report.
+// verify runs the checks on a merged tree, each in a box of its own. They are judged by their exit codes
+// and by how many tests their runners report.
 func (a *attempt) verify(ctx context.Context, m *ports.Merged) contract.Verification {
 	b := &bench{attempt: a, merged: *m}
 	defer b.release()
@@ -60,8 +60,8 @@ type bench struct {
 	installed [3][]ports.Dependencies // indexed by the verification's trees, see tree
 }
 
-// tree returns the index of one of a verification's trees: 0 is the change with the base's
-// files that judge it, 1 the change as it is, and 2 the base.
+// tree returns the index of one of a verification's trees: 0 is the change with the base's files that
+// judge it, 1 the change as it is, and 2 the base.
 func (b *bench) tree(base bool, restore []string) int {
 	switch {
 	case base:
@@ -89,8 +89,8 @@ func (b *bench) Install(ctx context.Context, locks []verify.Lock, of contract.Lo
 	return said
 }
 
-// dependencies returns the packages for checks on a tree: those that its own lock files
-// name, or, if none were installed for it, those of tree 0.
+// dependencies returns the packages for checks on a tree: those that its own lock files name, or, if none
+// were installed for it, those of tree 0.
 func (b *bench) dependencies(base bool, restore []string) []ports.Dependencies {
 	if own := b.installed[b.tree(base, restore)]; len(own) > 0 {
 		return own
@@ -106,8 +106,8 @@ func (b *bench) release() {
 	}
 }
 
-// Look implements verify.Bench. If the files' names tell everything, as for a text that
-// belongs to no project, it opens no box.
+// Look implements verify.Bench. If the files' names tell everything, as for a text that belongs to no
+// project, it opens no box.
 func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
 	if names, ok := verify.Plain(paths); ok {
 		there, err := b.attempt.run.dispatcher.options.Workspace.Beside(ctx, []string{b.attempt.now.Base, b.merged.Commit}, paths, names)
@@ -203,9 +203,8 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	return got
 }
 
-// inVerifyBox calls f with a verification's box of its own. If the box dies during that,
-// and not because it used up its resources, this says nothing about the tree, and f is
-// called again with another box.
+// inVerifyBox calls f with a verification's box of its own. If the box dies during that, and not because
+// it used up its resources, this says nothing about the tree, and f is called again with another box.
 func (a *attempt) inVerifyBox(ctx context.Context, r ports.BoxRequest, f func(ports.Box) error) error {
 	r.Kind, r.Run, r.Task, r.Overlay = contract.BoxVerify, a.ref.Run, a.ref.Task, a.overlay
 	for try := 1; ; try++ {

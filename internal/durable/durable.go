@@ -1,5 +1,6 @@
-// Package durable makes the names in a directory survive a power cut: what was made,
-// renamed or removed in one is on the disk once the directory itself is synced.
+// Package durable makes the entries of a directory survive a power cut: files that were
+// made, renamed or removed in a directory are so on disk once the directory itself is
+// synced.
 package durable
 
 import (
@@ -7,7 +8,8 @@ import (
 	"os"
 )
 
-// SyncDir syncs a directory of our own, which nobody else can put a link in place of.
+// SyncDir syncs one of our own directories, which nobody else can replace by a symbolic
+// link.
 func SyncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

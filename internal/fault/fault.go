@@ -1,8 +1,8 @@
-// Package fault holds the project's error value: an operation, a cause, a code
-// a caller can decide on, and a hint that tells a person what to do.
+// Package fault defines the project's error value: an operation, a cause, a code by which
+// callers decide, and a hint that tells a person what to do.
 //
-// Errors are returned, not logged; they are logged or shown once, where
-// nothing more can be done with them.
+// Errors are returned, not logged; they are logged or shown once, where nothing more can be
+// done with them.
 package fault
 
 import (
@@ -17,7 +17,7 @@ import (
 // Code classifies an error for callers that decide on it.
 type Code string
 
-// Codes. Internal is what an error without a code has.
+// These are the codes. An error without a code counts as Internal.
 const (
 	Internal    Code = "internal"
 	Invalid     Code = "invalid"     // the caller's input is wrong
@@ -37,14 +37,13 @@ const (
 	Unreachable Code = "unreachable" // no control plane answers there
 )
 
-// Codes returns every code that an error can carry to whoever asked; an error of
-// Internal, or of none of these, carries none.
+// Codes returns every code that an error can have for its receiver; an error with Internal,
+// or with none of these, is shown without a code.
 func Codes() []Code {
 	return []Code{Invalid, NotFound, Conflict, Denied, Exhausted, DiskFull, InUse, Newer, Damaged, Missing, Unavailable, Cancelled, Timeout, NeedsInput, Unreachable}
 }
 
-// Error is an operation that failed. Hint is one sentence for a person: what to
-// do next.
+// Error is a failed operation. Hint is one sentence that tells a person what to do next.
 type Error struct {
 	Op   string
 	Code Code
@@ -99,30 +98,30 @@ func each(err error, f func(*Error) bool) bool {
 	return false
 }
 
-// FreeSpace is what to do about a disk that is full.
+// FreeSpace is the hint for a full disk.
 const FreeSpace = "Free some space, or remove files where it can hold no more of them, on the disk that holds the data directory (choir doctor says what takes it); nothing has to be started again."
 
-// NoSpace says whether err has an operating system's number for a disk without
-// space, or for a quota that is used up, which is the same to whoever writes.
+// NoSpace reports whether err contains the errno for a disk without space, or for a quota
+// that is used up, which is the same for the writer.
 func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// NoSpaceText is NoSpace of what somebody said of such an error; C begins it with
-// a capital.
+// NoSpaceText reports the same of the text of an error. C's texts begin with a capital
+// letter.
 func NoSpaceText(text string) bool {
 	text = strings.ToLower(text)
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// full says whether err is an operating system's or a database's way of saying
-// that there is no space, or that a quota is used up. Whatever the way it came
-// here, nobody has to translate it.
+// full reports whether err is an operating system's or a database's error for a lack of
+// space or a used-up quota, so that callers need not translate it.
 func full(err error) bool {
 	if NoSpace(err) {
 		return true
 	}
-	// Its index of the log of writes is a file that could not be made longer.
+	// SQLite reports this when the shared-memory file of its write-ahead log could not
+	// grow.
 	const sqliteFull, sqliteShmSize = 13, 10 | 19<<8
 	var sqlite interface {
 		error
@@ -135,11 +134,11 @@ func full(err error) bool {
 	return sqlite.Code()&0xff == sqliteFull && strings.Contains(text, "disk is full") || sqlite.Code() == sqliteShmSize && strings.Contains(text, "disk I/O error")
 }
 
-// scarce is what to do when a process may have no more of something.
+// scarce is the hint when a process has reached a limit of its resources.
 const scarce = "Give choir more open files, processes or memory (ulimit, or the service's limits), or let others have less; what is stored is not touched by it."
 
-// exhausted says whether err is an operating system's way of saying that there is
-// no more of something now: it is nothing about what was to be opened.
+// exhausted reports whether err is an operating system's error for a lack of resources,
+// which says nothing about the file that was to be opened.
 func exhausted(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
 		if errors.Is(err, errno) {
@@ -149,18 +148,17 @@ func exhausted(err error) bool {
 	return false
 }
 
-// Unwritable is what to do about a disk that is mounted read-only: mostly the
-// operating system did that, because the disk failed.
+// Unwritable is the hint for a disk that is mounted read-only. Usually the operating system
+// does that because the disk failed.
 const Unwritable = "The disk that holds the data directory can only be read now: see what the system's log says of it, have it checked and mounted for writing again, and start choir again. What is stored can still be read and copied."
 
-// unwritable says whether err is that a disk is mounted read-only: that is nothing
-// about whose file it is.
+// unwritable reports whether err means that a disk is mounted read-only, which says nothing
+// about the file's permissions.
 func unwritable(err error) bool { return errors.Is(err, syscall.EROFS) }
 
-// CodeOf returns the first code in err's tree; that there is no space counts as
-// DiskFull, that there are no more files, processes or memory, and that a disk is
-// mounted read-only, as Unavailable,
-// context errors as Cancelled and Timeout; Internal when there is none.
+// CodeOf returns the first code in err's tree. Without one, a lack of space is DiskFull; a
+// lack of files, processes or memory, and a read-only disk, are Unavailable; context errors
+// are Cancelled and Timeout; all others are Internal.
 func CodeOf(err error) Code {
 	code := Internal
 	if each(err, func(e *Error) bool {
@@ -184,8 +182,8 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// HintOf returns the first hint in err's tree; when there is none, what to do if
-// the disk is full or read-only, or the process may have no more of something; otherwise "".
+// HintOf returns the first hint in err's tree. Without one it returns the hint for a full
+// or read-only disk or a lack of resources if err is that, and otherwise "".
 func HintOf(err error) (hint string) {
 	each(err, func(e *Error) bool {
 		hint = e.Hint
@@ -203,8 +201,8 @@ func HintOf(err error) (hint string) {
 	return hint
 }
 
-// Text is err's text without the operations that led to it: they are for the
-// log, the rest is for whoever asked.
+// Text returns err's text without the names of operations, which are for the log; the rest
+// is for whoever asked.
 func Text(err error) string {
 	switch e := err.(type) {
 	case *Error:
@@ -213,7 +211,7 @@ func Text(err error) string {
 		}
 		return Text(e.Err)
 	case interface{ Unwrap() []error }:
-		// Errors that were joined, unless someone wrote a text around them.
+		// These are joined errors, unless err has a text of its own around them.
 		var whole, texts []string
 		for _, one := range e.Unwrap() {
 			whole, texts = append(whole, one.Error()), append(texts, Text(one))
@@ -223,14 +221,14 @@ func Text(err error) string {
 		}
 	case *fs.PathError:
 		if full(e) {
-			return e.Err.Error() // not which of our files it was
+			return e.Err.Error() // without the path of our file
 		}
 	case *os.LinkError:
 		if full(e) {
 			return e.Err.Error()
 		}
 	case interface{ Unwrap() error }:
-		// A text before such an error stays.
+		// The text in front of such an error is kept.
 		if inner := e.Unwrap(); inner != nil && full(inner) {
 			if before, ok := strings.CutSuffix(err.Error(), inner.Error()); ok {
 				return before + Text(inner)
@@ -240,8 +238,8 @@ func Text(err error) string {
 	return err.Error()
 }
 
-// Answer is what to tell the other side of a connection within the computer:
-// Text, and for a fault of ours everything, since it goes into our log.
+// Answer returns what to tell the other side of a connection within the computer: Text, or
+// for an Internal error the whole text, because it ends up in our own log.
 func Answer(err error) string {
 	if CodeOf(err) == Internal {
 		return err.Error()

@@ -1,6 +1,5 @@
-// Package lazy makes at its first use what a package would otherwise make before
-// main begins: every verb of the command line starts with the whole program, and
-// most of them use next to nothing of it.
+// Package lazy initialises values at their first use instead of before main begins: every
+// verb of the command line starts the whole program, and most verbs use very little of it.
 package lazy
 
 import (
@@ -8,8 +7,8 @@ import (
 	"sync"
 )
 
-// Regexp compiles an expression when it is first asked for. One that can't be
-// compiled panics then, so whatever uses it has a test that does.
+// Regexp compiles an expression when it is first used. An expression that can't be compiled
+// panics only then, so each one needs a test that uses it.
 func Regexp(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }

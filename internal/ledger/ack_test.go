@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What is read without a decoder is what the decoder reads, and what is not the
-// plain answer is left to it.
+// The parser without a decoder gives the same results as the decoder, and leaves everything
+// but the usual acknowledgement to it.
 func TestAPlainAcknowledgementIsReadAsTheDecoderReadsIt(t *testing.T) {
 	for text, plain := range map[string]bool{
 		`{"stream":"EVENTS-1ktq2kr0wpovzeog","seq":1}`:                    true,
@@ -35,8 +35,8 @@ func TestAPlainAcknowledgementIsReadAsTheDecoderReadsIt(t *testing.T) {
 	}
 }
 
-// An acknowledgement counts for the message that it answers and no other: not for
-// one that was refused before it, nor one of a batch for less than all of it.
+// An acknowledgement counts only for the message that it answers: not for one that was
+// refused before it, and that of a batch only for the whole batch.
 func TestAnAcknowledgementIsOfItsOwnMessage(t *testing.T) {
 	published := func(batch string) *plan {
 		p := &plan{batch: batch}

@@ -13,9 +13,9 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// A log from before there were actors reads, says who acted as far as it knows,
-// and goes on: an intention that is in it is the same one when it comes again,
-// whichever way.
+// A log that was written before events had actors can be read and continued. Its events
+// name their actors as far as that is known, and a person's draft that is stored in it
+// counts as the same when it is appended again, in either form.
 func TestALogFromBeforeThereWereActorsGoesOn(t *testing.T) {
 	cid, id := contract.NewCID(), contract.NewID()
 	b := openBus(t, t.TempDir())
@@ -51,7 +51,7 @@ func TestALogFromBeforeThereWereActorsGoesOn(t *testing.T) {
 	}
 }
 
-// Who may not say it does not, and nothing of their call is stored.
+// An actor who may not append the event is refused, and nothing of their call is stored.
 func TestWhoMayAppend(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	l := openLog(t, b, ledger.Options{CID: contract.NewCID()})

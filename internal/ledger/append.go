@@ -372,8 +372,7 @@ func (l *Log) place(ctx context.Context, p *plan, r *request, last uint64) (answ
 	}
 	for i := range r.items {
 		it := &r.items[i]
-		// The index is skipped only at the first try: a second one may find what the
-		// first has stored.
+		// Only at the first try: a second one may find what the first has stored.
 		fresh := it.fresh
 		it.fresh = false
 		if at, ok := p.ids[it.key]; ok {

@@ -15,9 +15,9 @@ import (
 
 func benchDraft() contract.Draft { return prompt(strings.Repeat("an intention ", 20)) }
 
-// BenchmarkAppend reports appends against raw publishes of the same bytes,
-// taking turns so that both see the same disk and the same neighbours. x/raw is
-// events per second over the yardstick's; µs/append is what one call took.
+// BenchmarkAppend compares appends with raw publishes of the same bytes. The two alternate,
+// so that both see the same disk and the same load. x/raw is events per second relative to
+// the raw publishes; µs/append is the time of one call.
 func BenchmarkAppend(b *testing.B) {
 	for _, bc := range []struct {
 		name    string
@@ -73,9 +73,8 @@ func appendOne(b *testing.B, l *ledger.Log, each int) {
 	mustAppend(b, l, drafts...)
 }
 
-// BenchmarkTogether reports appends of several callers at once against as many
-// publishers at once on the same server, and against one caller of ours, all
-// taking turns.
+// BenchmarkTogether compares appends of several concurrent callers with as many concurrent
+// publishers on the same server, and with a single caller of ours. All alternate.
 func BenchmarkTogether(b *testing.B) {
 	for _, callers := range []int{2, 4, 8, 16} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
@@ -108,7 +107,7 @@ func BenchmarkTogether(b *testing.B) {
 	}
 }
 
-// timed has callers do something n times in all.
+// timed lets callers do something n times in all, and returns how long that took.
 func timed(b *testing.B, callers, n int, do func() error) time.Duration {
 	b.Helper()
 	var g errgroup.Group

@@ -18,9 +18,9 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// BenchmarkAppendHeard reports what processor time (all of the process) goes by from a
-// call to its answer while so many connections listen, and until all have heard. One
-// processor does everything, so it is the order that counts.
+// BenchmarkAppendHeard reports how much processor time of the whole process passes from a
+// call to its answer while many connections are subscribed, and until all have received the
+// event. It uses one processor, so the order of the work decides.
 func BenchmarkAppendHeard(b *testing.B) {
 	for _, listeners := range []int{0, 1, 1000} {
 		b.Run(fmt.Sprint("listeners=", listeners), func(b *testing.B) {
@@ -60,7 +60,7 @@ func BenchmarkAppendHeard(b *testing.B) {
 	}
 }
 
-// served dials the bus as a browser's connection comes to it.
+// served connects to the bus in the way a browser's connection does.
 type served struct{ bus *bus.Bus }
 
 func (s served) Dial(_, _ string) (net.Conn, error) {

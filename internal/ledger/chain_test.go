@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// checkChain says whether every event carries the link of the one before it.
+// checkChain checks that every event carries the link of the one before it.
 func checkChain(t *testing.T, cid contract.CID, events []contract.Event) contract.Link {
 	t.Helper()
 	link := contract.FirstLink(cid)
@@ -33,9 +33,8 @@ func checkChain(t *testing.T, cid contract.CID, events []contract.Event) contrac
 	return link
 }
 
-// Whatever way events are stored, one by one, as a group, as a batch, by one
-// owner or the next, each carries the link of the one before it; what Append
-// returns is what is stored.
+// However events are stored (one by one, as a group, as a batch, by one owner or the next),
+// each carries the link of the one before it, and Append returns them as stored.
 func TestEveryEventCarriesTheLinkOfTheOneBefore(t *testing.T) {
 	dir, cid := t.TempDir(), contract.NewCID()
 	b := openBus(t, dir)
@@ -58,8 +57,8 @@ func TestEveryEventCarriesTheLinkOfTheOneBefore(t *testing.T) {
 	checkChain(t, cid, wholeLog(t, openLog(t, b, ledger.Options{CID: cid})))
 }
 
-// A log from before there was a chain goes on with one: its next event carries
-// the link of the last old one. Behind a chained event none may come without.
+// A log that was begun before events were chained continues with a chain: its next event
+// carries the link of the last old one. No event without a link may follow a chained one.
 func TestAnOldLogGoesOnWithAChain(t *testing.T) {
 	cid := contract.NewCID()
 	b := openBus(t, t.TempDir())
@@ -101,8 +100,8 @@ func TestAnOldLogGoesOnWithAChain(t *testing.T) {
 	}
 }
 
-// A log that ends before its head, or holds another event there, is refused, and
-// the head is left as it is. One that goes on behind its head is whole.
+// A log that ends before its head, or holds another event there, is refused, and the head
+// is left as it is. A log that goes on behind its head is accepted.
 func TestALogIsHeldAgainstItsHead(t *testing.T) {
 	nats, head, cid := t.TempDir(), filepath.Join(t.TempDir(), "log.head"), contract.NewCID()
 	run := func(dir string, opts ledger.Options, texts ...string) error {
@@ -165,8 +164,8 @@ func TestALogIsHeldAgainstItsHead(t *testing.T) {
 	must(run(nats, headed))
 }
 
-// A head of which one slot is torn is read from the other; one that holds
-// nothing, or another text, is damage, and a missing one is missing.
+// A head with one torn slot is read from the other slot; a file that holds nothing or other
+// text is damage, and a missing file is reported as missing.
 func TestAHeadSurvivesATornSlot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.head")
 	b := openBus(t, t.TempDir())

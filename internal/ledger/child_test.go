@@ -20,8 +20,8 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// The test binary runs itself as a child that appends and says what was
-// acknowledged. childEnv holds its orders as "key=value" words.
+// The test binary runs itself as a child process that appends and prints what was
+// acknowledged. childEnv holds its instructions as "key=value" words.
 const childEnv = "CHOIR_LEDGER_CHILD"
 
 func TestMain(m *testing.M) {

@@ -1,7 +1,7 @@
 package ledger
 
-// AtStep has f called at each point of an append where a crash leaves another
-// trace: stamped, sent, acknowledged, accepted.
+// AtStep makes a Log call f at each point of an append where a crash leaves a different
+// state: stamped, sent, acknowledged, accepted.
 func (o Options) AtStep(f func(point string)) Options {
 	o.step = f
 	return o

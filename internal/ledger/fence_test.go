@@ -24,8 +24,8 @@ func TestYoungerOwnerFencesTheOlder(t *testing.T) {
 	if older.Epoch() != 1 || younger.Epoch() != 2 {
 		t.Fatalf("epochs %d and %d, want 1 and 2", older.Epoch(), younger.Epoch())
 	}
-	// Opening alone takes nothing away, and the claim does not step on what the
-	// older one has stored meanwhile.
+	// Opening a log takes nothing away from its owner, and the claim does not conflict
+	// with what the owner has stored meanwhile.
 	mustAppend(t, older, prompt("two"))
 	if e := mustAppend(t, younger, prompt("three"))[0]; e.Sequence != 3 || e.Epoch != 2 {
 		t.Fatalf("the claim is event %d of epoch %d", e.Sequence, e.Epoch)
@@ -47,8 +47,8 @@ func TestYoungerOwnerFencesTheOlder(t *testing.T) {
 	}
 }
 
-// A server that was killed takes back what it had stored of a batch, and the stream
-// then goes on behind positions that hold nothing: so does the log.
+// A server that was killed removes what it had stored of an unfinished batch, and its
+// stream continues behind positions without a message. The log continues, too.
 func TestTheLogGoesOnBehindWhatWasTakenBack(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()
@@ -89,7 +89,7 @@ func TestTheLogGoesOnBehindWhatWasTakenBack(t *testing.T) {
 	checkChain(t, cid, wholeLog(t, l))
 }
 
-// Two that open at the same end claim the same epoch: one gets it.
+// Of two that open the log at the same end and claim the same epoch, one succeeds.
 func TestOneClaimWins(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()
@@ -98,7 +98,7 @@ func TestOneClaimWins(t *testing.T) {
 	for range 5 {
 		logs = append(logs, openLog(t, b, ledger.Options{CID: cid}))
 	}
-	// The same derived ids from each: what one stored must not count as the
+	// Both append drafts with the same derived ids: what one stored must not count as the
 	// other's own.
 	draft := prompt("claim")
 	draft.ID = contract.NewID()
@@ -129,7 +129,7 @@ func TestOneClaimWins(t *testing.T) {
 	}
 }
 
-// Owner after owner takes the log over while all of them write.
+// One owner after another takes the log over while all of them write.
 func TestOwnersNeverInterleave(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()

@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// projected knows of everything, so that a log is opened without reading it.
+// projected is an index that covers everything, so that a log is opened without being read.
 type projected struct{ last uint64 }
 
 func (p projected) LastSeq(context.Context) (uint64, error) { return p.last, nil }
@@ -21,8 +21,8 @@ func (p projected) ByID(context.Context, string, string) (uint64, [sha256.Size]b
 }
 func (p projected) LastBySubject(context.Context, string) (uint64, error) { return 0, nil }
 
-// A page comes from any server that keeps the log. One that is behind has nothing
-// of what the leader has, and nothing is missing for that.
+// A page may come from any server that keeps a replica. If that server is behind the
+// leader, no event counts as missing.
 func TestAServerThatIsBehindHasNotLostAnything(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()

@@ -32,7 +32,7 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("reading on a full disk: %d events, %v", len(page), err)
 	}
 	free()
-	// Writing goes on by itself.
+	// Appends succeed again without anybody's help.
 	deadline := time.Now().Add(30 * time.Second)
 	for {
 		_, err := l.Append(t.Context(), draft)
@@ -50,8 +50,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestANewLogOnAFullDisk: a log for which there is no room is refused with what
-// to free, and made once there is some.
+// TestANewLogOnAFullDisk: a new log without room on the disk is refused with a hint to free
+// space, and made once there is space.
 func TestANewLogOnAFullDisk(t *testing.T) {
 	dir := choirtest.SmallDisk(t, "size=32m")
 	if dir == "" {

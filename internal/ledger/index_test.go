@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// memoryIndex is what the state is to the ledger: a projection that lags.
+// memoryIndex is an index like the state database: a projection that lags behind.
 type memoryIndex struct {
 	mu      sync.Mutex
 	events  []contract.Event
@@ -65,8 +65,8 @@ func (x *memoryIndex) cover(l *ledger.Log, t *testing.T, n int) {
 	x.covered = n
 }
 
-// Repeats and expectations hold wherever the event is: in memory only, in the
-// index only, or in both.
+// Repeats and expectations work wherever the event is: only in memory, only in the index,
+// or in both.
 func TestIndexStandsInForMemory(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid, x := contract.NewCID(), &memoryIndex{}
@@ -124,14 +124,15 @@ func TestIndexStandsInForMemory(t *testing.T) {
 	if n := len(wholeLog(t, l)); n != len(drafts)+1 {
 		t.Errorf("the log holds %d events, want %d", n, len(drafts)+1)
 	}
-	// State that is ahead of the log, as after a restore, is not believed.
+	// An index that is ahead of the log, as after a restore from a backup, is not
+	// believed.
 	ahead := &memoryIndex{events: wholeLog(t, l)}
 	ahead.covered = len(ahead.events)
 	other := openLog(t, b, ledger.Options{CID: contract.NewCID(), Index: ahead})
 	mustAppend(t, other, prompt("first of its log"))
 }
 
-// An index that stands still is not asked with each event how far it is.
+// An index that does not advance is not asked with each event how far it is.
 func TestAnIndexThatStandsStillIsAskedNowAndThen(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	x := &memoryIndex{}
@@ -152,8 +153,8 @@ func TestAnIndexThatStandsStillIsAskedNowAndThen(t *testing.T) {
 	}
 }
 
-// Only an id that the caller brings can be in the log already: one that the
-// appender draws is not looked for, which is most appends.
+// Only an id from the caller can be in the log already: one that the ledger draws, as for
+// most appends, is not looked up.
 func TestDrawnIDsAreNotLookedUp(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid, x := contract.NewCID(), &memoryIndex{}

@@ -23,8 +23,8 @@ type acknowledged struct {
 	digest   string
 }
 
-// runChild starts the child and collects what it acknowledges until it is gone.
-// onAck is called with the number of acknowledgements so far.
+// runChild starts the child and collects what it acknowledges until it has ended. onAck is
+// called with the number of acknowledgements so far.
 func runChild(t *testing.T, witness map[string]acknowledged, orders string, onAck func(n int, p *os.Process)) {
 	t.Helper()
 	self, err := os.Executable()
@@ -67,7 +67,7 @@ func runChild(t *testing.T, witness map[string]acknowledged, orders string, onAc
 	}
 }
 
-// checkWitness opens the log and finds everything that was acknowledged.
+// checkWitness opens the log and checks that it has everything that was acknowledged.
 func checkWitness(t *testing.T, dir string, cid contract.CID, witness map[string]acknowledged, what string) {
 	t.Helper()
 	b := openBus(t, dir)
@@ -97,8 +97,8 @@ func checkWitness(t *testing.T, dir string, cid contract.CID, witness map[string
 
 func TestNothingAcknowledgedIsLostToKill(t *testing.T) {
 	survived, kills := 0, 0
-	// A log is killed again and again, each time somewhere else. Each size of bursts
-	// has its own, for all of a log is read after each kill.
+	// The process is killed again and again, each time at another point. Each size of
+	// bursts has a log of its own, because the whole log is read after each kill.
 	for _, burst := range []int{0, 4, tooLong} {
 		dir, cid, witness := t.TempDir(), contract.NewCID(), map[string]acknowledged{}
 		for _, point := range []string{"stamped", "sent", "acknowledged", "accepted"} {
@@ -123,9 +123,9 @@ func TestNothingAcknowledgedIsLostToKill(t *testing.T) {
 	t.Logf("%d acknowledged events survived %d kills", survived, kills)
 }
 
-// TestACallIsStoredWholeOrNotAtAll kills a process that appends calls of several
-// drafts, where they are sent and at random, so that the server dies while it
-// stores them, and finds of each call all drafts or none.
+// TestACallIsStoredWholeOrNotAtAll kills a process that appends calls of several drafts, as
+// they are sent and at random, so that the embedded server dies while it stores them. The
+// log must then have all drafts of each call, or none.
 func TestACallIsStoredWholeOrNotAtAll(t *testing.T) {
 	dir, cid := t.TempDir(), contract.NewCID()
 	witness := map[string]acknowledged{}

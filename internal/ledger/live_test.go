@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// listen has a computer's events come in as they are said.
+// listen subscribes to a computer's live events.
 func listen(t *testing.T, b *bus.Bus, cid contract.CID) <-chan *nats.Msg {
 	t.Helper()
 	live := make(chan *nats.Msg, 8192)
@@ -43,9 +43,8 @@ func hear(t *testing.T, live <-chan *nats.Msg) contract.Event {
 	return contract.Event{}
 }
 
-// Nobody hears of an event before the log has it: what is acknowledged is on disk, and
-// who asks because of an event is answered from behind it. Then each is said once, as
-// it is stored, in the log's order.
+// No event is published before the log has it: it is on disk, and a subscriber who then
+// reads the log finds it. Each event is published once, as stored, in the log's order.
 func TestWhatIsSaidIsAcknowledged(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()
@@ -96,8 +95,7 @@ func TestWhatIsSaidIsAcknowledged(t *testing.T) {
 	}
 }
 
-// Who begins to listen and then asks how far the log goes hears of all that is
-// behind that.
+// Whoever subscribes and then asks how far the log goes receives every later event.
 func TestWhoBeginsToListenMissesNothing(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()
@@ -124,8 +122,8 @@ func TestWhoBeginsToListenMissesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := l.Last()
-		// Of what is older, all of which the log has told, some may be heard: what was
-		// on its way to the one who listened before.
+		// Some older events, which the log already returns, may also be received: those
+		// that were under way to the previous subscriber.
 		e := hear(t, live)
 		for e.Sequence <= last {
 			e = hear(t, live)
@@ -142,7 +140,7 @@ func TestWhoBeginsToListenMissesNothing(t *testing.T) {
 	}
 }
 
-// What was appended in doubt is said once it is known, as everything else.
+// An event whose append had an unknown outcome is published once the outcome is known.
 func TestWhatWasInDoubtIsSaid(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()
@@ -181,7 +179,7 @@ func TestWhatWasInDoubtIsSaid(t *testing.T) {
 	}
 }
 
-// audience listens, or does not, and takes as long as it is held.
+// audience is a Live that has subscribers or not, and blocks as long as it is held.
 type audience struct {
 	mu     sync.Mutex
 	deaf   bool
@@ -227,9 +225,9 @@ func (a *audience) log(t *testing.T, b *bus.Bus) *ledger.Log {
 	return l
 }
 
-// Those who listen are slow: nobody who appends waits for them, and they hear of
-// everything in the end, also of what is not in memory any more. A log that is
-// closed says what it has first.
+// If subscribers are slow, no append waits for them, and they receive everything in the
+// end, including events that are no longer in memory. A log that is closed publishes what
+// it has first.
 func TestWhoAppendsDoesNotWaitForWhoListens(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	a := &audience{gate: make(chan struct{}), inside: make(chan struct{}, 1)}
@@ -267,8 +265,9 @@ func TestWhoAppendsDoesNotWaitForWhoListens(t *testing.T) {
 	}
 }
 
-// Where nobody listens nothing is said, and what comes after somebody does is. Whether
-// anybody does is asked once the log has the event: who comes later finds it there.
+// Without subscribers nothing is published, and what comes after a subscription is. Whether
+// there are subscribers is checked after the log has the event, so later subscribers find
+// it in the log.
 func TestNothingIsSaidToNobody(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	a := &audience{gate: make(chan struct{}), inside: make(chan struct{}, 1), deaf: true}

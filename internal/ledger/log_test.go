@@ -43,7 +43,7 @@ func openLog(t testing.TB, b *bus.Bus, opts ledger.Options) *ledger.Log {
 	return l
 }
 
-// tooLong is how many small events are too long for one message.
+// tooLong is how many small events do not fit into one message.
 const tooLong = 350
 
 func prompt(text string) contract.Draft {
@@ -63,7 +63,7 @@ func mustAppend(t testing.TB, l *ledger.Log, drafts ...contract.Draft) []contrac
 	return events
 }
 
-// wholeLog reads everything and checks that the sequence is dense.
+// wholeLog reads the whole log and checks that its sequences have no gaps.
 func wholeLog(t testing.TB, l *ledger.Log) []contract.Event {
 	t.Helper()
 	var all []contract.Event
@@ -178,7 +178,7 @@ func TestRepeatedAppendIsOneEvent(t *testing.T) {
 	if again := mustAppend(t, l, d)[0]; again.Sequence != first.Sequence || again.Epoch != 1 {
 		t.Errorf("repeated after reopening: %+v", again)
 	}
-	// The same id with other content is refused, by whomever.
+	// The same id with other content is refused, whoever appends it.
 	other := d
 	other.Data = contract.PromptSubmitted{Text: "twice"}
 	if _, err := l.Append(t.Context(), prompt("before it"), other); !fault.Is(err, fault.Conflict) {
@@ -205,19 +205,19 @@ func TestExpect(t *testing.T) {
 		t.Fatalf("stale expectation: %v (%+v)", err, ee)
 	}
 	two := mustAppend(t, l, expecting("two", one.Sequence))[0]
-	// A chain within one call: the second expects what the first will be.
+	// Within one call, the second draft expects the sequence that the first will get.
 	chain := mustAppend(t, l, expecting("three", two.Sequence), expecting("four", two.Sequence+1))
 	if chain[1].Sequence != 5 {
 		t.Errorf("chain: %+v", chain)
 	}
-	// One refused draft refuses its call, and leaves others alone.
+	// A refused draft fails its own call only.
 	if _, err := l.Append(t.Context(), prompt("not stored"), expecting("five", 1)); !fault.Is(err, fault.Conflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	if n := len(wholeLog(t, l)); n != 5 {
 		t.Errorf("the log holds %d events, want 5", n)
 	}
-	// Many race for one place: one gets it.
+	// Of many concurrent appends that expect the same sequence, one succeeds.
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := 0
@@ -269,8 +269,8 @@ func TestLongDataTravelAsBlob(t *testing.T) {
 	}
 }
 
-// AppendEach leaves what is stored of an earlier call as it is and adds the rest,
-// needs an id of each draft for that, and stages no batch, however long they are.
+// AppendEach leaves what an earlier call has stored and adds the rest, for which each draft
+// must have an id. It uses no atomic batch, however long the drafts are.
 func TestAppendEachAddsTheRest(t *testing.T) {
 	cid := contract.NewCID()
 	b := openBus(t, t.TempDir())

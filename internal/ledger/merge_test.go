@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// A hole in the store is filled from the rows, but only with rows that continue
-// the chain and whose digest fits; the log ends where neither has the next event.
+// A hole in the store is filled from the rows, but only with rows that continue the chain
+// and whose digest is right; the log ends where neither source has the next event.
 func TestAHoleIsFilledOnlyWithWhatContinuesTheChain(t *testing.T) {
 	dir, cid := t.TempDir(), contract.NewCID()
 	heads := fillStore(t, dir, cid)

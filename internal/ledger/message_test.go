@@ -15,8 +15,8 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// What a power cut leaves of the newest message, cut off anywhere or with some of its
-// sectors not written, has all drafts of a call or none, and the log goes on.
+// After a power cut that truncates the newest message, or loses some of its sectors, the
+// log has all drafts of a call or none, and can be continued.
 func TestACallThatAPowerCutToreIsAbsent(t *testing.T) {
 	dir, cid := t.TempDir(), contract.NewCID()
 	var whole, before int64
@@ -98,9 +98,9 @@ func TestACallThatAPowerCutToreIsAbsent(t *testing.T) {
 	}
 }
 
-// Wherever one begins to read a log, and however much is asked for, one gets the next
-// events: those of one message and of many, of atomic batches, and behind positions
-// that hold nothing.
+// Wherever reading begins, and however much is asked for, the next events are returned:
+// those of messages with one event and with many, of atomic batches, and behind positions
+// without a message.
 func TestReadingBeginsAnywhere(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()
@@ -122,7 +122,7 @@ func TestReadingBeginsAnywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 40 {
-		// One that has nothing in memory but the end.
+		// This Log has nothing but the log's end in memory.
 		l := openLog(t, b, ledger.Options{CID: cid, Index: projected{uint64(n)}})
 		for range 3 {
 			after, limit := rand.IntN(n), 1+rand.IntN(60)

@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// Any sequence of appends, repeats, expectations and reopenings gives what a
-// plain list would give.
+// Any sequence of appends, repeats, expectations and reopenings has the same results as a
+// plain list.
 func TestLogBehavesLikeAList(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,8 +133,8 @@ func TestLogBehavesLikeAList(t *testing.T) {
 	})
 }
 
-// Connections break at random while many append, repeat and reopen; a repeat
-// with the same id after an unknown outcome must never double an event.
+// Connections break at random while many goroutines append, repeat and reopen; repeating an
+// append with the same id after an unknown outcome must never store an event twice.
 func TestNothingIsLostOrDoubledWhenConnectionsBreak(t *testing.T) {
 	js, f := openFlaky(t)
 	cid := contract.NewCID()
@@ -142,7 +142,7 @@ func TestNothingIsLostOrDoubledWhenConnectionsBreak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Cut after some progress each time, in the midst of what the others do.
+	// The connection is cut each time after some progress, while the others are appending.
 	progress := make(chan struct{}, 1000)
 	var cutter, wg sync.WaitGroup
 	cuts := 0

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// startServer runs a bare server with the bus's stream: for what the bus does
-// not allow, such as connections that break and a store that does not sync.
+// startServer runs a server with the bus's stream but without the bus, for what the bus
+// does not allow, such as connections that break and a store that does not sync.
 func startServer(dir string, syncAlways bool) (*server.Server, error) {
 	srv, err := server.NewServer(&server.Options{
 		DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
@@ -30,7 +30,7 @@ func startServer(dir string, syncAlways bool) (*server.Server, error) {
 	return srv, nil
 }
 
-// flaky hands out in-process connections and can cut them.
+// flaky makes in-process connections and can cut them.
 type flaky struct {
 	srv *server.Server
 

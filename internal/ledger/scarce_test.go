@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// withoutDescriptors does something while the process may open no file.
+// withoutDescriptors calls a function while the process can open no file.
 func withoutDescriptors(t *testing.T, do func()) {
 	t.Helper()
 	var was unix.Rlimit
@@ -38,7 +38,7 @@ func withoutDescriptors(t *testing.T, do func()) {
 	do()
 }
 
-// covered is an index that covers the log and knows no event of it.
+// covered is an index that covers the log and has no event of it.
 type covered uint64
 
 func (c covered) LastSeq(context.Context) (uint64, error) { return uint64(c), nil }
@@ -48,9 +48,9 @@ func (covered) ByID(context.Context, string, string) (seq uint64, digest [sha256
 }
 func (covered) LastBySubject(context.Context, string) (uint64, error) { return 0, nil }
 
-// An event that can't be read because no more files can be opened is not missing,
-// and nothing is damaged: whoever asks is told to ask again. Not parallel: the
-// limit is the process's.
+// An event that can't be read because no more files can be opened is neither missing nor
+// damage: the reader is told to try again. The test is not parallel because the limit is
+// the process's.
 func TestAnEventThatCantBeReadIsNotMissing(t *testing.T) {
 	dir, cid := t.TempDir(), contract.NewCID()
 	b := openBus(t, dir)
@@ -74,8 +74,8 @@ func TestAnEventThatCantBeReadIsNotMissing(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// A server whose index was not written in time reads all blocks as it opens, and
-	// has them in memory; one that is opened after it has read none.
+	// A server whose index was not written in time reads all blocks as it opens and keeps
+	// them in memory; one that is opened after it has read none.
 	for tries := 1; ; tries++ {
 		var err error
 		if b, err = bus.Open(t.Context(), bus.Options{Dir: dir}); err != nil {

@@ -8,9 +8,9 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// Attack row 15: whoever takes the id of an event to come must not make the real
-// event vanish as a duplicate. Ids count per source, and a draft is a repetition
-// only when its content is the stored one too.
+// Attack row 15: somebody who uses the id of a future event must not make the real event
+// disappear as a duplicate. Ids count per source, and a draft is a repetition only if its
+// content is the stored one, too.
 func TestTakenIDNeverDropsTheRealEvent(t *testing.T) {
 	b := openBus(t, t.TempDir())
 	cid := contract.NewCID()
@@ -21,8 +21,8 @@ func TestTakenIDNeverDropsTheRealEvent(t *testing.T) {
 	squatter.ID = toCome
 	stored := mustAppend(t, l, squatter)[0]
 
-	// Another source with the same id: an event of its own, at once, and after
-	// the log was opened again and knows its ids from the stream.
+	// Another source with the same id appends an event of its own, both at once and after
+	// the log was opened again and has read its ids from the stream.
 	genuine := contract.Draft{ID: toCome, Actor: contract.System(), Type: "computer.woken",
 		Data: contract.ComputerWoken{Version: "1", Driver: "local", Isolation: "namespaces"}}
 	got := mustAppend(t, l, genuine)[0]
@@ -30,8 +30,8 @@ func TestTakenIDNeverDropsTheRealEvent(t *testing.T) {
 		t.Fatalf("the real event is %+v; want one of its own after %d", got, stored.Sequence)
 	}
 
-	// The same source and id with other content is refused aloud, in every shape
-	// in which it can come, and nothing of its batch is stored.
+	// The same source and id with other content is refused with an error, in every form of
+	// a call, and nothing of the call is stored.
 	other := prompt("the real one")
 	other.ID = toCome
 	otherType := renamed("x", "")
@@ -61,7 +61,7 @@ func TestTakenIDNeverDropsTheRealEvent(t *testing.T) {
 		t.Errorf("the real event repeated is %d; want %d", again.Sequence, got.Sequence)
 	}
 
-	// Both in one call: neither hides the other's conflict.
+	// If both are in one call, neither hides the other's conflict.
 	id := contract.NewID()
 	one, two := prompt("one"), prompt("two")
 	one.ID, two.ID = id, id

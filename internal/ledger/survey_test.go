@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// fillStore stores events of two computers, some as batches, and closes.
+// fillStore stores events of two computers, some of them in batches, and closes the store.
 func fillStore(t *testing.T, dir string, cids ...contract.CID) map[contract.CID]ledger.Head {
 	t.Helper()
 	b, err := bus.Open(t.Context(), bus.Options{Dir: dir})
@@ -56,9 +56,9 @@ func blocksOf(t *testing.T, dir string) []string {
 	return blocks
 }
 
-// The files say of each log what its head says; every flipped bit and every cut
-// of a block shows, as damage or as a log that ends before its head. The files
-// are only read.
+// The survey of a log's files agrees with its head; every flipped bit and every truncation
+// of a block is found, as damage or as a log that ends before its head. The files are only
+// read.
 func TestASurveySeesEveryFlippedBit(t *testing.T) {
 	dir, a, b := t.TempDir(), contract.NewCID(), contract.NewCID()
 	heads := fillStore(t, dir, a, b)
@@ -108,7 +108,7 @@ func TestASurveySeesEveryFlippedBit(t *testing.T) {
 			t.Errorf("cut at %d of %d: %s", at, len(good), text)
 		}
 	}
-	// What a killed process leaves at the end is not damage.
+	// The incomplete record that a killed process leaves at the end is no damage.
 	if err := os.WriteFile(block, append(append([]byte(nil), good...), good[:100]...), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +128,8 @@ func TestASurveySeesEveryFlippedBit(t *testing.T) {
 	}
 }
 
-// How long a message's headers are is in no checksum. Whatever it says instead, the
-// log is not taken for whole: of a message of one event, or of several.
+// The length of a message's headers is covered by no checksum. Whatever wrong length is
+// stored, the log does not count as whole, whether the message has one event or several.
 func TestASurveySeesOtherHeaders(t *testing.T) {
 	dir, cid := t.TempDir(), contract.NewCID()
 	head := fillStore(t, dir, cid)[cid]

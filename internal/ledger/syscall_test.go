@@ -13,9 +13,9 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// An acknowledgement must come after the sync of what it acknowledges: the
-// kernel is asked, through strace. The control run, with syncing turned off,
-// shows that the check can fail.
+// An acknowledgement must come after the sync of what it acknowledges, which is checked in
+// the system calls that strace shows. A control run with syncing turned off shows that the
+// check can fail.
 func TestAcknowledgedMeansSynced(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -32,8 +32,8 @@ func TestAcknowledgedMeansSynced(t *testing.T) {
 	}
 }
 
-// traceChild counts the child's acknowledgements, and those that it wrote while
-// a message file had bytes that no completed sync covers.
+// traceChild counts the child's acknowledgements, and how many of them it wrote while a
+// message file had bytes that no completed sync covered.
 func traceChild(t *testing.T, strace, extra string, burst int) (acks, early int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -123,8 +123,8 @@ func (c *checker) line(s string) {
 	c.finished(p, s)
 }
 
-// finished takes in a call that has returned. A sync covers only writes that
-// began before it did.
+// finished handles a system call that has returned. A sync covers only writes that began
+// before it did.
 func (c *checker) finished(p call, s string) {
 	if (p.name == "fsync" || p.name == "fdatasync") && strings.HasSuffix(strings.TrimSpace(s), "= 0") && c.dirty[p.file] < p.began {
 		delete(c.dirty, p.file)

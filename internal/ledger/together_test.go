@@ -13,9 +13,9 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// Calls that come while others are stored are stored together, as one message of the
-// server, and each gets what it would have got alone: its own event, the one it stored
-// before, or a refusal.
+// Calls that come while others are being stored are stored together in one message, and
+// each gets the result that it would have got alone: its own event, the one stored before,
+// or a refusal.
 func TestCallsAreStoredTogether(t *testing.T) {
 	const callers, rounds = 8, 60
 	b := openBus(t, t.TempDir())

@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// Machine is what packages are made for, in npm's words: "linux", "x64", "glibc".
+// Machine is the platform that packages are made for, in npm's terms: "linux", "x64",
+// "glibc".
 type Machine struct{ OS, CPU, LibC string }
 
-// Absent names a package that npm was to install and left out, "" when there is
-// none. npm goes on without an optional package that it could not fetch or unpack
-// and calls that a success, so who took its connection away, or its disk, decides
-// what the tree holds. One that is for other machines may be absent, and what only
-// that one needs. has says what is there, by its path from the project. Of other
-// tools nothing is absent: they fail.
+// Absent returns a package that npm should have installed and left out, or "" if there is
+// none. npm continues without an optional package that it could not fetch or unpack, and
+// reports success, so whoever interrupts its connection or fills its disk could decide what
+// the tree contains. Packages for other platforms may be absent, and so may packages that
+// only those need. has reports whether a package exists at a path relative to the project.
+// For other tools than npm nothing is absent, because they fail.
 func (l Lock) Absent(m Machine, has func(at string) bool) string {
 	seen := map[string]bool{}
 	var look func(at string) string
@@ -29,7 +30,7 @@ func (l Lock) Absent(m Machine, has func(at string) bool) string {
 			for name := range wanted {
 				to, there := l.resolve(at, name)
 				if !there {
-					continue // nothing that npm installs: a peer that is optional
+					continue // an optional peer dependency, which npm does not install
 				}
 				if !has(to) {
 					if l.entries[to].fits(m) {
@@ -59,7 +60,7 @@ func (l Lock) Absent(m Machine, has func(at string) bool) string {
 	return ""
 }
 
-// resolve finds the package that one at a place gets under a name: the nearest.
+// resolve finds the package that a package at a path gets for a name: the nearest one.
 func (l Lock) resolve(at, name string) (string, bool) {
 	for dir := at; ; dir = path.Dir(dir) {
 		if dir == "." {
@@ -77,12 +78,12 @@ func (l Lock) resolve(at, name string) (string, bool) {
 	}
 }
 
-// fits says whether a package is for such a machine.
+// fits reports whether a package is for the machine.
 func (e npmEntry) fits(m Machine) bool {
 	return e.admits("os", m.OS) && e.admits("cpu", m.CPU) && e.admits("libc", m.LibC)
 }
 
-// admits reads a list of what is meant, or, with "!", of what is not.
+// admits evaluates a list of admitted values, or, with "!", of excluded ones.
 func (e npmEntry) admits(key, value string) bool {
 	var list []string
 	switch v := e[key].(type) {

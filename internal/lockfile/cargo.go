@@ -9,9 +9,9 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// cargo reads Cargo.toml and Cargo.lock, and the manifests of the crates of the
-// workspace. Cargo wants to see a crate's code before it loads what that needs,
-// so each gets an empty one.
+// cargo reads Cargo.toml and Cargo.lock, and the manifests of the workspace's crates. Cargo
+// requires a crate to have source code before it fetches the crate's dependencies, so each
+// gets an empty source file.
 func (r *reading) cargo() error {
 	raw, err := r.lock()
 	if err != nil {
@@ -25,7 +25,7 @@ func (r *reading) cargo() error {
 	}
 	for _, p := range lock.Package {
 		if p.Source == "" {
-			continue // of the workspace
+			continue // a crate of the workspace
 		}
 		r.parsed.Packages++
 		if defence.Off(defence.LockHashes) {
@@ -89,7 +89,7 @@ func (r *reading) crate(dir string, seen map[string]bool) error {
 	return nil
 }
 
-// paths are the folders of dependencies, in whichever of a manifest's tables.
+// paths returns the folders of path dependencies in all of a manifest's tables.
 func paths(m map[string]any, depth int) (out []string) {
 	for key, v := range m {
 		table, ok := v.(map[string]any)

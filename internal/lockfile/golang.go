@@ -9,9 +9,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// golang reads go.mod and go.sum, go.work beside them, and the manifests of the
-// modules in the workspace that they stand on. go itself compares what it loads
-// with go.sum.
+// golang reads go.mod and go.sum, go.work beside them, and the manifests of the workspace's
+// modules that they refer to. The go command itself compares what it downloads with go.sum.
 func (r *reading) golang() error {
 	sum, err := r.lock()
 	if err != nil {
@@ -57,8 +56,8 @@ func (r *reading) optional(rel string, max int) error {
 	return nil
 }
 
-// goMod reads the manifest of a module of the workspace, and of those that it
-// is told to take from folders.
+// goMod reads the manifest of a module of the workspace, and those of modules that it
+// replaces by folders.
 func (r *reading) goMod(dir string) error {
 	b, err := r.file(path.Join(dir, "go.mod"), maxManifest)
 	if err != nil {

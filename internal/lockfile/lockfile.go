@@ -28,12 +28,13 @@ const (
 // Tools lists them.
 var Tools = []Tool{NPM, Go, Cargo, Pip}
 
-// names are the files that lock a tool's packages; the first that is there counts.
+// names lists the files that lock a tool's packages; the first one that exists counts.
 var names = map[Tool][]string{
 	NPM: {"npm-shrinkwrap.json", "package-lock.json"}, Go: {"go.sum"}, Cargo: {"Cargo.lock"}, Pip: {"requirements.txt"},
 }
 
-// Names lists the files that lock a tool's packages, the one that counts first.
+// Names lists the files that lock a tool's packages, in the order in which they are looked
+// for.
 func Names(t Tool) []string { return slices.Clone(names[t]) }
 
 const (
@@ -46,23 +47,23 @@ const (
 // Lock is what an installation of a project's dependencies needs to see.
 type Lock struct {
 	Tool Tool
-	Dir  string // of the project, relative to the workspace's root; "." is the root
-	Name string // of the lock file
-	// Files are manifests and locks by their path from the workspace's root.
+	Dir  string // the project's folder, relative to the workspace's root; "." is the root
+	Name string // the lock file's name
+	// Files holds manifests and lock files by their path from the workspace's root.
 	Files map[string][]byte
-	// Packages is how many the lock names, Scripts how many of them want to run
-	// a script when they are installed.
+	// Packages is how many packages the lock file names, Scripts how many of them have an
+	// install script.
 	Packages, Scripts int
-	// Folders are those in which npm makes a node_modules.
+	// Folders are the folders in which npm makes a node_modules.
 	Folders []string
-	// Own says why what is installed from it is for the computer alone that has it;
-	// empty: everybody with the same files gets the same.
+	// Own says why an installation from this lock file may be used only by the computer
+	// that has it; empty: all computers with the same files may share one.
 	Own string
 
-	entries map[string]npmEntry // npm's, by where they lie
+	entries map[string]npmEntry // npm's packages, by their path
 }
 
-// Sum names what the lock says must be there, and with what it is installed.
+// Sum returns an id for what the lock file requires and the toolchain that installs it.
 func (l Lock) Sum(toolchain string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %q %q\n", l.Tool, l.Dir, toolchain)
@@ -72,12 +73,12 @@ func (l Lock) Sum(toolchain string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Reader reads at most max bytes of a file of the workspace; fault.NotFound when
-// there is none.
+// Reader reads at most max bytes of a file of the workspace; fault.NotFound when there is
+// no such file.
 type Reader func(path string, max int) ([]byte, error)
 
-// Read reads a project's lock. Errors: fault.NotFound without one,
-// fault.Invalid with the reason when it can't be installed from.
+// Read reads a project's lock file. Errors: fault.NotFound when there is none,
+// fault.Invalid with the reason when nothing can be installed from it.
 func Read(t Tool, dir string, read Reader) (Lock, error) {
 	l := &Lock{Tool: t, Dir: path.Clean(dir), Files: map[string][]byte{}}
 	r := &reading{parsed: l, read: read}
@@ -110,8 +111,8 @@ type reading struct {
 	read   Reader
 }
 
-// in is the workspace's path of one that is relative to the project. What leads
-// out of the workspace is refused.
+// in turns a path relative to the project into one relative to the workspace. Paths that
+// lead out of the workspace are refused.
 func (r *reading) in(rel string) (string, error) {
 	p := path.Join(r.parsed.Dir, rel)
 	if rel == "" || path.IsAbs(rel) || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsAny(rel, "\\\x00") || len(p) > 1000 {

@@ -13,16 +13,16 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// npmEntry is one of a lock's packages. Its keys are looked up as they are
-// written: encoding/json would take "Resolved" for "resolved", which npm does
-// not, and then what is checked is not what is installed.
+// npmEntry is a package in a lock file. Its keys are compared exactly: encoding/json would
+// take "Resolved" for "resolved", which npm does not, so that something else would be
+// checked than is installed.
 type npmEntry map[string]any
 
 func (e npmEntry) text(key string) string { s, _ := e[key].(string); return s }
 func (e npmEntry) is(key string) bool     { b, _ := e[key].(bool); return b }
 
-// npm reads package-lock.json of version 2 or 3, and the manifests of the
-// project and of the folders that the lock links to.
+// npm reads package-lock.json of version 2 or 3, and the manifests of the project and of
+// the folders that the lock file links to.
 func (r *reading) npm() error {
 	raw, err := r.lock()
 	if err != nil {
@@ -67,8 +67,8 @@ func (r *reading) npm() error {
 	return r.npmrc()
 }
 
-// npmEntry checks an entry and says in which folder's node_modules it lies; ours
-// is set for a folder of the workspace.
+// npmEntry checks an entry and returns the folder whose node_modules contains it; ours is
+// set for a folder of the workspace.
 func (r *reading) npmEntry(key string, e npmEntry) (folder string, ours bool, err error) {
 	before, _, inside := strings.Cut("/"+key, "/node_modules/")
 	if folder, err = r.in(path.Join(".", strings.TrimPrefix(before, "/"))); err != nil {
@@ -94,11 +94,11 @@ func (r *reading) npmEntry(key string, e npmEntry) (folder string, ours bool, er
 	return folder, false, r.npmSource(key, e)
 }
 
-// npmSource checks where an entry's package comes from. npm has four ways to say it, and for
-// what it takes for a repository of git it compares no hash.
+// npmSource checks where an entry's package comes from. npm has four ways to specify that,
+// and for addresses that it takes for git repositories it checks no hash.
 func (r *reading) npmSource(key string, e npmEntry) error {
 	for k := range e {
-		if strings.HasPrefix(k, "_") { // "_resolved" is "resolved" to npm where that is missing
+		if strings.HasPrefix(k, "_") { // npm uses "_resolved" if "resolved" is missing
 			return invalid("%s has %q in the entry of %s, which npm writes in no lock", r.parsed.Name, clip(k), clip(key))
 		}
 	}
@@ -106,13 +106,13 @@ func (r *reading) npmSource(key string, e npmEntry) error {
 		r.parsed.Own = "a package in it brings a lock of its own"
 	}
 	from, there := e["resolved"]
-	if v, ok := e["version"]; ok && !there { // npm asks for it as for what a manifest names, which may be an address
+	if v, ok := e["version"]; ok && !there { // npm treats it like a version in a manifest, which may be an address
 		if s, _ := v.(string); !npmVersion().MatchString(s) {
 			return invalid("%s takes %s from %q; only packages of a registry, over https, are installed for a check", r.parsed.Name, clip(key), clip(s))
 		}
 	}
 	if e.is("inBundle") && !there && strings.Count("/"+key, "/node_modules/") > 1 {
-		return nil // it comes in the package that has it, under that one's hash
+		return nil // it is part of the package that contains it, whose hash covers it
 	}
 	if there {
 		s, _ := from.(string)
@@ -130,10 +130,12 @@ func (r *reading) npmSource(key string, e npmEntry) error {
 	return nil
 }
 
-// npmVersion is a version, and nothing else that a manifest may name a package by.
+// npmVersion matches a version number, and nothing else by which a manifest may name a
+// package.
 var npmVersion = lazy.Regexp(`^[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]*)?$`)
 
-// gitHosts are those whose addresses npm takes for repositories over https too, but for archives'.
+// gitHosts matches hosts whose https addresses npm takes for git repositories, except
+// addresses of archives, which archive matches.
 var (
 	gitHosts = lazy.Regexp(`(?i)^(?:www\.)?(?:github\.com|gist\.github\.com|gitlab\.com|bitbucket\.org|git\.sr\.ht)\.?$`)
 	archive  = lazy.Regexp(`^/[^/]+/[^/]+/(?:-/archive|archive|releases/download)/.+`)
@@ -141,8 +143,8 @@ var (
 
 var integrity = lazy.Regexp(`^sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2}(?: sha(?:1|256|384|512)-[A-Za-z0-9+/]+={0,2})*$`)
 
-// npmSettings are what a project's .npmrc may say of how its tree is laid out.
-// Where packages come from, and what npm runs, is not a project's to say.
+// npmSettings are the settings that are taken over from a project's .npmrc: those about the
+// layout of its tree. A project may not choose where packages come from or what npm runs.
 var npmSettings = []string{"legacy-peer-deps", "strict-peer-deps", "install-strategy", "install-links", "omit", "include", "prefer-dedupe"}
 
 func (r *reading) npmrc() error {

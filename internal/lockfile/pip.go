@@ -9,11 +9,11 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// pinned is a requirement with one version and the hashes of its files.
+// pinned matches a requirement with one version and the hashes of its files.
 var pinned = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._, -]*\])?\s*==\s*[^\s;@*]+\s*(?:;[^\n]*?)?(?:\s+--hash=sha(?:256|384|512):[0-9a-f]{64,128})+\s*$`)
 
-// pip reads requirements.txt where each line has its hashes, as pip-compile and
-// uv write them. One without any is no lock.
+// pip reads a requirements.txt in which each line has hashes, as pip-compile and uv write
+// it. A file without any hash is no lock file.
 func (r *reading) pip() error {
 	raw, err := r.lock()
 	if err != nil {
@@ -23,7 +23,7 @@ func (r *reading) pip() error {
 	if !strings.Contains(text, "--hash=") {
 		return fault.New("", fault.NotFound, "", nil)
 	}
-	var kept strings.Builder // what was read, in the one way it can be read
+	var kept strings.Builder // the requirements as they were understood here
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\\\n", " ")
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

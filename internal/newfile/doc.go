@@ -1,4 +1,4 @@
-// Package newfile makes what is new on a disk whole: built aside without a sync
-// for each of its parts, made durable by one, and then given its name, so that a
-// power cut leaves nothing or all of it.
+// Package newfile creates files so that a power cut leaves all or nothing of them: their
+// content is written under another name, without a sync for each part, made durable by one
+// sync, and then renamed.
 package newfile

@@ -16,19 +16,19 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Durability says who makes what is new durable.
+// Durability says who makes a new file durable.
 type Durability int
 
 const (
-	// Synced is on disk before it has its name.
+	// Synced means that it is on disk before it gets its name.
 	Synced Durability = iota
-	// Unsynced is what counts for nothing until its maker has synced all of it.
+	// Unsynced means that it has no meaning before the caller has synced all of it.
 	Unsynced
 )
 
-// SQLite makes the database at path, in WAL mode and its owner's alone, unless
-// something is stored there, and says whether it did. fill lays out what it begins
-// with. Its name is durable when the caller has synced the directory.
+// SQLite creates the database at path, in WAL mode and accessible to its owner only, unless
+// there is content already, and returns whether it did. fill creates the initial content.
+// The name is durable once the caller has synced the directory.
 func SQLite(ctx context.Context, path string, on Durability, fill func(context.Context, *sql.DB) error) (made bool, err error) {
 	const op = "newfile.SQLite"
 	st, err := os.Stat(path)
@@ -39,7 +39,7 @@ func SQLite(ctx context.Context, path string, on Durability, fill func(context.C
 		return false, nil
 	}
 	aside := path + ".new"
-	// What stands beside a database that is not there belongs to an earlier one.
+	// Files beside a database that does not exist belong to an earlier one.
 	for _, p := range []string{aside, aside + "-wal", aside + "-shm", aside + "-journal", path + "-wal", path + "-shm", path + "-journal"} {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, fault.Wrap(op, err)
@@ -62,8 +62,8 @@ func SQLite(ctx context.Context, path string, on Durability, fill func(context.C
 	return true, nil
 }
 
-// build fills a database that is thrown away if anything fails: it has no
-// journal, and nothing is synced.
+// build fills a new database. It is discarded if anything fails, so it has no journal, and
+// nothing is synced.
 func build(ctx context.Context, path string, fill func(context.Context, *sql.DB) error) error {
 	q := url.Values{"_pragma": {"journal_mode(OFF)", "synchronous(OFF)", "foreign_keys(1)", "temp_store(MEMORY)"}}
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String())
@@ -78,7 +78,7 @@ func build(ctx context.Context, path string, fill func(context.Context, *sql.DB)
 			err = fmt.Errorf("SQLite goes on in journal mode %s", mode)
 		}
 	}
-	// The last to close it takes what is in the WAL into the file.
+	// Closing the last connection moves the WAL's content into the file.
 	if err = errors.Join(err, db.Close()); err != nil {
 		return err
 	}
@@ -88,15 +88,14 @@ func build(ctx context.Context, path string, fill func(context.Context, *sql.DB)
 	return nil
 }
 
-// Content is a file to be made, by its name in a directory.
+// Content is the name and content of a file to create in a directory.
 type Content struct {
 	Name  string
 	Bytes []byte
 }
 
-// Files gives files of the owner's alone their content and names, in their order.
-// Synced, none has its name before all are on disk, and all names are durable when
-// it returns.
+// Files creates files that only their owner can access, in order. With Synced, no file gets
+// its name before all are on disk, and all names are durable when it returns.
 func Files(dir string, on Durability, files ...Content) (err error) {
 	const op = "newfile.Files"
 	var aside []string
@@ -141,11 +140,12 @@ func Files(dir string, on Durability, files ...Content) (err error) {
 	return fault.Wrap(op, errors.Join(d.Sync(), d.Close()))
 }
 
-// few is how many files are synced one by one.
+// few is up to how many files are synced one by one; more are synced with one call for the
+// file system.
 const few = 1
 
-// Sync makes all that was written to the file system of dir durable, with one
-// call for however many files. It waits for everybody's writes to it.
+// Sync makes everything durable that was written to dir's file system, with one call for
+// any number of files. It also waits for what others have written there.
 func Sync(dir string) error {
 	const op = "newfile.Sync"
 	d, err := os.Open(dir)

@@ -1,5 +1,5 @@
-// Package process names processes for good: by their number and when they
-// started, since the kernel gives numbers out again.
+// Package process names processes unambiguously: by their number and their start time,
+// because the kernel reuses numbers.
 package process
 
 import (
@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// ID names a process, as "number start". It is "" when there is no such process
-// or it has ended and is only not yet waited for.
+// ID names a process as "number start". It is "" when there is no such process, or when it
+// has ended and is a zombie.
 func ID(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -20,7 +20,7 @@ func ID(pid int) string {
 	// The command's name is in parentheses and may hold anything.
 	_, rest, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
 	fields := strings.Fields(rest)
-	const state, started = 0, 19 // as counted after the name
+	const state, started = 0, 19 // indexes of the fields after the name
 	if !ok || len(fields) <= started || fields[state] == "Z" || fields[state] == "X" {
 		return ""
 	}
@@ -30,7 +30,7 @@ func ID(pid int) string {
 // Self is this process's ID.
 var Self = sync.OnceValue(func() string { return ID(os.Getpid()) })
 
-// Living returns the number of the process that has an ID, 0 when it is gone.
+// Living returns the number of the process with an ID, or 0 if it has ended.
 func Living(id string) int {
 	pid, _, _ := strings.Cut(id, " ")
 	n, err := strconv.Atoi(pid)

@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/recovery"
 )
 
-// What is wrong with the file of accounts is said in the same words by who looks
-// before a start, by who opens it, and by who looks again while it is open.
+// Damage to the file of accounts is described with the same words by the inspection before
+// a start, by the opening, and by an inspection while it is open.
 func TestDamagedAccountsAreSaidInOneWay(t *testing.T) {
 	dir := fill(t)
 	file := dir.Path("control.sqlite")

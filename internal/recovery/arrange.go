@@ -19,13 +19,12 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// Arrange makes the store fit to be opened for the computers whose logs are
-// whole: each damaged log's files are set apart, where the server does not see
-// them, by one rename that does not touch them; what was set apart and is whole
-// again is put back. Where a log's files lie is all there is to know, so a
-// crash between two renames leaves what the next start goes on from. With the
-// report on one computer it is about that one's log. From then on an earlier version
-// of ChoirOS, which would not know what is stored, refuses the directory.
+// Arrange prepares the store to be opened for the computers whose logs are whole. The files
+// of each damaged log are moved, by one rename, to where the server does not see them; logs
+// there that are whole again are moved back. The place of a log's files is the only record
+// of this, so after a crash between two renames the next start continues. If the report is
+// about one computer, only that one's log is moved. From then on an earlier version of
+// ChoirOS, which could not read what is stored, refuses the directory.
 func Arrange(dir *datadir.Dir, r *Report) error {
 	const op = "recovery.Arrange"
 	if err := dir.Raise(); err != nil {
@@ -37,7 +36,7 @@ func Arrange(dir *datadir.Dir, r *Report) error {
 	}
 	for _, s := range streams {
 		if _, looked := r.Computers[s.Of]; s.Of != "" && !looked && !r.begun[s.Of] {
-			continue // r is about another
+			continue // the report is about another computer
 		}
 		if r.begun[s.Of] {
 			if err := moveAside(dir, newAside(), filepath.Join("nats", s.Path)); err != nil {
@@ -51,7 +50,7 @@ func Arrange(dir *datadir.Dir, r *Report) error {
 		crash.At("recovery.arranging")
 		to, n := s.Beside(0), 0
 		for !s.Apart && exists(dir.Path("nats", to)) {
-			n++ // it is there twice
+			n++ // another copy of this log is there already
 			to = s.Beside(n)
 		}
 		if err := move(dir.Path("nats", s.Path), dir.Path("nats", to)); err != nil {
@@ -67,7 +66,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// move renames durably; what is at the new place already stays there.
+// move renames durably; it does not replace what is at the new place.
 func move(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
@@ -93,9 +92,9 @@ func hasShared(dir *datadir.Dir) (bool, error) {
 	return false, err
 }
 
-// Split gives each computer a stream of its own in a store that earlier versions
-// wrote, whose logs must be whole. They are copied, event by event; the old
-// store is kept aside. It says whether there was anything to do.
+// Split gives each computer a stream of its own in a store that an earlier version wrote
+// with one stream for all. Its logs must be whole. They are copied event by event; the old
+// store is kept aside. Split returns whether there was anything to do.
 func Split(ctx context.Context, dir *datadir.Dir, r *Report, logger *slog.Logger) (bool, error) {
 	const op = "recovery.Split"
 	if shared, err := hasShared(dir); err != nil || !shared {

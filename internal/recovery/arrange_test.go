@@ -21,8 +21,8 @@ import (
 	"choir.dev/choiros/internal/recovery"
 )
 
-// fill stores events of computers in a new data directory and returns it closed
-// but for its lock.
+// fill stores events of computers in a new data directory and returns it with everything
+// closed but its lock.
 func fill(t *testing.T, cids ...contract.CID) *datadir.Dir {
 	t.Helper()
 	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
@@ -63,7 +63,7 @@ func write(t *testing.T, dir *datadir.Dir, n int, cids ...contract.CID) {
 	}
 }
 
-// stored is what a store's files hold of each log.
+// stored returns what a store's files hold of each log.
 func stored(t *testing.T, dir *datadir.Dir) map[contract.CID]string {
 	t.Helper()
 	out := map[contract.CID]string{}
@@ -94,9 +94,9 @@ func arrange(t *testing.T, dir *datadir.Dir) *recovery.Report {
 	return r
 }
 
-// A directory of an earlier version is of this one, on disk, before its logs are
-// opened, and so it is before one of them is made anew: the one before would take what
-// is stored then for damage. With a list of what is there or without one.
+// The version of a directory that an earlier ChoirOS wrote is raised, durably, before its
+// logs are opened, and also before one of them is made anew, because the earlier version
+// would take what is then stored for damage. This holds with and without a list of parts.
 func TestADirectoryIsOfThisVersionBeforeItsLogsAreOpened(t *testing.T) {
 	for _, before := range []string{"1", "4"} {
 		for _, recover := range []bool{false, true} {
@@ -148,7 +148,7 @@ func TestADirectoryIsOfThisVersionBeforeItsLogsAreOpened(t *testing.T) {
 	}
 }
 
-// versions notes what a directory's version is whenever a server says something.
+// versions records a directory's version whenever a server logs something.
 type versions struct {
 	slog.Handler
 	file string
@@ -168,8 +168,8 @@ func (v versions) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// A damaged log is set apart as it is, and the server opens the others; it stays
-// so, and is put back as soon as its files are whole again.
+// A damaged log is moved aside unchanged, and the server opens the others; it stays aside
+// until its files are whole again, and is then moved back.
 func TestADamagedLogIsSetApartUntilItIsWhole(t *testing.T) {
 	a, b := contract.NewCID(), contract.NewCID()
 	dir := fill(t, a, b)
@@ -216,8 +216,8 @@ func TestADamagedLogIsSetApartUntilItIsWhole(t *testing.T) {
 	}
 }
 
-// Two logs of one computer are damage of that computer, whichever is whole; what
-// was killed while it made its first stream is no damage and wakes.
+// Two copies of one computer's log are damage of that computer, whichever is whole. A
+// computer that was killed while it made its first stream is undamaged and wakes.
 func TestTwoLogsOfOneComputerAndAStreamHalfMade(t *testing.T) {
 	a, b := contract.NewCID(), contract.NewCID()
 	dir := fill(t, a, b)
@@ -275,8 +275,8 @@ func TestTwoLogsOfOneComputerAndAStreamHalfMade(t *testing.T) {
 	}
 }
 
-// oldStore makes of a data directory one whose logs stand in one stream, as
-// earlier versions stored them.
+// oldStore turns a data directory into one whose logs share one stream, as earlier versions
+// stored them.
 func oldStore(t *testing.T, dir *datadir.Dir) {
 	t.Helper()
 	type message struct {
@@ -321,8 +321,8 @@ func oldStore(t *testing.T, dir *datadir.Dir) {
 	}
 }
 
-// A store of an earlier version, with every log in one stream, becomes one with a
-// stream for each; damaged it is used by nobody, until recovery has made them.
+// A store of an earlier version, with every log in one stream, becomes one with a stream
+// for each log. If it is damaged, nobody uses it until recovery has made the streams.
 func TestAnOldStoreIsSplit(t *testing.T) {
 	a, b := contract.NewCID(), contract.NewCID()
 	dir := fill(t, a, b)

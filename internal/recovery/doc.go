@@ -1,7 +1,7 @@
-// Package recovery decides whether what a data directory holds may be used, and
-// brings back what another part of it still knows.
+// Package recovery decides whether the contents of a data directory may be used, and
+// restores damaged parts from other parts that still have their contents.
 //
-// Inspect reads everything without a write and before anything else opens it,
-// for the parts repair themselves in ways that destroy what they would be
-// repaired from. Recover refills a damaged log beside the old one.
+// Inspect reads everything, without writing, before anything else opens it, because the
+// parts repair themselves in ways that would destroy what they could be restored from.
+// Recover makes a damaged log anew beside the old one.
 package recovery

@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestRecoveringOnAFullDisk says what to free, loses nothing, and does it once
-// there is space.
+// TestRecoveringOnAFullDisk: a recovery on a full disk says what to free, loses nothing,
+// and succeeds once there is space.
 func TestRecoveringOnAFullDisk(t *testing.T) {
 	if choirtest.SmallDisk(t, "size=24m") == "" {
 		return
@@ -41,8 +41,8 @@ func TestRecoveringOnAFullDisk(t *testing.T) {
 			t.Fatalf("recovering on a full disk: %v (%s)", err, fault.CodeOf(err))
 		}
 	}
-	// One that was begun can't be brought to its end: that computer's alone, and it
-	// is done once there is space, or what is kept for the log.
+	// A recovery that was begun can't be finished. This affects only its own computer, and
+	// it is finished once there is space or the reserve is released.
 	journal := dir.Path("recovering." + string(b))
 	text := `{"aside":"aside/x","states":["` + string(b) + `"]}` + "\n"
 	if err := errors.Join(os.Rename(dir.Computer(b, "log.head"), journal), os.Truncate(journal, 0), os.WriteFile(dir.Computer(b, "state.sqlite"), nil, 0o600)); err != nil {

@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/recovery"
 )
 
-// deleted is what a process leaves that died after the server had deleted a log which it
-// could not open: the second names of its files.
+// deleted makes the state that a process leaves which died after the server had deleted a
+// log that it could not open: only the second names of the log's files.
 func deleted(t *testing.T, dir *datadir.Dir, cid contract.CID) {
 	t.Helper()
 	store, held := dir.Path("nats", "jetstream"), dir.Path("nats", "held")
@@ -42,8 +42,8 @@ func deleted(t *testing.T, dir *datadir.Dir, cid contract.CID) {
 	}
 }
 
-// TestWhatTheServerDeletedIsBackBeforeAnybodyLooks: whoever looks what is damaged, of all
-// computers or of one, and who recovers, sees the log that a dead process held.
+// TestWhatTheServerDeletedIsBackBeforeAnybodyLooks: an inspection, of all computers or of
+// one, and a recovery see the log whose files a dead process left under their second names.
 func TestWhatTheServerDeletedIsBackBeforeAnybodyLooks(t *testing.T) {
 	for name, look := range map[string]func(*datadir.Dir, contract.CID) (*recovery.Report, error){
 		"all": func(d *datadir.Dir, _ contract.CID) (*recovery.Report, error) { return recovery.Look(t.Context(), d) },

@@ -23,39 +23,41 @@ import (
 	"choir.dev/choiros/internal/vault"
 )
 
-// Report is what is damaged.
+// Report describes what is damaged.
 type Report struct {
-	// Accounts is damage to what says who may sign in; without it there is no
+	// Accounts is damage to the file that says who may sign in; without it there is no
 	// console.
 	Accounts []bus.Damage
 	// Shared is damage to what every computer needs: the keys, the store's files.
 	Shared []bus.Damage
-	// Computers is damage of one computer each, by id; whole ones have an empty
-	// list.
+	// Computers is the damage of each computer, by id; the list of an undamaged one is
+	// empty.
 	Computers map[contract.CID][]bus.Damage
 	// Names are the computers' names as far as they can be read.
 	Names map[contract.CID]string
 	// Created is when they were made, as far as that can be read.
 	Created map[contract.CID]time.Time
 
-	// Open says of which computers it is known that something has not ended, or not
-	// known that all has.
+	// Open holds the computers of which it is known that something has not ended, such as
+	// a run, or not known that everything has.
 	Open map[contract.CID]bool
 
-	// Unfinished is why a recovery that was begun is not at its end, by whose it is;
-	// of "" is that of what all share.
+	// Unfinished says, by computer, why a recovery that was begun is not finished; the key
+	// "" is for the recovery of what all computers share.
 	Unfinished map[contract.CID]error
 
-	// Failed is why the recovery before this look failed, nil when there was none.
+	// Failed is why the recovery before this inspection failed, nil when there was none or
+	// it succeeded.
 	Failed error
 
-	// seen is the newest sequence that a readable record of a log has.
+	// seen is, by computer, the newest sequence in any readable record of the log.
 	seen map[contract.CID]uint64
-	// begun are computers whose stream was being made, and of which nothing is known.
+	// begun holds computers whose stream was being made when the process ended, and of
+	// which nothing else is known.
 	begun map[contract.CID]bool
 }
 
-// Whole says whether nothing is damaged.
+// Whole reports whether nothing is damaged.
 func (r *Report) Whole() bool {
 	if len(r.Unfinished) > 0 {
 		return false
@@ -68,17 +70,17 @@ func (r *Report) Whole() bool {
 	return len(r.Accounts) == 0 && len(r.Shared) == 0
 }
 
-// Usable says whether the store and the keys may be opened, once Arrange has set
-// the damaged logs apart.
+// Usable reports whether the store and the keys may be opened, once Arrange has moved the
+// damaged logs.
 func (r *Report) Usable() bool { return len(r.Shared) == 0 && r.Unfinished[""] == nil }
 
-// log says whether a computer's log is damaged: the server must not see it, for
-// it would cut it off where it is.
+// log reports whether a computer's log is damaged. The server must not open it then,
+// because it would cut the log off at the damage.
 func (r *Report) log(cid contract.CID) bool {
 	return r.Unfinished[cid] != nil || slices.ContainsFunc(r.Computers[cid], func(d bus.Damage) bool { return strings.HasPrefix(d.File, "nats") })
 }
 
-// Log says why a computer's log must not be opened; nil: it may be.
+// Log returns why a computer's log must not be opened; nil if it may be.
 func (r *Report) Log(cid contract.CID) error {
 	if r.Usable() && !r.log(cid) {
 		return nil
@@ -86,11 +88,11 @@ func (r *Report) Log(cid contract.CID) error {
 	return r.Refusal(cid)
 }
 
-// LogDamaged says that a log's files are damaged or between two places, so that a
-// server must not have them open.
+// LogDamaged reports whether a log's files are damaged or are being moved, so that a server
+// must not have them open.
 func (r *Report) LogDamaged(cid contract.CID) bool { return r.log(cid) }
 
-// Refusal says why a computer must not be woken, or is nil.
+// Refusal returns why a computer must not be woken, or nil.
 func (r *Report) Refusal(cid contract.CID) error {
 	for _, of := range []contract.CID{"", cid} {
 		if err := r.Unfinished[of]; err != nil {
@@ -100,7 +102,7 @@ func (r *Report) Refusal(cid contract.CID) error {
 	return Error(r.Of(cid))
 }
 
-// Set takes over what another look found of one computer.
+// Set replaces what the report says of one computer with the result of another inspection.
 func (r *Report) Set(cid contract.CID, of *Report) {
 	r.Computers[cid], r.seen[cid] = of.Computers[cid], of.seen[cid]
 	delete(r.Unfinished, cid)
@@ -112,15 +114,15 @@ func (r *Report) Set(cid contract.CID, of *Report) {
 	}
 }
 
-// Last is the newest sequence that a readable record of a computer's log has.
+// Last returns the newest sequence in any readable record of a computer's log.
 func (r *Report) Last(cid contract.CID) uint64 { return r.seen[cid] }
 
-// Of is what keeps a computer from waking.
+// Of returns the damage that keeps a computer from waking.
 func (r *Report) Of(cid contract.CID) []bus.Damage {
 	return append(slices.Clone(r.Shared), r.Computers[cid]...)
 }
 
-// Error says what is damaged, or is nil.
+// Error describes a list of damage as an error; nil if the list is empty.
 func Error(list []bus.Damage) error {
 	if len(list) == 0 {
 		return nil
@@ -132,14 +134,14 @@ func Error(list []bus.Damage) error {
 	return fault.New("", fault.Damaged, "Press Recover on the console, run choir recover with choir up stopped, or restore the data directory from a backup.", errors.New(strings.Join(texts, "; ")))
 }
 
-// known is what is known of one computer's log besides the log.
+// known is what other files than the log itself say of a computer's log.
 type known struct {
 	head     ledger.Head
 	hasHead  bool
 	evidence state.Evidence
 }
 
-// Look finishes what recoveries had begun, and says what is damaged.
+// Look finishes recoveries that were begun, and inspects the data directory.
 func Look(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	if err := bus.PutBack(dir.Path("nats"), ""); err != nil {
 		return nil, fault.Wrap("recovery.Look", err)
@@ -152,12 +154,12 @@ func Look(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(r.Unfinished, stuck) // which says more
+	maps.Copy(r.Unfinished, stuck) // these errors say more than Inspect's
 	return r, nil
 }
 
-// LookAt is Look of what is one computer's alone. Nobody may have it open; the
-// others may be awake.
+// LookAt is Look for the files of one computer. Nobody may have them open; other computers
+// may be awake.
 func LookAt(ctx context.Context, dir *datadir.Dir, cid contract.CID) (*Report, error) {
 	const op = "recovery.LookAt"
 	if err := bus.PutBack(dir.Path("nats"), cid); err != nil {
@@ -174,7 +176,7 @@ func LookAt(ctx context.Context, dir *datadir.Dir, cid contract.CID) (*Report, e
 	return r, nil
 }
 
-// Inspect reads the data directory and says what is damaged. It writes nothing.
+// Inspect reads the data directory and reports what is damaged. It writes nothing.
 func Inspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	const op = "recovery.Inspect"
 	r, err := inspect(ctx, dir, "")
@@ -187,7 +189,7 @@ func Inspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	return r, fault.Wrap(op, r.account(dir))
 }
 
-// inspect looks at one computer, or at all of them.
+// inspect inspects one computer, or all of them.
 func inspect(ctx context.Context, dir *datadir.Dir, only contract.CID) (*Report, error) {
 	r := newReport()
 	cids := []contract.CID{only}
@@ -208,12 +210,13 @@ func inspect(ctx context.Context, dir *datadir.Dir, only contract.CID) (*Report,
 	}
 	if only != "" {
 		found := r
-		r = newReport() // without what was found of the others
+		r = newReport() // what was found of other computers is dropped
 		r.Unfinished = found.Unfinished
 		r.Computers[only] = found.Computers[only]
 	}
 	if r.Unfinished[""] != nil {
-		// Where each thing is, only its journal knows.
+		// The files are being moved, and only the recovery's journal knows where each of
+		// them is.
 		r.Shared = nil
 		for cid := range r.Computers {
 			r.Computers[cid] = nil
@@ -223,7 +226,7 @@ func inspect(ctx context.Context, dir *datadir.Dir, only contract.CID) (*Report,
 	return r, r.logs(ctx, dir, only)
 }
 
-// unfinished says which recoveries are not at their end.
+// unfinished adds the recoveries that are not finished.
 func (r *Report) unfinished(dir *datadir.Dir) error {
 	open, err := Unfinished(dir)
 	for _, of := range open {
@@ -241,14 +244,14 @@ func (r *Report) unfinished(dir *datadir.Dir) error {
 	return err
 }
 
-// logs holds each log, or one, against what is known of it besides.
+// logs compares each log, or one, with what other files say of it.
 func (r *Report) logs(ctx context.Context, dir *datadir.Dir, only contract.CID) error {
 	facts := map[contract.CID]known{}
 	marks := map[contract.CID][]uint64{}
 	for cid := range r.Computers {
 		if r.Unfinished[cid] != nil {
 			r.Computers[cid] = nil
-			continue // its parts are between two places
+			continue // its files are being moved
 		}
 		k, err := r.know(ctx, dir, cid)
 		if err != nil {
@@ -269,7 +272,8 @@ func (r *Report) logs(ctx context.Context, dir *datadir.Dir, only contract.CID) 
 	whole, all := map[contract.CID]bool{}, true
 	for cid, k := range facts {
 		whole[cid] = r.compare(cid, logs[cid], k)
-		// A log of which the state is no whole copy may hold anything behind it.
+		// If the state is not a copy of the whole log, the part behind it may contain
+		// anything.
 		r.Open[cid] = k.evidence.Open || logs[cid] == nil || logs[cid].End.Sequence != k.evidence.Last
 		all = all && whole[cid]
 	}
@@ -286,9 +290,9 @@ func (r *Report) logs(ctx context.Context, dir *datadir.Dir, only contract.CID) 
 		case d.Of == "" && (!d.Newest || !all):
 			r.Shared = append(r.Shared, d)
 		case d.Of == "" || d.Newest && whole[d.Of]:
-			// What a killed process leaves.
+			// Such an end is what a killed process leaves; it is no damage.
 		case unheard(d.Of):
-			r.begun[d.Of] = true // it was killed while it made the stream
+			r.begun[d.Of] = true // the process was killed while it made the stream
 		default:
 			r.Computers[d.Of] = append(r.Computers[d.Of], d)
 		}
@@ -300,8 +304,8 @@ func newReport() *Report {
 	return &Report{Computers: map[contract.CID][]bus.Damage{}, Names: map[contract.CID]string{}, Created: map[contract.CID]time.Time{}, Open: map[contract.CID]bool{}, seen: map[contract.CID]uint64{}, begun: map[contract.CID]bool{}, Unfinished: map[contract.CID]error{}}
 }
 
-// old says that a store of before each log had its own stream can't be used as
-// long as one of its logs is damaged.
+// old adds damage for a store in which all logs share one stream, as earlier versions wrote
+// it, if one of its logs is damaged: such a store can't be used.
 func (r *Report) old(dir *datadir.Dir) error {
 	shared, err := hasShared(dir)
 	if err != nil || !shared {
@@ -320,8 +324,7 @@ func (r *Report) add(cid contract.CID, file, format string, args ...any) {
 	r.Computers[cid] = append(r.Computers[cid], bus.Damage{File: file, What: fmt.Sprintf(format, args...)})
 }
 
-// parts says what was there and is not any more, and whether that of accounts is
-// whole.
+// parts adds parts that are missing although they existed, and checks the file of accounts.
 func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) error {
 	parts, err := dir.Parts()
 	if fault.Is(err, fault.Damaged) {
@@ -369,8 +372,8 @@ func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) err
 	return r.branches(dir)
 }
 
-// branches says which histories' branch is there and names no commit, as a power
-// cut can leave it. Whether one fits its log is looked at as its computer wakes.
+// branches adds damage for histories whose branch exists but names no commit, which a power
+// cut can cause. Whether a branch matches its log is checked when the computer wakes.
 func (r *Report) branches(dir *datadir.Dir) error {
 	for cid := range r.Computers {
 		at, err := branchOf(dir, cid)
@@ -384,8 +387,8 @@ func (r *Report) branches(dir *datadir.Dir) error {
 	return nil
 }
 
-// know reads a computer's head and what its state says. A state that can't be
-// read is no damage: it comes back from the log.
+// know reads a computer's head and what its state says. A state that can't be read is no
+// damage, because it is made again from the log.
 func (r *Report) know(ctx context.Context, dir *datadir.Dir, cid contract.CID) (known, error) {
 	var k known
 	head, err := ledger.ReadHead(dir.Computer(cid, "log.head"))
@@ -413,7 +416,7 @@ func rel(cid contract.CID, names ...string) string {
 	return filepath.Join(append([]string{"computers", string(cid)}, names...)...)
 }
 
-// compare holds a log against its head and its state.
+// compare compares a log with its head and its state.
 func (r *Report) compare(cid contract.CID, s *ledger.Survey, k known) bool {
 	had := max(k.head.Sequence, k.evidence.Last)
 	if s == nil {
@@ -433,7 +436,7 @@ func (r *Report) compare(cid contract.CID, s *ledger.Survey, k known) bool {
 	case k.hasHead && contract.LinkOf(s.At[k.head.Sequence]) != k.head.Link:
 		r.add(cid, "nats", "event %d of the log is another one than was acknowledged", k.head.Sequence)
 	case !k.hasHead && k.evidence.Last > 0:
-		// Without a head the state is the only witness.
+		// Without a head, the state is all that the log can be compared with.
 		e, err := contract.UnmarshalEvent(s.At[k.evidence.Last])
 		if err != nil || contract.Digest(e) != k.evidence.Digest {
 			r.add(cid, "nats", "event %d of the log is another one than the state was made from", k.evidence.Last)
@@ -442,8 +445,8 @@ func (r *Report) compare(cid contract.CID, s *ledger.Survey, k known) bool {
 	return len(r.Computers[cid]) == before
 }
 
-// account holds the store's account against the key, and looks whether the others
-// are keys.
+// account compares the store's account with the account key, and checks whether the other
+// keys are valid.
 func (r *Report) account(dir *datadir.Dir) error {
 	damaged, err := embedded.DamagedKeys(dir.Path("keys"))
 	if err != nil {

@@ -24,9 +24,9 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// What becomes of one computer's recovery is that computer's alone: it has a
-// store of its own where its log is made anew, and a journal of its own. Those
-// of "" are for what all share.
+// A recovery of one computer's log has a store of its own in which the log is made anew,
+// and a journal of its own. The names for the id "" are those of a recovery of what all
+// computers share.
 func freshStore(of contract.CID) string  { return scoped("nats.new", of) }
 func journalFile(of contract.CID) string { return scoped("recovering", of) }
 
@@ -37,26 +37,27 @@ func scoped(name string, of contract.CID) string {
 	return name + "." + string(of)
 }
 
-// journal is what is left to do when the logs have been made anew: it is written
-// when the fresh store is whole and on disk, and whoever finds it does it to its
-// end. Each step may be done again.
+// journal lists the steps that are left when the logs have been made anew. It is written
+// when the fresh store is complete and on disk. From then on the steps are carried out,
+// also by the next process after a crash; each may be repeated.
 type journal struct {
-	computer contract.CID // whose it is; empty: of what all share
-	Aside    string       `json:"aside"` // where what was there goes
-	// Store: the whole store is replaced, and not only the streams in the fresh one.
+	computer contract.CID // the computer that is recovered; empty: what all share
+	Aside    string       `json:"aside"` // where the replaced files go
+	// Store says that the whole store is replaced, and not only the streams that are in
+	// the fresh one.
 	Store     bool                         `json:"store,omitempty"`
-	States    []contract.CID               `json:"states,omitempty"`    // whose state knows of events that the log has not
-	Heads     map[contract.CID]ledger.Head `json:"heads,omitempty"`     // what each log's head says from now on
-	Told      map[contract.CID]string      `json:"told,omitempty"`      // the newest commit of a history that its log knows; empty: none
-	Histories []contract.CID               `json:"histories,omitempty"` // whose history begins anew
-	Gone      []string                     `json:"gone,omitempty"`      // parts that are not missed any more
+	States    []contract.CID               `json:"states,omitempty"`    // computers whose state has events that the log lacks
+	Heads     map[contract.CID]ledger.Head `json:"heads,omitempty"`     // the new content of each log's head
+	Told      map[contract.CID]string      `json:"told,omitempty"`      // the newest commit of each history that its log names; empty: none
+	Histories []contract.CID               `json:"histories,omitempty"` // computers whose history begins anew
+	Gone      []string                     `json:"gone,omitempty"`      // parts that no longer count as missing
 }
 
 func newAside() string {
 	return filepath.Join("aside", time.Now().UTC().Format("20060102T150405.000000"))
 }
 
-// freshBus opens an empty store beside the one that is there.
+// freshBus opens an empty store beside the existing one.
 func freshBus(ctx context.Context, dir *datadir.Dir, of contract.CID, logger *slog.Logger) (*bus.Bus, error) {
 	if err := os.RemoveAll(dir.Path(freshStore(of))); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func freshBus(ctx context.Context, dir *datadir.Dir, of contract.CID, logger *sl
 	return bus.Open(ctx, bus.Options{Dir: dir.Path(freshStore(of)), KeysDir: dir.Path("keys"), Logger: logger})
 }
 
-// swap commits to a journal and does it.
+// swap writes a journal and carries it out.
 func swap(dir *datadir.Dir, j journal) error {
 	if err := syncTree(dir.Path(freshStore(j.computer))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -85,10 +86,10 @@ func swap(dir *datadir.Dir, j journal) error {
 	return finish(dir, j.computer)
 }
 
-// journalSum is the line that a journal ends with.
+// journalSum returns the checksum line at the end of a journal.
 func journalSum(body []byte) string { return fmt.Sprintf("sum %x\n", sha256.Sum256(body)) }
 
-// syncTree makes a tree durable.
+// syncTree syncs every file and directory of a tree.
 func syncTree(path string) error {
 	return filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -102,8 +103,8 @@ func syncTree(path string) error {
 	})
 }
 
-// Unfinished lists whose recoveries ended between the decision and their end;
-// "" is that of what all share, and comes first.
+// Unfinished lists the computers whose recoveries have a journal but were not finished; ""
+// stands for what all share, and comes first.
 func Unfinished(dir *datadir.Dir) ([]contract.CID, error) {
 	const op = "recovery.Unfinished"
 	entries, err := os.ReadDir(dir.Path())
@@ -121,8 +122,8 @@ func Unfinished(dir *datadir.Dir) ([]contract.CID, error) {
 	return out, nil
 }
 
-// Finish completes the recoveries that ended between the decision and their end,
-// and says of whom one could not be.
+// Finish finishes the recoveries that have a journal, and returns the errors of those that
+// could not be finished.
 func Finish(dir *datadir.Dir) (map[contract.CID]error, error) {
 	open, err := Unfinished(dir)
 	if err != nil {
@@ -131,11 +132,11 @@ func Finish(dir *datadir.Dir) (map[contract.CID]error, error) {
 	stuck := map[contract.CID]error{}
 	for _, of := range open {
 		if stuck[""] != nil {
-			break // it comes first, for it is about all of them
+			break // what all share comes first; the others depend on it
 		}
 		err := finish(dir, of)
 		if fault.Is(err, fault.DiskFull) && dir.ReleaseReserve() == nil {
-			err = finish(dir, of) // in what was kept for the log
+			err = finish(dir, of) // in the space that was reserved for the log
 		}
 		if err != nil {
 			stuck[of] = err
@@ -144,7 +145,7 @@ func Finish(dir *datadir.Dir) (map[contract.CID]error, error) {
 	return stuck, nil
 }
 
-// finish completes one.
+// finish finishes one recovery.
 func finish(dir *datadir.Dir, of contract.CID) error {
 	j, err := readJournal(dir, of)
 	if err != nil || j == nil {
@@ -160,7 +161,7 @@ func finish(dir *datadir.Dir, of contract.CID) error {
 	return nil
 }
 
-// readJournal returns nil when there is none.
+// readJournal returns nil when there is no journal.
 func readJournal(dir *datadir.Dir, of contract.CID) (*journal, error) {
 	const op = "recovery.Finish"
 	b, err := os.ReadFile(dir.Path(journalFile(of)))
@@ -173,9 +174,9 @@ func readJournal(dir *datadir.Dir, of contract.CID) (*journal, error) {
 	j := journal{computer: of}
 	body, sum, _ := bytes.Cut(b, []byte("\n"))
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields() // a step that is not known here can't be left out
+	dec.DisallowUnknownFields() // steps that this version does not know must not be left out
 	err = dec.Decode(&j)
-	// One that an earlier version left has no sum.
+	// Journals that earlier versions wrote have no checksum.
 	if err == nil && len(sum) > 0 && string(sum) != journalSum(append(body[:len(body):len(body)], '\n')) {
 		err = errors.New("its sum does not fit it")
 	}
@@ -189,9 +190,9 @@ func readJournal(dir *datadir.Dir, of contract.CID) (*journal, error) {
 	return &j, nil
 }
 
-// giveUp keeps a journal aside that can't be read. What had been made anew by
-// then is put beside what is there, as a second copy of the same log, for
-// nobody knows how far it had come.
+// giveUp moves a journal that can't be read aside. The streams that had been made anew are
+// put beside the existing ones as second copies of the same logs, because nobody knows how
+// far they had been made.
 func giveUp(dir *datadir.Dir, of contract.CID) error {
 	fresh, err := bus.Streams(dir.Path(freshStore(of)))
 	if err != nil {
@@ -271,10 +272,10 @@ func (j journal) finish(dir *datadir.Dir) error {
 	return errors.Join(os.Remove(dir.Path(journalFile(j.computer))), durable.SyncDir(dir.Path()))
 }
 
-// place puts what was made anew in the place of what was there.
+// place puts the new streams, or the new store, in the place of the old ones.
 func (j journal) place(dir *datadir.Dir) error {
 	if _, err := os.Lstat(dir.Path(freshStore(j.computer))); errors.Is(err, fs.ErrNotExist) {
-		return nil // there was nothing, or it is done
+		return nil // there is nothing to place, or it has been placed
 	} else if err != nil {
 		return err
 	}
@@ -314,8 +315,8 @@ func (j journal) place(dir *datadir.Dir) error {
 	return os.RemoveAll(dir.Path(freshStore(j.computer)))
 }
 
-// moveAside moves a path of the data directory below aside; one that is not there
-// has gone before.
+// moveAside moves a path of the data directory to the same path below aside. One that does
+// not exist was moved before.
 func moveAside(dir *datadir.Dir, aside, name string) error {
 	to := dir.Path(aside, name)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {

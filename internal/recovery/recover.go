@@ -22,27 +22,28 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// Options of Recover.
+// Options configure Recover.
 type Options struct {
-	Dir    *datadir.Dir // nobody else may have anything of it open, but see Bus
-	Driver string       // of a computer of whose log nothing is left
+	Dir    *datadir.Dir // nobody else may have any of its files open, except with Bus
+	Driver string       // the driver of a computer whose whole log is lost
 	Logger *slog.Logger
-	// Histories are computers whose history in git does not fit their log.
+	// Histories are the computers whose history in git does not match their log.
 	Histories []contract.CID
-	// Only are the computers that are recovered; nil: all. Where something that all
-	// share is damaged, it is all of them.
+	// Only are the computers to recover; nil: all. If something that all share is damaged,
+	// all are recovered.
 	Only []contract.CID
-	// Bus is on the store that is there, when the control plane is up. Then Only is
-	// one computer, which nobody has open, and nothing else is touched; a log that is
-	// damaged is not open in the server either (Report.LogDamaged, bus.Serves).
+	// Bus is the bus on the existing store, when the control plane is running. Then Only
+	// must be one computer, which nobody has open, and nothing else is touched. If its log
+	// is damaged, it must not be open in the server either (Report.LogDamaged,
+	// bus.Serves).
 	Bus *bus.Bus
 }
 
-// Result is what Recover did.
+// Result describes what Recover did.
 type Result struct {
-	Aside     string                                 `json:"aside,omitempty"` // where what was there is kept
+	Aside     string                                 `json:"aside,omitempty"` // where replaced files are kept
 	Computers map[contract.CID]contract.LogRecovered `json:"computers"`
-	Shared    []string                               `json:"shared,omitempty"` // what was made anew for all
+	Shared    []string                               `json:"shared,omitempty"` // what was made anew of the parts that all share
 	Found     []bus.Damage                           `json:"found"`
 }
 
@@ -53,15 +54,14 @@ type job struct {
 	aside  string
 	result *Result
 	lost   map[contract.CID]bool // computers whose history begins anew
-	// continues are commits at which histories stand that go on from events that
-	// can't be had.
+	// continues holds commits at which histories stand that are based on lost events.
 	continues map[contract.CID]string
-	sealed    bool // the secrets can't be read any more
+	sealed    bool // whether the secrets can't be read any more
 }
 
-// Recover brings back what is damaged from what else knows it, and gives up what
-// nothing knows. Nothing is changed in place: what was there is moved or copied
-// aside first. It may be done again after it failed.
+// Recover restores damaged parts from other parts that have their contents, and gives up
+// what no part has. Nothing is changed in place: existing files are moved or copied aside
+// first. It may be repeated after a failure.
 func Recover(ctx context.Context, o Options) (*Result, error) {
 	const op = "recovery.Recover"
 	if o.Bus != nil && len(o.Only) != 1 {
@@ -110,8 +110,8 @@ func (o Options) still(f func() error) error {
 	return o.Bus.Look(f)
 }
 
-// goOn brings what was begun to its end. A journal that can't be read is given
-// up: what it was about is looked at anew.
+// goOn finishes recoveries that were begun. A journal that can't be read is given up, and
+// what it was about is inspected again.
 func (o Options) goOn() (given []bus.Damage, err error) {
 	open, err := Unfinished(o.Dir)
 	if err != nil {
@@ -165,8 +165,8 @@ func (j *job) do(ctx context.Context) error {
 	return j.logs(ctx)
 }
 
-// accounts moves a file of accounts away that can't be read: who may sign in is
-// made anew, and every session ends.
+// accounts moves a file of accounts that can't be read aside. A new one is made at the next
+// start, and every session ends.
 func (j *job) accounts() error {
 	if len(j.report.Accounts) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (j *job) accounts() error {
 	return nil
 }
 
-// keys moves keys away that are none, and secrets whose key is gone.
+// keys moves key files that hold no valid key aside, and secrets whose key is gone.
 func (j *job) keys() error {
 	for _, d := range j.report.Shared {
 		if d.File == "keys" || d.File == "keys/master.key" || d.File == "keys/secrets.sealed" {
@@ -205,7 +205,7 @@ func (j *job) keys() error {
 	return nil
 }
 
-// copyAside keeps a copy of a file that will be written.
+// copyAside copies a file aside that will be changed.
 func (j *job) copyAside(name string) error {
 	b, err := os.ReadFile(j.Dir.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -221,8 +221,8 @@ func (j *job) copyAside(name string) error {
 	return datadir.WriteFile(to, b, 0o600)
 }
 
-// logs makes the damaged logs anew, or all of them where the store or its key
-// is, and tells every computer's log of which something was damaged.
+// logs makes the damaged logs anew, or all of them if the store or its account key is
+// damaged. It appends to the log of every computer that had damage what was damaged.
 func (j *job) logs(ctx context.Context) error {
 	if slices.ContainsFunc(j.report.Shared, func(d bus.Damage) bool {
 		return strings.HasPrefix(d.File, "nats") || d.File == "keys" || d.File == "keys/account.nk"
@@ -258,10 +258,10 @@ func (j *job) logs(ctx context.Context) error {
 	if j.Bus != nil {
 		return nil
 	}
-	return j.end(j.journal("")) // what all share
+	return j.end(j.journal("")) // the journal of what all share
 }
 
-// journal is one that does nothing yet but to forget what is gone.
+// journal makes a journal whose only step is to stop missing the parts that are gone.
 func (j *job) journal(of contract.CID) journal {
 	end := journal{computer: of, Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Told: map[contract.CID]string{}}
 	found := j.report.Computers[of]
@@ -277,8 +277,9 @@ func (j *job) journal(of contract.CID) journal {
 	return end
 }
 
-// one recovers one computer. If its log is whole, it is told in the store that is
-// there what else was damaged: the server sees whole logs only.
+// one recovers one computer. If its log is whole, a note of what else was damaged is
+// appended in the existing store, which the server can open because it sees whole logs
+// only.
 func (j *job) one(ctx context.Context, live *bus.Bus, cid contract.CID) error {
 	end := j.journal(cid)
 	var err error
@@ -298,7 +299,7 @@ func (j *job) one(ctx context.Context, live *bus.Bus, cid contract.CID) error {
 	return j.end(end)
 }
 
-// end keeps what will be written aside, and brings a journal to its end.
+// end copies files that the journal will change aside, and carries the journal out.
 func (j *job) end(end journal) error {
 	for cid := range end.Heads {
 		if j.lost[cid] && !slices.Contains(end.Histories, cid) {
@@ -342,9 +343,9 @@ func (j *job) anew(ctx context.Context, cids []contract.CID, end *journal) error
 	return errors.Join(err, b.Close())
 }
 
-// forgetLater keeps what knows of events that can't be had from being taken for
-// part of the shorter log: the state is replayed from it. The history stays as it
-// is; the checkpoints of which the log does not know any more are told again.
+// forgetLater keeps other files of a computer from being ahead of its shorter log. The
+// state is made again from the log. The history stays as it is, and its checkpoints that
+// the log no longer has are appended to the log again.
 func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) error {
 	end.States = append(end.States, cid)
 	if j.lost[cid] {
@@ -378,8 +379,8 @@ func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) err
 	return nil
 }
 
-// refill stores what can be had of a computer's events, and says which is the
-// newest checkpoint among them.
+// refill stores the events of a computer that can be recovered, and returns the newest
+// checkpoint among them.
 func (j *job) refill(ctx context.Context, b *bus.Bus, cid contract.CID) (ledger.Kept, string, error) {
 	r, err := b.Refill(ctx, cid)
 	if err != nil {
@@ -399,7 +400,7 @@ func (j *job) refill(ctx context.Context, b *bus.Bus, cid contract.CID) (ledger.
 	return k, checkpoint, errors.Join(err, r.Flush(ctx))
 }
 
-// rowsOf reads a state's events; a file that is not there has none.
+// rowsOf yields a state's events; none if the file does not exist.
 func rowsOf(ctx context.Context, path string) iter.Seq2[ledger.Row, error] {
 	return func(yield func(ledger.Row, error) bool) {
 		stopped := errors.New("stopped")
@@ -416,8 +417,8 @@ func rowsOf(ctx context.Context, path string) iter.Seq2[ledger.Row, error] {
 	}
 }
 
-// tell appends to a computer's log, under a new epoch, what became of it.
-// k is how it was made anew, nil if it was not.
+// tell appends to a computer's log, in a new epoch, what was recovered and lost. k
+// describes how the log was made anew; nil if it was not.
 func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.Kept) (ledger.Head, error) {
 	l, err := ledger.Open(ctx, b.JetStream(), ledger.Options{CID: cid, Ensure: b.EnsureStream, Health: b.Health, Unread: b.Unread})
 	if err != nil {
@@ -456,7 +457,7 @@ func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.
 	return ledger.Head{Sequence: last.Sequence, Epoch: last.Epoch, Link: contract.LinkOf(data)}, err
 }
 
-// had is how many events a log had, by everything that knows.
+// had returns how many events a log had, according to every file that says so.
 func (j *job) had(ctx context.Context, cid contract.CID) uint64 {
 	k, err := newReport().know(ctx, j.Dir, cid)
 	if err != nil {
@@ -465,10 +466,10 @@ func (j *job) had(ctx context.Context, cid contract.CID) uint64 {
 	return max(k.head.Sequence, k.evidence.Last, j.report.seen[cid])
 }
 
-// loseHistories decides which histories can't be used. One whose commits are
-// there and whose branch is not, or names an older one, gets its branch back. One
-// that only the chunks of large files are gone from goes on: as it wakes, those that
-// the live files hold are made again, and the scrub names the others.
+// loseHistories decides which histories can't be used. If a history's commits exist, but
+// its branch is missing or names an older commit, the branch is set again. A history that
+// lacks only chunks of large files is kept: when its computer wakes, the chunks of files
+// that are live are made again, and the scrub reports the others.
 func (j *job) loseHistories(ctx context.Context) error {
 	j.lost, j.continues = map[contract.CID]bool{}, map[contract.CID]string{}
 	for _, cid := range j.cids() {
@@ -487,12 +488,12 @@ func (j *job) loseHistories(ctx context.Context) error {
 	return nil
 }
 
-// reattach points a history's branch at the newest checkpoint that the state
-// knows, unless it stands there already or there is nothing to point at.
+// reattach sets a history's branch to the newest checkpoint that the state knows. It
+// returns false if the branch names that commit already, or if there is no such commit.
 func (j *job) reattach(ctx context.Context, cid contract.CID) (bool, error) {
 	e, err := state.ReadEvidence(ctx, j.Dir.Computer(cid, "state.sqlite"))
 	if err != nil {
-		return false, nil // nothing says which
+		return false, nil // no other file names the checkpoint
 	}
 	has, err := holds(j.Dir, cid, e.Checkpoint)
 	if err != nil || !has {

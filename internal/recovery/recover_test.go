@@ -17,8 +17,8 @@ import (
 	"choir.dev/choiros/internal/recovery"
 )
 
-// Of two damaged logs the one that was named is made anew, and the other is left
-// as it was found; all are recovered where no one is named.
+// Of two damaged logs, the named one is made anew and the other is left as it was; without
+// a name, both are recovered.
 func TestOnlyTheNamedComputerIsRecovered(t *testing.T) {
 	a, b := contract.NewCID(), contract.NewCID()
 	dir := fill(t, a, b)
@@ -61,7 +61,7 @@ func TestOnlyTheNamedComputerIsRecovered(t *testing.T) {
 	}
 }
 
-// cut cuts a computer's log in half.
+// cut truncates a computer's log to half its length.
 func cut(t *testing.T, dir *datadir.Dir, cid contract.CID) {
 	t.Helper()
 	blocks, err := filepath.Glob(dir.Path("nats", "jetstream", "*", "streams", contract.StreamLog(cid), "msgs", "1.blk"))
@@ -77,8 +77,8 @@ func cut(t *testing.T, dir *datadir.Dir, cid contract.CID) {
 	}
 }
 
-// One computer is recovered, and its log opened, in a store that serves another
-// one meanwhile.
+// One computer is recovered, and its log opened, in a store that serves another computer
+// meanwhile.
 func TestOneIsRecoveredWhileAnotherWrites(t *testing.T) {
 	a, b := contract.NewCID(), contract.NewCID()
 	dir := fill(t, a, b)
@@ -152,9 +152,8 @@ func TestOneIsRecoveredWhileAnotherWrites(t *testing.T) {
 	}
 }
 
-// A journal that does not hold together keeps those asleep whose it is: a
-// computer's own that one, and it moves nothing. Recovery sets it aside, and
-// takes what had been made anew for another copy of the log.
+// A damaged journal keeps only the computers asleep that it is about, and moves nothing.
+// Recovery sets it aside and treats what had been made anew as another copy of the log.
 func TestAJournalThatDoesNotHoldTogetherIsSetAside(t *testing.T) {
 	a, b := contract.NewCID(), contract.NewCID()
 	for _, of := range []contract.CID{"", a} {

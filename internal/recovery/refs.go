@@ -18,11 +18,12 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Of a computer's history only files are looked at: git itself runs in boxes.
-// They lie where boxes write, so everything is opened beneath the workspace.
+// This file reads and writes only single files of a computer's git repository, because git
+// itself runs only in boxes. Boxes can write to the repository, so every file is opened
+// with os.Root beneath the workspace.
 const (
-	branch     = ".git/refs/heads/main"   // the one branch
-	told       = ".git/refs/choir/logged" // the newest checkpoint that the log knows
+	branch     = ".git/refs/heads/main"   // the only branch
+	told       = ".git/refs/choir/logged" // the newest checkpoint that the log has
 	packedRefs = ".git/packed-refs"
 )
 
@@ -30,16 +31,17 @@ func isCommit(id string) bool {
 	return len(id) == 40 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// tip is where a history's branch stands.
+// tip is the commit that a history's branch names.
 type tip struct {
 	commit string // "" when there is none or it can't be read
-	// file is what names it, or would, and damage what is wrong with that, "" when
-	// nothing is or it is not there, which is looked at elsewhere.
+	// file is the file that names the commit, or would. damage says what is wrong with
+	// that file; it is "" when nothing is, and also when the file does not exist, which is
+	// checked elsewhere.
 	file, damage string
 }
 
-// branchOf reads where a history stands. That its branch can't be read is damage of
-// this history: no other computer is kept asleep by it.
+// branchOf reads the commit that a history's branch names. If the branch can't be read,
+// only this history is damaged, and other computers can wake.
 func branchOf(dir *datadir.Dir, cid contract.CID) (tip, error) {
 	t := tip{file: branch}
 	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
@@ -83,17 +85,17 @@ func branchOf(dir *datadir.Dir, cid contract.CID) (tip, error) {
 	return t, nil
 }
 
-// scarce says whether err is what the machine has too little of just now, or a disk
-// that can't be used: that is nothing about what was to be read.
+// scarce reports whether err is a lack of the machine's resources, or a disk that can't be
+// used: such an error says nothing about the file that was to be read.
 func scarce(err error) bool {
 	return slices.Contains([]fault.Code{fault.Unavailable, fault.DiskFull, fault.Exhausted}, fault.CodeOf(err))
 }
 
-// maxRefs is how much of a file of names is read: packed-refs has one line for each.
+// maxRefs bounds how much of a file of refs is read: packed-refs has one line for each ref.
 const maxRefs = 64 << 20
 
-// notRegular is what lies where a file of names should, and waits for a writer or
-// does not end.
+// notRegular is the error of a file of refs that is no regular file, whose reading could
+// block or never end, or that is too long.
 type notRegular struct {
 	mode fs.FileMode
 	size int64
@@ -101,7 +103,7 @@ type notRegular struct {
 
 func (e *notRegular) Error() string { return fmt.Sprintf("it is %s of %d bytes", e.mode, e.size) }
 
-// readRef reads a file of names, which lies where boxes write.
+// readRef reads a file of refs, in whose place a box may have put anything.
 func readRef(root *os.Root, name string) ([]byte, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -118,8 +120,8 @@ func readRef(root *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxRefs))
 }
 
-// holds says whether a commit can be in a computer's history: as a file, or in a
-// pack, which only git could say for certain. That is looked at as it wakes.
+// holds reports whether a computer's history may contain a commit: as a file, or in a pack,
+// which only git could tell for certain. That is checked when the computer wakes.
 func holds(dir *datadir.Dir, cid contract.CID, commit string) (bool, error) {
 	if len(commit) != 40 {
 		return false, nil
@@ -139,8 +141,8 @@ func holds(dir *datadir.Dir, cid contract.CID, commit string) (bool, error) {
 	return len(packs) > 0, err
 }
 
-// setTold writes down up to which commit a history is known to its log. With "" it
-// knows of none, and is told of all.
+// setTold records up to which commit the log has a history's checkpoints. With "" it has
+// none, and all are appended to it again.
 func setTold(dir *datadir.Dir, aside string, cid contract.CID, commit string) error {
 	if commit != "" {
 		return setRef(dir, aside, cid, told, commit)
@@ -178,7 +180,7 @@ func setTold(dir *datadir.Dir, aside string, cid contract.CID, commit string) er
 	return write(root, packedRefs, rest.String())
 }
 
-// setRef points a name in a history at a commit.
+// setRef sets a ref of a history to a commit.
 func setRef(dir *datadir.Dir, aside string, cid contract.CID, name, commit string) error {
 	if err := clearWay(dir, aside, cid, name); err != nil {
 		return err
@@ -194,8 +196,8 @@ func setRef(dir *datadir.Dir, aside string, cid contract.CID, name, commit strin
 	return write(root, name, commit+"\n")
 }
 
-// clearWay moves aside what keeps a name in a history from being written: a folder
-// in its place, or anything else in the place of one that it lies in.
+// clearWay moves aside what keeps a ref from being written: a folder in its place, or
+// anything that is no folder in the place of one of its parent folders.
 func clearWay(dir *datadir.Dir, aside string, cid contract.CID, name string) error {
 	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
 	if err != nil {
@@ -218,8 +220,8 @@ func clearWay(dir *datadir.Dir, aside string, cid contract.CID, name string) err
 	return nil
 }
 
-// keepRef keeps a copy of a file of names that will be written. What is none is
-// moved aside whole once that is.
+// keepRef copies a file of refs aside that will be changed. If it can't be read as one, it
+// is moved aside when it is changed.
 func keepRef(dir *datadir.Dir, aside string, cid contract.CID, name string) error {
 	root, err := os.OpenRoot(dir.Computer(cid, "workspace"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -243,9 +245,9 @@ func keepRef(dir *datadir.Dir, aside string, cid contract.CID, name string) erro
 	return datadir.WriteFile(to, b, 0o600)
 }
 
-// write puts a file of names in the place of what is there, and makes it durable.
+// write replaces a file of refs, durably.
 func write(root *os.Root, name, text string) error {
-	const fresh = ".git/refs.choir" // a file beneath refs would be a name
+	const fresh = ".git/refs.choir" // a file beneath refs would be a ref
 	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
@@ -257,7 +259,7 @@ func write(root *os.Root, name, text string) error {
 	if err != nil {
 		return err
 	}
-	// Folders that were made for it are names as well.
+	// Folders that were made for the ref must be synced as well.
 	for at := path.Dir(name); err == nil && at != "."; at = path.Dir(at) {
 		var dir *os.File
 		if dir, err = root.Open(at); err == nil {

@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/recovery"
 )
 
-// TestABranchThatCantBeReadKeepsNobodyElseAsleep: it is damage of its own computer,
-// whatever lies in its place.
+// TestABranchThatCantBeReadKeepsNobodyElseAsleep: whatever is in a branch's place, only its
+// own computer is damaged.
 func TestABranchThatCantBeReadKeepsNobodyElseAsleep(t *testing.T) {
 	for name, c := range map[string]struct {
 		lay  func(branch string) error

@@ -9,20 +9,21 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// option is a program's option that is given a secret.
+// option is a program's option whose value is a secret.
 type option struct {
 	name string
-	// after is what stands between a name that may be kept and the secret, as in
-	// user:password; "" when all of the value is the secret.
+	// after separates a name that may be kept from the secret, as in user:password; ""
+	// when the whole value is the secret.
 	after string
-	// attached and apart say where the value may stand: -pX, or -p X.
+	// attached and apart say where the value may be: in the same word (-pX), or in the
+	// next (-p X).
 	attached, apart bool
-	anywhere        bool // of any program
+	anywhere        bool // whether it counts for any program
 }
 
-// pair is an option whose value is a name and a secret, given one that is given
-// a secret whole, attached one that takes it in the same word only and apart in
-// the next only.
+// pair makes an option whose value is a name and a secret, given one whose whole value is
+// the secret. attached and apart make one whose value may be only in the same word, or only
+// in the next.
 func pair(name, after string) option {
 	return option{name: name, after: after, attached: true, apart: true}
 }
@@ -30,8 +31,8 @@ func apart(name string) option    { return option{name: name, apart: true} }
 func given(name string) option    { return option{name: name, attached: true, apart: true} }
 func attached(name string) option { return option{name: name, attached: true} }
 
-// taking are the programs whose options take secrets under names that do not say
-// so. A name that ends in * is one's beginning.
+// taking lists the programs that have options for secrets whose names do not say so. A name
+// that ends in * is a prefix.
 var taking = sync.OnceValue(func() map[string][]option {
 	return map[string][]option{
 		"curl": {pair("-u", ":"), pair("--user", ":"), pair("-U", ":"), pair("--proxy-user", ":"), pair("-E", ":"), pair("--cert", ":"), given("--oauth2-bearer"), given("-b"), given("--cookie")},
@@ -44,39 +45,42 @@ var taking = sync.OnceValue(func() map[string][]option {
 		"plink": {apart("-pw")}, "pscp": {apart("-pw")}, "psftp": {apart("-pw")}, "rar": {attached("-p"), attached("-hp")}, "unrar": {attached("-p")},
 		"ipmitool": {given("-P")}, "snmp*": {given("-A"), given("-X")},
 		"openssl": {apart("-k"), apart("-K"), pair("-passin", "pass:"), pair("-passout", "pass:"), pair("-pass", "pass:")},
-		// With login only.
+		// These have such options only with the command login.
 		"docker": {given("-p")}, "podman": {given("-p")}, "nerdctl": {given("-p")}, "helm": {given("-p")}, "az": {given("-p")}, "oc": {given("-p")}, "cf": {given("-p")},
 	}
 })
 
-// byLogin are the programs whose options are so only with the command login, and
-// whose --user is who runs a program. Those in others have such options for
-// something else.
+// byLogin lists the programs whose options for secrets count only with the command login.
+// others lists programs that use the same options for something else, such as the user who
+// runs a program.
 var (
 	byLogin = []string{"docker", "podman", "nerdctl", "helm", "az", "oc", "cf"}
 	others  = []string{"docker-compose", "kubectl", "sudo", "doas", "chroot", "setpriv", "runuser", "su", "systemd-run", "bwrap", "unshare", "install", "chown", "ssh", "scp", "sftp", "rsync"}
-	// anywhere are options of programs that nobody listed.
+	// anywhere lists options that count for programs that are not listed.
 	anywhere = []option{{"-u", ":", true, true, true}, {"--user", ":", true, true, true}, {"--proxy-user", ":", true, true, true}, {"--auth", ":", true, true, true}}
-	// switches are curl's that others may follow in one word.
+	// switches matches curl's one-letter options that may be joined with -u or -U in one
+	// word.
 	switches = lazy.Regexp(`^-[sSfLkvgGiIjJNOqRZ46#]+(u.*|U.*)$`)
-	// numbers are a user's and a group's, or two ports.
+	// numbers matches a user's and a group's number, or two ports, which are no secrets.
 	numbers = lazy.Regexp(`^(?:[\d.]+:)?\d+:\d+(?:/(?:tcp|udp))?$`)
-	// aHeader is a word that is one which signs a request, and anyHeader one that
-	// is given as a header, with what of it is kept.
+	// aHeader matches a word that is an HTTP header which authorises a request, and
+	// anyHeader a word that is given as a header and named like a secret; the match is the
+	// part that is kept.
 	aHeader   = lazy.Regexp(`(?i)^(?:-H|--?[a-z-]*header=|[a-z0-9_./:*-]*header=)?(?:(?:proxy-)?authorization:[ \t]*(?:(?:basic|bearer|token)[ \t]+)?|(?:set-)?cookie:[ \t]*[^\s=;]+=)`)
 	anyHeader = lazy.Regexp(`(?i)^[a-z0-9-]*(?:` + secretName + `|-key|signature):[ \t]*`)
 	headers   = []string{"-H", "--header", "--headers"}
-	// variable is one that is called a key, in capitals.
+	// variable matches the assignment of a variable in capitals that is called a key.
 	variable = lazy.Regexp(`^(?:[A-Z0-9_]*_)?KEY=`)
-	// taken are options and programs whose next argument is a name with its value.
+	// taken lists options and programs whose next argument is a name with its value.
 	taken = []string{"-e", "--env", "env", "export", "--build-arg", "--set", "--from-literal"}
-	// setting is the name of a setting that is a secret, behind a word of setters.
+	// setting matches the name of a setting that is a secret, if it follows one of
+	// setters.
 	setting = lazy.Regexp(`(?i)^[a-z0-9_./:-]*[_.:-]` + secretName + `$`)
 	setters = []string{"set", "config", "config:set", "--global", "--add", "--replace-all"}
 )
 
-// optionsOf are the options of a program that is called, among the words
-// up to the next program; known says that it is one that is listed.
+// optionsOf returns the options of the program that a word calls; rest are the words after
+// it. known reports whether the program is listed.
 func optionsOf(called string, rest []word) (out []option, known bool) {
 	name := called
 	if strings.HasPrefix(called, "/") || strings.HasPrefix(called, ".") || strings.HasPrefix(called, "~/") {
@@ -100,16 +104,16 @@ func optionsOf(called string, rest []word) (out []option, known bool) {
 	return nil, false
 }
 
-// word is a word of a command: what it says, and where it stands in a text.
+// word is a word of a command: its text without quotes, and its place in the original text.
 type word struct {
 	text       string
 	start, end int
-	ends       bool // a command ends before it
-	bare       bool // it is a shell's, and not quoted from its beginning on
+	ends       bool // whether a command ends before it
+	bare       bool // whether it is part of a shell's text and not quoted from its beginning on
 }
 
-// secretIn is where, in a word's text, the secret begins that an option gives;
-// -1 if there is none.
+// secretIn returns the index in an option's value at which the secret begins; -1 if there
+// is none.
 func (o option) secretIn(value string) int {
 	at := 0
 	if o.after != "" {
@@ -121,7 +125,7 @@ func (o option) secretIn(value string) int {
 	}
 	rest := value[at:]
 	if rest == "" && o.after == ":" && len(value) > 12 {
-		return 0 // a name without a password that is longer than people's is the secret
+		return 0 // without a password, a name too long for a person's is taken for the secret
 	}
 	if rest == "" || strings.HasPrefix(rest, "//") || (o.after == "" || o.anywhere) && numbers().MatchString(value) {
 		return -1
@@ -129,8 +133,8 @@ func (o option) secretIn(value string) int {
 	return at
 }
 
-// secrets finds which words are secrets, by the options that they follow and by
-// what they are called: for each from where on.
+// secrets finds the words that contain secrets, by the options before them and by their own
+// names, and returns for each the index at which the secret begins.
 func secrets(words []word) map[int]int {
 	out := map[int]int{}
 	options := anywhere
@@ -170,8 +174,8 @@ func secrets(words []word) map[int]int {
 	return out
 }
 
-// called is where the secret begins in a word that says itself that it is one,
-// before being the word before it; -1 if it does not.
+// called returns the index at which the secret begins in a word that names itself a secret,
+// such as TOKEN=x; -1 if it does not. before is the preceding word.
 func (w word) called(before string) int {
 	if !strings.ContainsAny(w.text, ":=") {
 		return -1
@@ -186,14 +190,15 @@ func (w word) called(before string) int {
 	} else if m := whole().FindStringSubmatchIndex(w.text); m != nil && (w.bare || slices.Contains(taken, before)) && !script(before) {
 		at = m[3]
 	}
-	if at >= 0 && (at == len(w.text) || w.text[at:] == "$") { // what a $ is of is behind it
+	if at >= 0 && (at == len(w.text) || w.text[at:] == "$") { // a "$" at the end belongs to what follows the word
 		return -1
 	}
 	return at
 }
 
-// given is where the secret begins that an option gives, in its own word or apart
-// from it in the next; -1 if there is none. is says that it is one of the options.
+// given returns the index of the secret that the option in w gives, either in w or, if
+// apart is set, in the next word; -1 if there is none. is reports whether w is one of the
+// options.
 func (w word) given(options []option, next *word) (at int, apart, is bool) {
 	text, skipped := w.text, 0
 	if m := switches().FindStringSubmatchIndex(text); m != nil && slices.ContainsFunc(options, func(o option) bool { return o.name == "-U" && o.after == ":" }) {
@@ -227,7 +232,7 @@ func (w word) given(options []option, next *word) (at int, apart, is bool) {
 	return -1, false, false
 }
 
-// byOption marks what options give that stand in arguments of their own.
+// byOption replaces the secrets in separate arguments that options give.
 func byOption(argv []string) []string {
 	words := make([]word, len(argv))
 	for i, a := range argv {
@@ -240,10 +245,10 @@ func byOption(argv []string) []string {
 	return out
 }
 
-// deepest is how many texts within texts are looked at.
+// deepest bounds how many levels of quoted texts within texts are searched.
 const deepest = 4
 
-// What a quoted text says, and how it says that.
+// These remove and add the escapes of texts in double quotes and in apostrophes.
 var (
 	unquoted      = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\$`, `$`, "\\`", "`")
 	quoted        = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
@@ -251,7 +256,7 @@ var (
 	apostrophed   = strings.NewReplacer(`'`, `'\''`)
 )
 
-// inText marks the same in a shell's text, and in the texts that it quotes.
+// inText replaces secrets in a shell's text, and in the texts that it quotes.
 func inText(s string, depth int) string {
 	if depth == deepest || !strings.ContainsAny(s, " \t\n") {
 		return inForm().ReplaceAllString(s, "${1}"+Mark)
@@ -286,8 +291,8 @@ func inText(s string, depth int) string {
 	return b.String() + s[done:]
 }
 
-// marked is a word as it stands in a text, with the mark from where its secret
-// begins, and the quote closed that was open there.
+// marked returns a word as in the original text, with everything from the secret on
+// replaced, and an open quote closed.
 func marked(raw string, at int) string {
 	if at == 0 {
 		return Mark
@@ -311,8 +316,8 @@ func marked(raw string, at int) string {
 	return raw[:i] + Mark
 }
 
-// lex splits a shell's text into words. It need not be right about all of a
-// shell's grammar: what it takes for words is only looked at for options.
+// lex splits a shell's text into words. It need not implement all of the shell's grammar,
+// because the words are only searched for options.
 func lex(s string) []word {
 	var out []word
 	var b strings.Builder

@@ -15,43 +15,43 @@ import (
 // Options of a tree. Zero values mean the defaults.
 type Options struct {
 	Name string
-	// Limit is how many failures in a row of one service end the tree; 10.
+	// Limit is how many failures of a service in a row end the tree; 10.
 	Limit int
-	// Steady is how long a service must have run for its next failure to be the
-	// first of a new row; one minute.
+	// Steady is how long a service must run for its next failure to count as the first of
+	// a new row; one minute.
 	Steady time.Duration
-	// Backoff is the pause before a service that has just failed several times
-	// starts again; two seconds. The first failures are not waited for.
+	// Backoff is the pause before a service is restarted that has failed several times in
+	// a short time; two seconds. After the first failures there is no pause.
 	Backoff time.Duration
-	// Passes says that a failure, such as a full disk, passes by itself. It is
-	// waited for without end.
+	// Passes reports whether a failure, such as a full disk, is expected to pass by
+	// itself. Such failures do not count towards Limit.
 	Passes func(error) bool
-	// Told hears of each failure, in the goroutine of the service. Its context
-	// ends after a few seconds.
+	// Told is called after each failure, in the goroutine of the service. Its context ends
+	// after a few seconds.
 	Told func(context.Context, Failure)
-	// Escalate is called once, in a goroutine of its own, when a service went
-	// beyond Limit. The tree is still there; whoever is called closes it.
+	// Escalate is called once, in a goroutine of its own, when a service has reached
+	// Limit. It must close the tree, which still exists then.
 	Escalate func(error)
 }
 
 // Failure is one failure of a service.
 type Failure struct {
 	Service string
-	Err     error // for a panic a *PanicError
-	InRow   int   // how many since the service last ran steadily
-	Again   bool  // it is started again
+	Err     error // a *PanicError after a panic
+	InRow   int   // how many failures there were since the service last ran steadily
+	Again   bool  // whether it is restarted
 }
 
-// Health is a service that does not run steadily.
+// Health describes a service that does not run steadily.
 type Health struct {
 	Service  string
 	Failures int // in a row
 	Err      error
-	Since    time.Time // of the first of them
+	Since    time.Time // when the first of them was
 }
 
-// PanicError is a panic as an error. Its text does not hold the stack, which is
-// for the program's log and not for people.
+// PanicError is a panic as an error. Its text does not contain the stack, which is for the
+// program's log and not for people.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -69,7 +69,7 @@ func Safely(f func() error) (err error) {
 	return f()
 }
 
-// Stack is where the panic in err came from; "" when there is none.
+// Stack returns the stack of the panic in err; "" when there was none.
 func Stack(err error) string {
 	var p *PanicError
 	if !errors.As(err, &p) {
@@ -81,7 +81,7 @@ func Stack(err error) string {
 // tellWithin bounds a call of Told.
 const tellWithin = 5 * time.Second
 
-// Tree is the services of one computer.
+// Tree holds the services of one computer.
 type Tree struct {
 	options Options
 	root    *suture.Supervisor
@@ -96,8 +96,8 @@ type Tree struct {
 	failing   map[string]Health
 }
 
-// New starts an empty tree. It lives until Close, whatever becomes of ctx's
-// deadline; values of ctx reach the services.
+// New starts an empty tree. It lives until Close, even if ctx ends before; the values of
+// ctx reach the services.
 func New(ctx context.Context, o Options) *Tree {
 	if o.Limit == 0 {
 		o.Limit = 10
@@ -114,29 +114,30 @@ func New(ctx context.Context, o Options) *Tree {
 	t.ended = make(chan struct{})
 	go func() {
 		defer close(t.ended)
-		_ = t.root.Serve(t.ctx) // why it ended was told, or it was asked to
+		_ = t.root.Serve(t.ctx) // it ends only when it is asked to; failures were reported by then
 	}()
 	return t
 }
 
-// spec is how every supervisor of a tree is set up. Failures are told by the
-// services themselves, and Close waits for them by itself.
+// spec configures the supervisors of a tree. The services report failures themselves, and
+// Close waits for the services itself.
 func (t *Tree) spec() suture.Spec {
 	return suture.Spec{EventHook: func(suture.Event) {}, DontPropagateTermination: true, FailureThreshold: 2, FailureBackoff: t.options.Backoff, Timeout: time.Second}
 }
 
-// Service keeps f going until the tree ends. It is started again when it
-// returns an error or panics; returning nil ends it for good.
+// Service runs f until the tree ends. It is restarted when it returns an error or panics;
+// returning nil ends it for good.
 func (t *Tree) Service(name string, f func(context.Context) error) {
 	t.start(func() {
-		// A supervisor for each, so that one service's pause is not another's.
+		// Each service has a supervisor of its own, so that a pause after one's failures
+		// does not delay others.
 		own := suture.New(name, t.spec())
 		own.Add(&service{t, name, f})
 		t.root.Add(own)
 	})
 }
 
-// Task runs f once. A failure or a panic of it is told and ends nothing else.
+// Task runs f once. If it fails or panics, this is reported and affects nothing else.
 func (t *Tree) Task(name string, f func(context.Context) error) {
 	t.start(func() {
 		t.work.Go(func() {
@@ -147,7 +148,7 @@ func (t *Tree) Task(name string, f func(context.Context) error) {
 	})
 }
 
-// start does nothing once the tree is being closed.
+// start calls f unless the tree is being closed.
 func (t *Tree) start(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,10 +157,10 @@ func (t *Tree) start(f func()) {
 	}
 }
 
-// Context ends with the tree.
+// Context returns a context that ends with the tree.
 func (t *Tree) Context() context.Context { return t.ctx }
 
-// Health lists the services that fail now, by name.
+// Health lists the services that are failing now, by name.
 func (t *Tree) Health() []Health {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,7 +203,7 @@ func (s *service) Serve(ctx context.Context) error {
 		t.mu.Unlock()
 		return suture.ErrDoNotRestart
 	}
-	t.work.Add(1) // suture does not wait for ever for a service that takes its time to end
+	t.work.Add(1) // Close waits by this, because suture stops waiting for a service after a while
 	t.mu.Unlock()
 	defer t.work.Done()
 	steady := time.AfterFunc(t.options.Steady, func() { t.recovered(s.name) })
@@ -218,14 +219,14 @@ func (s *service) Serve(ctx context.Context) error {
 	return t.failed(s.name, err)
 }
 
-// recovered says that a service runs steadily.
+// recovered records that a service runs steadily.
 func (t *Tree) recovered(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.failing, name)
 }
 
-// failed counts and tells a failure, and decides whether the service goes on.
+// failed counts and reports a failure, and decides whether the service is restarted.
 func (t *Tree) failed(name string, err error) error {
 	passes := t.options.Passes != nil && t.options.Passes(err)
 	t.mu.Lock()
@@ -246,7 +247,7 @@ func (t *Tree) failed(name string, err error) error {
 		return err
 	}
 	if t.options.Escalate != nil {
-		go t.options.Escalate(fmt.Errorf("%s failed %d times in a row: %w", name, h.Failures, err)) // its owner waits: see Options
+		go t.options.Escalate(fmt.Errorf("%s failed %d times in a row: %w", name, h.Failures, err)) // in a goroutine, for it closes the tree, which waits for this service
 	}
 	return errors.Join(suture.ErrDoNotRestart, err)
 }
@@ -257,6 +258,6 @@ func (t *Tree) tell(f Failure) {
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, tellWithin)
 	defer cancel()
-	// When telling panics too, there is nobody left to hear of it.
+	// If reporting panics too, there is nobody left to report it to.
 	_ = Safely(func() error { t.options.Told(ctx, f); return nil })
 }

@@ -20,16 +20,16 @@ const (
 	flagSYN     = 1
 )
 
-// guard watches the frames a peer sends before the multiplexer acts on them,
-// because some of them cost the multiplexer a goroutine (a ping) or a stream
-// (a SYN) each, without a bound of its own.
+// guard checks the frames that a peer sends before the multiplexer handles them, because
+// some cost the multiplexer a goroutine (a ping) or a stream (a SYN) each, without a limit
+// of its own.
 type guard struct {
 	net.Conn
 	limits Limits
-	broken func(error) // told once, before Read returns the error
+	broken func(error) // called once, before Read returns the error
 
 	header [frameHeader]byte
-	have   int    // bytes of header collected
+	have   int    // how many bytes of the header have been read
 	body   uint32 // bytes of a data frame still to come
 	pings  bucket
 	opens  bucket
@@ -105,18 +105,18 @@ func (g *guard) frame() error {
 	return nil
 }
 
-// joined writes a frame's header together with what the frame holds. The multiplexer
-// writes one after the other, and the other end, which waits for either, would be woken
-// twice and read twice for each frame. Only the multiplexer's sending goroutine writes.
+// joined writes a frame's header together with the frame's content. The multiplexer writes
+// one after the other, so that without this the other end would be woken twice, and read
+// twice, for each frame. Only the multiplexer's sending goroutine writes.
 type joined struct {
 	net.Conn
 	header [frameHeader]byte
-	held   bool   // the header is of a frame whose content comes with the next Write
-	small  []byte // a whole frame that was copied together
+	held   bool   // whether header belongs to a frame whose content comes with the next Write
+	small  []byte // a buffer for a whole small frame
 }
 
-// smallFrame is how much content is copied behind its header; more is written from
-// where it is.
+// smallFrame is how much content is copied behind its header; longer content is written
+// from where it is.
 const smallFrame = 4 << 10
 
 func (j *joined) Write(p []byte) (int, error) {

@@ -26,9 +26,8 @@ const (
 	tokenSize = 32
 )
 
-// Token is a secret that opens one session. It is spent by the first
-// handshake that tries it, whether that succeeds or not, so neither a replay
-// nor a guess gets a second chance.
+// Token is a secret that opens one session. It is used up by the first handshake that tries
+// it, whether that succeeds or not, so neither a replay nor a guess gets a second chance.
 type Token struct {
 	mu     sync.Mutex
 	secret []byte
@@ -50,15 +49,14 @@ func ParseToken(s string) (*Token, error) {
 	return &Token{secret: secret}, nil
 }
 
-// Encode returns the token for the one who is to dial. It is empty once the
-// token is spent.
+// Encode returns the token for the end that dials. It is empty once the token is used up.
 func (t *Token) Encode() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return hex.EncodeToString(t.secret)
 }
 
-// spend hands out the secret once.
+// spend returns the secret the first time it is called.
 func (t *Token) spend() ([]byte, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +70,8 @@ func (t *Token) spend() ([]byte, bool) {
 
 var errHandshake = errors.New("the other end did not prove that it knows the token")
 
-// accept runs the host's half. The host speaks first, so that a guest that was
-// given the wrong connection reveals nothing:
+// accept runs the host's half of the handshake. The host writes first, so that a guest that
+// was given the wrong connection reveals nothing:
 //
 //	host → guest   magic, nonceH
 //	guest → host   magic, nonceG, MAC(guest)
@@ -124,8 +122,8 @@ func dial(conn net.Conn, secret []byte) ([]byte, error) {
 	return sessionKey(secret, nonceH, nonceG)
 }
 
-// proof binds a role to both nonces, so that neither end can be shown its own
-// words.
+// proof is a MAC over a role and both nonces, so that an end's own proof can't be sent back
+// to it.
 func proof(secret []byte, role string, nonceH, nonceG [nonceSize]byte) []byte {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(magic + " " + role + "\x00"))

@@ -19,25 +19,25 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// window is what a peer may send on a stream before the reader has taken it:
-// with Limits.Streams it bounds what a session can make this end buffer.
+// window is how many bytes a peer may send on a stream before the reader has read them.
+// Together with Limits.Streams it bounds what a session can make this end buffer.
 const window = 256 << 10
 
-// writeBuffer is how much of a request goes out as one frame, its header and a small
-// body together: each frame costs either end a turn.
+// writeBuffer is the size of the buffer for requests, so that a header and a small body go
+// out as one frame: each frame costs either end a switch of goroutines.
 const writeBuffer = 16 << 10
 
-// Limits bound what the peer can make this end hold. Zero values mean the
+// Limits bound what the peer can make this end hold in memory. Zero values mean the
 // defaults.
 type Limits struct {
 	Handshake      time.Duration // default 5 s
-	ReadHeader     time.Duration // a request's header must arrive within; default 10 s
-	Idle           time.Duration // a kept-alive stream without a request is closed after; default 2 min
-	Closing        time.Duration // a stream that the host closed and the guest did not is reset after; default 10 s
+	ReadHeader     time.Duration // how long a request's header may take to arrive; default 10 s
+	Idle           time.Duration // how long a kept-alive stream without a request stays open; default 2 min
+	Closing        time.Duration // after this a stream that the host has closed and the guest has not is reset; default 10 s
 	HeaderBytes    int           // default 64 KiB
 	BodyBytes      int64         // of one request; default 32 MiB, negative: no limit
-	Streams        int           // open at the same time; default 256
-	OpensPerSecond float64       // streams opened by the peer, sustained; default 2000
+	Streams        int           // how many may be open at the same time; default 256
+	OpensPerSecond float64       // how many streams the peer may open each second on average; default 2000
 }
 
 func (l Limits) filled() Limits {
@@ -65,8 +65,8 @@ func (l Limits) filled() Limits {
 	return l
 }
 
-// Options configure one end. Handler serves the requests of the other end;
-// without one they get 404.
+// Options configure one end. Handler serves the requests of the other end; without one they
+// are answered with 404.
 type Options struct {
 	Token   *Token
 	Handler http.Handler
@@ -92,9 +92,9 @@ type Session struct {
 	err error
 }
 
-// Accept runs the host's end on conn, which the session owns from then on, also
-// when Accept fails. Errors: fault.Denied (wrong or spent token), fault.Timeout,
-// fault.Unavailable (the connection broke).
+// Accept runs the host's end on conn. From then on the session owns conn, also when Accept
+// fails. Errors: fault.Denied (wrong or used token), fault.Timeout, fault.Unavailable (the
+// connection broke).
 func Accept(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
 	return start(ctx, "tether.Accept", conn, o, accept, yamux.Server)
 }
@@ -117,13 +117,14 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 	}
 	openTimeout, closeTimeout := 30*time.Second, limits.Closing
 	if op == "tether.Dial" {
-		// A host that stands still is not gone: its end of the pipe says so when it
-		// is. A stream that was closed meanwhile must not be reset, which would take
-		// what was sent on it and not read yet, such as how a command ended.
+		// A host that stands still has not gone: its end of the pipe closes when it does.
+		// A stream that is closed meanwhile must not be reset, because a reset discards
+		// what was sent on it and not read yet, such as a command's exit code.
 		openTimeout, closeTimeout = 0, 0
 	}
 	if pipe, ok := conn.(*net.UnixConn); ok {
-		// As much as the kernel gives: who sends a file need not stop for each frame of it.
+		// The kernel gives as much of this as it allows, so that a sender of a file need
+		// not wait after each frame.
 		_ = pipe.SetWriteBuffer(4 * window)
 	}
 	s := &Session{id: fmt.Sprintf("%x", key[:8]), conn: conn, limits: limits, done: make(chan struct{})}
@@ -174,7 +175,8 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 	return s, nil
 }
 
-// boundBody limits request bodies; upgraded and tunnelled streams are no bodies.
+// boundBody limits request bodies. It does not apply to upgraded and tunnelled streams,
+// which are no bodies.
 func boundBody(next http.Handler, n int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > n {
@@ -189,18 +191,19 @@ func boundBody(next http.Handler, n int64) http.Handler {
 	})
 }
 
-// ID names the session; both ends compute the same. It is no secret.
+// ID returns the session's id, which is the same at both ends. It is no secret.
 func (s *Session) ID() string { return s.id }
 
-// Transport sends requests to the other end, whatever host their URL names.
+// Transport returns a transport that sends requests to the other end, whatever host their
+// URL names.
 func (s *Session) Transport() http.RoundTripper { return rebase{s.transport} }
 
-// Client is an http.Client over Transport that follows no redirects. URLs may
-// be written "http://box/path".
+// Client returns an http.Client over Transport that does not follow redirects. URLs may be
+// written "http://box/path".
 func (s *Session) Client() *http.Client { return s.client }
 
-// rebase sends every request over the same pool, whatever scheme and host its
-// URL has: there is only one other end.
+// rebase sends every request over the same connection pool, whatever scheme and host its
+// URL has, because there is only one other end.
 type rebase struct{ transport *http.Transport }
 
 func (r rebase) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -227,9 +230,9 @@ func (s *Session) Stream(ctx context.Context) (net.Conn, error) {
 	return stream, nil
 }
 
-// Connect asks the other end for a tunnel to target ("host:port") with HTTP
-// CONNECT. When it is refused, the error is fault.Denied for 403 and
-// fault.Unavailable otherwise, and carries the first line of the answer's body.
+// Connect asks the other end for a tunnel to target ("host:port") with HTTP CONNECT. If it
+// is refused, the error is fault.Denied for status 403 and fault.Unavailable otherwise, and
+// contains the first line of the response's body.
 func (s *Session) Connect(ctx context.Context, target string, header http.Header) (net.Conn, error) {
 	const op = "tether.Connect"
 	if strings.ContainsAny(target, "\x00\r\n \t/") || len(target) > 300 {
@@ -265,15 +268,15 @@ func connect(stream net.Conn, target string, header http.Header) (net.Conn, erro
 	if _, err := io.WriteString(stream, b.String()); err != nil {
 		return nil, fault.New(op, fault.Unavailable, "", err)
 	}
-	// No byte of the tunnel can be in the reader before the answer was read,
-	// and what follows it is handed on with the connection.
+	// The reader reads the response first. What it has buffered behind the response
+	// belongs to the tunnel, and is read from the returned connection.
 	br := bufio.NewReaderSize(io.MultiReader(stream), 4096)
 	res, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return nil, fault.New(op, fault.Unavailable, "", err)
 	}
 	if res.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 512)) // what arrived of the reason is enough
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 512)) // as much of the reason as has arrived is enough
 		_ = res.Body.Close()
 		code := fault.Unavailable
 		if res.StatusCode == http.StatusForbidden {
@@ -295,7 +298,7 @@ func (c *bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 // Done is closed when the session has ended, for whatever reason.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err says why a session ended; nil while it lasts and after Close.
+// Err returns why a session ended; nil while it lasts and after Close.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,8 +331,8 @@ func (s *Session) shut() {
 	})
 }
 
-// listener hands the peer's streams to the HTTP server, at most Limits.Streams
-// at a time.
+// listener accepts the peer's streams for the HTTP server, at most Limits.Streams at a
+// time.
 type listener struct{ session *Session }
 
 func (l listener) Accept() (net.Conn, error) {

@@ -216,7 +216,7 @@ func TestTokens(t *testing.T) {
 	if herr, _ := try(fresh, fresh); !fault.Is(herr, fault.Denied) {
 		t.Errorf("a token after a wrong guess: %v", herr)
 	}
-	// Reflection: an end that echoes the host's own words.
+	// Reflection: an end that sends back the host's own bytes.
 	a, b := pipe(t)
 	go func() { _, _ = io.Copy(b, b) }()
 	if _, err := tether.Accept(t.Context(), a, tether.Options{Token: tether.NewToken(), Limits: tether.Limits{Handshake: time.Second}}); err == nil {

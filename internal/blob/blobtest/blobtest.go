@@ -1,4 +1,4 @@
-// Package blobtest tries what every blob store has to do, whatever it keeps blobs in.
+// Package blobtest tests what every blob store must do, whatever it stores blobs in.
 package blobtest
 
 import (
@@ -22,20 +22,20 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Backend is a place that blobs are kept in, and what the suite does to it behind
-// the store's back.
+// Backend is a place that blobs are stored in, with what the tests do to it behind the
+// store's back.
 type Backend struct {
 	// Open opens a store on the place, as the next process would.
 	Open func(t testing.TB, quota blob.Quota) blob.Store
 	// Overwrite replaces a blob's stored content.
 	Overwrite func(t testing.TB, cid contract.CID, ref contract.BlobRef, content []byte)
-	// Age makes a blob older; one that is gone stays so.
+	// Age makes a blob older; if the blob does not exist it does nothing.
 	Age func(t testing.TB, cid contract.CID, ref contract.BlobRef, by time.Duration)
-	// Count is how many blobs the place holds, what is left of a Put included.
+	// Count returns how many blobs the place holds, including leftovers of a failed Put.
 	Count func(t testing.TB) int
 }
 
-// Run tries every backend that place makes: an empty one each time.
+// Run tests the backends that place returns, which must be empty each time.
 func Run(t *testing.T, place func(t testing.TB) Backend) {
 	for _, c := range []struct {
 		name string

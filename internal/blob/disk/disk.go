@@ -20,15 +20,15 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// tempDir holds what is being written, inside each computer's folder.
+// tempDir holds the files that are being written, inside each computer's folder.
 const tempDir = ".tmp"
 
-// Store keeps blobs as files DIR/{cid}/ab/{sha256}. Only one process may have a
-// directory open. It is a blob.Store.
+// Store is a blob.Store that keeps blobs as files DIR/{cid}/ab/{sha256}. Only one process
+// may have a directory open.
 type Store struct {
 	dir   string
 	quota blob.Quota
-	step  func(point string) // test hook: called at each point a crash could leave a trace
+	step  func(point string) // a test hook that is called at each point where a crash leaves a different state
 
 	mu        sync.Mutex
 	computers map[contract.CID]*computer
@@ -37,11 +37,11 @@ type Store struct {
 // computer is what is known of one computer's folder.
 type computer struct {
 	mu    sync.Mutex // held while a blob appears or disappears
-	known bool       // used has been counted
+	known bool       // whether used has been counted
 	used  int64      // stored and reserved bytes
 }
 
-// Open opens the store in dir, which it creates, and removes what an
+// Open opens the store in dir, which it creates if needed, and removes files that an
 // earlier process left half-written.
 func Open(dir string, quota blob.Quota) (*Store, error) {
 	const op = "disk.Open"
@@ -130,7 +130,7 @@ func (d *Store) each(cid contract.CID, f func(contract.BlobRef, string, fs.FileI
 	return nil
 }
 
-// Put implements blob.Store. When it returns, content and directory entry are on
+// Put implements blob.Store. When it returns, the content and its directory entry are on
 // disk.
 func (d *Store) Put(ctx context.Context, cid contract.CID, r io.Reader) (_ contract.BlobRef, _ int64, err error) {
 	const op = "blob.Put"
@@ -273,7 +273,7 @@ func (d *Store) Usage(cid contract.CID) (int64, error) {
 	return c.used, nil
 }
 
-// Collect implements blob.Store, by the time of the files.
+// Collect implements blob.Store. A file's modification time is when its blob was put.
 func (d *Store) Collect(ctx context.Context, cid contract.CID, live func(contract.BlobRef) bool, olderThan time.Duration) (int64, error) {
 	const op = "blob.Collect"
 	if err := cid.Validate(); err != nil {
@@ -331,8 +331,8 @@ func (d *Store) Remove(_ context.Context, cid contract.CID) error {
 	return diskFault(op, os.RemoveAll(d.folder(cid)))
 }
 
-// mkdirs makes each directory inside the one before it, durably: nobody finds
-// one there before its entry is on disk.
+// mkdirs makes each directory inside the one before it, durably: the lock is held until its
+// entry is on disk, so no other Put uses a directory that is not.
 func (c *computer) mkdirs(parent string, dirs ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package bustest tries what every bus has to do for the log, whatever server it
-// is on: through the ledger, which is who uses it.
+// Package bustest tests, through the ledger that uses it, what every bus must do for the
+// log, whatever server it uses.
 package bustest
 
 import (
@@ -21,8 +21,8 @@ import (
 
 const patience = 20 * time.Second
 
-// Run tries a bus. open opens it, and opens it again as the next process would,
-// when the one before is closed.
+// Run tests a bus. open opens it, and after it was closed opens it again as the next
+// process would.
 func Run(t *testing.T, open func(t testing.TB) *bus.Bus) {
 	b := open(t)
 	defer func() {
@@ -75,8 +75,8 @@ func draft(text string) contract.Draft {
 	return contract.Draft{Actor: contract.Person(""), Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: text}}
 }
 
-// fill appends one by one, at once, and in a call of several; it returns what
-// the log then holds.
+// fill appends events one by one, concurrently, and several in a call; it returns the log's
+// content.
 func fill(t testing.TB, b *bus.Bus, cid contract.CID) []byte {
 	t.Helper()
 	l := log(t, b, cid)
@@ -104,7 +104,7 @@ func fill(t testing.TB, b *bus.Bus, cid contract.CID) []byte {
 	return all(t, l)
 }
 
-// all reads a log from its beginning, from the store.
+// all reads a log from its beginning.
 func all(t testing.TB, l *ledger.Log) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -156,7 +156,8 @@ func whole(t *testing.T, b *bus.Bus) {
 	if got := all(t, l); bytes.Count(got, []byte("\n")) != 1 {
 		t.Errorf("%s", got)
 	}
-	// The server itself refuses what does not follow: the log leans on that.
+	// The ledger relies on the server to refuse a message that does not follow the named
+	// end.
 	msg := nats.NewMsg("log." + string(l.CID()) + ".user.x")
 	if _, err := b.JetStream().PublishMsg(t.Context(), msg, jetstream.WithExpectLastSequence(99)); err == nil {
 		t.Error("the server stored a message behind another end than was named")

@@ -16,11 +16,11 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// The server closes a stream without deleting it whenever it ends, and lets nobody
-// else have one closed: its requests know a delete only, and taking JetStream from an
-// account closes all of that account's streams. So the method with which it ends is
-// called here by its name. TestTheServerClosesStreamsAsItIsCalled holds both
-// declarations against the source of the server that go.mod names.
+// The server closes streams without deleting them when it ends, but offers no way to close
+// a single one: its API can only delete a stream, and disabling JetStream for an account
+// closes all of the account's streams. So the method by which it closes a stream is called
+// here through linkname. TestTheServerClosesStreamsAsItIsCalled compares both declarations
+// with the source of the server that go.mod names.
 
 //go:linkname lookupStream github.com/nats-io/nats-server/v2/server.(*Account).lookupStream
 func lookupStream(account *server.Account, name string) (unsafe.Pointer, error)
@@ -30,17 +30,17 @@ func lookupStream(account *server.Account, name string) (unsafe.Pointer, error)
 //go:linkname stopStream github.com/nats-io/nats-server/v2/server.(*stream).stop
 func stopStream(stream unsafe.Pointer, deleting, advisory bool) error
 
-// Shut closes a stream that nobody publishes to or reads: its files stay, and of the
-// server's goroutines and buffers nothing is left. Opening opens it again. One that
-// is not open stays so.
+// Shut closes a stream that nobody publishes to or reads: its files stay, and the server
+// frees its goroutines and buffers. Opening opens it again. Shutting a stream that is not
+// open is no error.
 func (s *Server) Shut(name string) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	s.shut[name] = true // also for a server that is started anew
+	s.shut[name] = true // a restarted server must not open it either
 	return s.stop(name)
 }
 
-// stop has the server close a stream, should it be open. s.opening is held.
+// stop makes the server close a stream, if it is open. The caller holds s.opening.
 func (s *Server) stop(name string) error {
 	account, err := s.server().LookupAccount(s.account)
 	if err != nil {
@@ -56,10 +56,10 @@ func (s *Server) stop(name string) error {
 	return stopStream(stream, false, false)
 }
 
-// hide takes their descriptions from the streams that are closed, so that a server that
-// starts passes over them: it would cut off one that was damaged since, and whoever is
-// to open it looks at it before. What they have left is the second name that hold gave
-// each file: a process that dies leaves it to the next one, as all that is held.
+// hide removes the descriptions of closed streams, so that a server that starts ignores
+// those streams: it would cut off a stream that was damaged since, and streams are
+// inspected before they are opened. The descriptions remain under the second names that
+// hold gave them. If the process dies, the next one restores them like all held files.
 func (s *Server) hide() error {
 	described, err := s.described()
 	if err != nil || len(described) == 0 {
@@ -76,8 +76,8 @@ func (s *Server) hide() error {
 	return nil
 }
 
-// described are the descriptions that streams which are closed have by a second name,
-// relative to the server's own directory.
+// described returns the descriptions of closed streams that have a second name, relative to
+// the server's own directory.
 func (s *Server) described() ([]string, error) {
 	var out []string
 	for name := range s.shut {
@@ -94,7 +94,7 @@ func (s *Server) described() ([]string, error) {
 	return out, nil
 }
 
-// show gives them back, on disk.
+// show restores the descriptions that hide removed, durably.
 func (s *Server) show() error {
 	described, err := s.described()
 	for _, file := range described {
@@ -109,11 +109,11 @@ func (s *Server) show() error {
 	return err
 }
 
-// ApartDir is beside the server's own directory: what is in it no server sees.
+// ApartDir is a directory beside the server's own. No server sees what is in it.
 const ApartDir = "apart"
 
-// Remove deletes a stream that nobody publishes to or reads, with all that is kept of
-// it, be it open, closed, apart or such that a server can't open it.
+// Remove deletes a stream that nobody publishes to or reads, with all its files, whether it
+// is open, closed, in ApartDir, or can't be opened.
 func (s *Server) Remove(name string, _ func() error) error {
 	s.starting.RLock()
 	defer s.starting.RUnlock()
@@ -147,11 +147,12 @@ func (s *Server) Remove(name string, _ func() error) error {
 	return nil
 }
 
-// removeStream takes a stream's directory away by a name under which a server takes it
-// for one that is being deleted, so that no death leaves a part of a log.
+// removeStream renames a stream's directory to a name by which a server knows that the
+// stream is being deleted, and then deletes it, so that a crash does not leave a part of a
+// log.
 func removeStream(dir, name string) error {
 	at, gone := filepath.Join(dir, name), filepath.Join(dir, "."+name)
-	if err := os.RemoveAll(gone); err != nil { // of who died
+	if err := os.RemoveAll(gone); err != nil { // left by a process that died
 		return err
 	}
 	if err := os.Rename(at, gone); errors.Is(err, fs.ErrNotExist) {

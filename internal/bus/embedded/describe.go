@@ -16,29 +16,29 @@ import (
 	"choir.dev/choiros/internal/durable"
 )
 
-// The server keeps a stream's description in one file and its checksum in another,
-// and passes over a stream whose two do not fit. It replaces one after the other, so
-// that a power cut, or a full disk, between them leaves the new description with the
-// sum of the old.
+// The server stores a stream's description in one file and its checksum in another, and
+// ignores a stream whose two files do not match. It replaces one file after the other, so a
+// power cut or a full disk in between leaves the new description with the old checksum.
 const (
 	metaFile = "meta.inf"
 	metaSum  = "meta.sum"
 )
 
-// SumOf is the checksum of a description of the stream in a directory of that name.
+// SumOf returns the checksum of a description of the stream with that name.
 func SumOf(stream string, description []byte) (string, error) {
 	key := sha256.Sum256([]byte(stream))
 	hh, err := highwayhash.NewDigest64(key[:])
 	if err != nil {
 		return "", err
 	}
-	_, _ = hh.Write(description) // a hash takes everything
+	_, _ = hh.Write(description) // writing to a hash never fails
 	return hex.EncodeToString(hh.Sum(nil)), nil
 }
 
-// ChangedOver says whether a description is new and its checksum that of the one
-// before: the same, but that the stream still republished its log on live.{cid}, as
-// all did once. Nothing but the change from the one to the other leaves that.
+// ChangedOver reports whether a description is new while its checksum is that of the
+// previous one, which differed only in that the stream republished its log on live.{cid},
+// as all streams once did. Only the interrupted change from one to the other has this
+// result.
 func ChangedOver(stream string, description []byte, sum string) bool {
 	var info server.FileStreamInfo
 	if err := json.Unmarshal(description, &info); err != nil || info.Name != stream || info.RePublish != nil || len(info.Subjects) != 1 {
@@ -57,9 +57,8 @@ func ChangedOver(stream string, description []byte, sum string) bool {
 	return err == nil && want == sum
 }
 
-// finishChanges gives those streams of a store their checksum that were being
-// changed over when the machine stopped. What does not fit for any other reason is
-// left as it is.
+// finishChanges writes the checksum of those streams in a store that were being changed so
+// when the machine stopped. Other mismatches are left as they are.
 func finishChanges(dir string) error {
 	streams, err := fs.Glob(os.DirFS(dir), filepath.Join("*", "streams", "*", metaFile))
 	if err != nil {
@@ -70,7 +69,7 @@ func finishChanges(dir string) error {
 		description, err := os.ReadFile(filepath.Join(at, metaFile))
 		sum, serr := os.ReadFile(filepath.Join(at, metaSum))
 		if err != nil || serr != nil || !ChangedOver(filepath.Base(at), description, string(sum)) {
-			continue // the server says what is wrong with it, if anything is
+			continue // if anything is wrong with it, the server reports it
 		}
 		right, err := SumOf(filepath.Base(at), description)
 		if err != nil {

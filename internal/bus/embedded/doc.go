@@ -1,3 +1,3 @@
-// Package embedded is the NATS server that runs in this process and listens
-// nowhere: its keys, its store, and what keeps it going after a write has failed.
+// Package embedded runs a NATS server in this process that listens on no port: its keys,
+// its store, and its recovery after a failed write.
 package embedded

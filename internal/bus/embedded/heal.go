@@ -17,16 +17,16 @@ import (
 
 const (
 	healEvery = 500 * time.Millisecond
-	healSpace = 8 << 20 // bytes that must be free before another start is worth while
+	healSpace = 8 << 20 // bytes that must be free before the server is restarted
 )
 
-// Once a write to its file fails, a stream takes nothing more and says nothing
-// to who publishes, until the server starts again. So a failure is noticed
-// where the server reports it, Health says so at once, and the server is
-// started anew when there is space and it can be written.
+// Once a write to its file fails, a stream accepts nothing more and does not answer
+// publishers until the server is restarted. So failures are recognised in the server's own
+// log, Health reports them at once, and the server is restarted when the disk has space and
+// can be written.
 
-// Health returns nil while the store takes events; fault.DiskFull or
-// fault.Unavailable says that it does not, and that appends will fail.
+// Health returns nil while the store accepts events; otherwise fault.DiskFull or
+// fault.Unavailable, and appends will fail.
 func (s *Server) Health() error {
 	s.health.Lock()
 	defer s.health.Unlock()
@@ -34,7 +34,7 @@ func (s *Server) Health() error {
 }
 
 func (s *Server) storeFailed(text string) {
-	// Not where on the machine it is: whoever writes to the log is told this.
+	// The path is left out, because this text is shown to whoever appends to the log.
 	code, hint, why := fault.Unavailable, "Look at the disk that holds the data directory.", text
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		why = text[i+2:]
@@ -55,10 +55,9 @@ func (s *Server) storeFailed(text string) {
 	}
 }
 
-// Unread counts the reads that failed because a block of a stream could not be
-// opened or read, and says why the last one did. The server answers them as if
-// there were no such message: an answer of that kind counts only if the number
-// is after it what it was before.
+// Unread returns how many reads failed because a block of a stream could not be opened or
+// read, and why the last one failed. The server answers such reads as if there were no such
+// message, so that answer counts only if the number is the same before and after.
 func (s *Server) Unread() (uint64, error) {
 	s.health.Lock()
 	defer s.health.Unlock()
@@ -73,7 +72,7 @@ func (s *Server) blockUnread(text string) {
 	err := errors.New(why)
 	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
 		if why == errno.Error() {
-			err = errno // which has a hint of its own
+			err = errno // fault.HintOf has a hint for it
 		}
 	}
 	s.health.Lock()
@@ -88,7 +87,7 @@ func (s *Server) server() *server.Server {
 	return s.srv
 }
 
-// provider dials whichever server runs now.
+// provider connects to whichever server runs now.
 type provider struct{ server *Server }
 
 // InProcessConn implements nats.InProcessConnProvider.
@@ -127,8 +126,8 @@ func (s *Server) startServer(wait time.Duration) error {
 	return s.release("")
 }
 
-// startAnew starts a server in the place of the one whose store failed, when nobody is
-// looking at files of logs.
+// startAnew restarts the server after its store failed, when nobody is reading or moving
+// files of logs.
 func (s *Server) startAnew() error {
 	s.starting.Lock()
 	defer s.starting.Unlock()
@@ -136,18 +135,18 @@ func (s *Server) startAnew() error {
 	old.Shutdown()
 	old.WaitForShutdown()
 	s.health.Lock()
-	s.broken = nil // what the new server reports counts
+	s.broken = nil // from here on, the new server's reports count
 	s.health.Unlock()
 	err := s.startServer(readyTimeout)
 	if err != nil {
-		s.server().Shutdown() // before somebody puts back what was kept from it
+		s.server().Shutdown() // before somebody restores the files that were hidden from it
 		s.server().WaitForShutdown()
 	}
 	return err
 }
 
-// keepHealthy starts the server anew after its store has failed, once the disk
-// has space. Connections break and come back; what was acknowledged is there.
+// keepHealthy restarts the server after its store has failed, once the disk has space.
+// Connections break and reconnect; acknowledged events are preserved.
 func (s *Server) keepHealthy() {
 	for {
 		select {
@@ -173,10 +172,9 @@ func (s *Server) keepHealthy() {
 	}
 }
 
-// writable says whether something can be written in a directory. On a disk that can
-// only be read a server does not become ready, and whoever waits for it learns
-// nothing; and a file system that gave up after an error does not always say that
-// it is mounted so.
+// writable reports whether files can be written in a directory. On a read-only disk a
+// server does not become ready and gives no reason; and after an error a file system may
+// refuse writes without being reported as read-only.
 func writable(dir string) bool {
 	f, err := os.CreateTemp(dir, ".tmp-*")
 	if err != nil {

@@ -16,18 +16,18 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// A server that can't open the files of a stream deletes them: that the disk has no
-// room for one more file is enough. So each file has a second name, in heldDir, from
-// before the server opens its stream until it has; what is gone then is put back by
-// that. A process that dies meanwhile leaves the names to the next one, which puts
-// back before it looks what there is (recovery.Look).
+// A server that can't open the files of a stream deletes them; a disk without room for
+// another file is enough. So each file has a second name (a hard link) in heldDir from
+// before the server opens its stream until it has, from which a deleted file is restored.
+// If the process dies meanwhile, the next one restores the files before it inspects them
+// (recovery.Look).
 
-// heldDir is beside the server's own directory. The names in it are the files' paths
-// below that one, escaped, so that a disk that is nearly full need make no directory.
+// heldDir is beside the server's own directory. The names in it are the files' paths below
+// that directory, escaped, so that no directories need to be made on a nearly full disk.
 const heldDir = "held"
 
-// Opening calls open, which is to have the server open a stream, whose files outlive
-// that it fails.
+// Opening calls open, which makes the server open a stream, and preserves the stream's
+// files if that fails.
 func (s *Server) Opening(name string, open func() error) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -36,7 +36,7 @@ func (s *Server) Opening(name string, open func() error) error {
 	}
 	err := open()
 	if apiErr := (*jetstream.APIError)(nil); err != nil && !errors.As(err, &apiErr) {
-		return err // the server may still be at it: the names stay
+		return err // the server may still be opening it, so the second names stay
 	}
 	if err == nil {
 		delete(s.shut, name)
@@ -44,17 +44,17 @@ func (s *Server) Opening(name string, open func() error) error {
 	return errors.Join(err, s.release(name))
 }
 
-// Looking calls look, which reads or moves files of streams that are closed, while no
-// server is being started on them.
+// Looking calls look, which reads or moves files of closed streams, while no server is
+// being started on them.
 func (s *Server) Looking(look func() error) error {
 	s.starting.RLock()
 	defer s.starting.RUnlock()
 	return look()
 }
 
-// hold gives each file of a stream, or with no name of every stream, a second name.
+// hold gives each file of a stream a second name; without a name, those of every stream.
 func (s *Server) hold(name string) error {
-	if err := s.release(name); err != nil { // of who never learned what became of it
+	if err := s.release(name); err != nil { // left by a call that did not learn whether the stream was opened
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(s.dir, heldDir), 0o700); err != nil {
@@ -83,7 +83,8 @@ func (s *Server) hold(name string) error {
 	return fault.Wrap("keep the files of logs while they are opened", err)
 }
 
-// release puts back what the server deleted, tells it, and takes the second names away.
+// release restores the files that the server deleted, logs that, and removes the second
+// names.
 func (s *Server) release(name string) error {
 	back, err := putBack(s.dir, name)
 	if len(back) > 0 {
@@ -92,9 +93,9 @@ func (s *Server) release(name string) error {
 	return err
 }
 
-// PutBack puts back what a server that has ended deleted of a stream that it could not
-// open, or with no name of every one, in the store at dir. On disk nothing is left of the
-// second names when it returns: whoever moves the stream then moves all of it.
+// PutBack restores the files that a server, which has ended, deleted because it could not
+// open a stream, or any stream without a name, in the store at dir. When it returns, the
+// second names are durably removed, so that whoever moves the stream then moves all of it.
 func PutBack(dir, name string) error {
 	left, err := held(dir, name)
 	if err != nil || len(left) == 0 {
@@ -106,7 +107,7 @@ func PutBack(dir, name string) error {
 	return fault.Wrap("release the files of a log", durable.SyncDir(filepath.Join(dir, heldDir)))
 }
 
-// putBack does that, and says what was gone.
+// putBack does the same without syncing, and returns the files that were missing.
 func putBack(dir, name string) (back []string, err error) {
 	held, err := held(dir, name)
 	if err != nil {
@@ -123,7 +124,7 @@ func putBack(dir, name string) (back []string, err error) {
 			return back, fault.Wrap("look for files of logs", err)
 		}
 	}
-	for h := range held { // once all are there
+	for h := range held { // only when all files exist again
 		if err := os.Remove(filepath.Join(dir, heldDir, h)); err != nil {
 			return back, fault.Wrap("release the files of a log", err)
 		}
@@ -131,7 +132,7 @@ func putBack(dir, name string) (back []string, err error) {
 	return back, nil
 }
 
-// restore gives a file below dir its first name again, on disk.
+// restore gives a file below dir its first name again, durably.
 func restore(dir, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
@@ -147,8 +148,8 @@ func restore(dir, from, to string) error {
 	return nil
 }
 
-// Held names streams of which a server deleted what is there by its second name only,
-// in the store at dir, from which nobody runs a server. Nothing is written.
+// Held returns the streams that have files which exist only under their second names, in
+// the store at dir, on which no server may run. It writes nothing.
 func Held(dir string) ([]string, error) {
 	held, err := held(dir, "")
 	if err != nil {
@@ -167,8 +168,8 @@ func Held(dir string) ([]string, error) {
 	return slices.Compact(gone), nil
 }
 
-// held are the second names of a stream's files, or of every one's, with what they
-// stand for.
+// held returns the second names of a stream's files, or of every stream's, with the paths
+// that they stand for.
 func held(dir, name string) (map[string]string, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, heldDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

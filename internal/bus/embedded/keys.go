@@ -16,13 +16,12 @@ import (
 	"choir.dev/choiros/internal/newfile"
 )
 
-// keys are the identities that outlive a process. What signs the credentials
-// of users is not among them: it is made anew at each start, so that no
-// credential survives a restart.
+// keys are the identities that outlive a process. The key that signs users' credentials is
+// not among them: it is made at each start, so that no credentials survive a restart.
 type keys struct{ operator, system, account nkeys.KeyPair }
 
-// DamagedKeys names the key files of a directory, but for the account's, that
-// are there and hold no key of their kind.
+// DamagedKeys returns the key files in a directory, except the account's, that exist and
+// contain no key of their kind.
 func DamagedKeys(dir string) ([]string, error) {
 	var out []string
 	for file, kind := range map[string]nkeys.PrefixByte{"operator.nk": nkeys.PrefixByteOperator, "system.nk": nkeys.PrefixByteAccount} {
@@ -37,8 +36,7 @@ func DamagedKeys(dir string) ([]string, error) {
 	return out, nil
 }
 
-// Account is the account whose key a directory holds. Its errors are those of a
-// key that can't be read.
+// Account returns the account whose key is in a directory, or the error of reading the key.
 func Account(keysDir string) (string, error) {
 	pair, err := readKey(filepath.Join(keysDir, "account.nk"), nkeys.PrefixByteAccount)
 	if err != nil {
@@ -82,7 +80,7 @@ func loadKeys(dir string, on newfile.Durability) (keys, error) {
 	return k, nil
 }
 
-// loadKey reads a key that is there.
+// loadKey reads an existing key and restricts access to its file.
 func loadKey(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	pair, err := readKey(path, kind)
 	if err != nil {
@@ -94,7 +92,7 @@ func loadKey(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	return pair, nil
 }
 
-// readKey reads a key and writes nothing.
+// readKey reads a key without writing anything.
 func readKey(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	seed, err := os.ReadFile(path)
 	if err != nil {
@@ -111,7 +109,7 @@ func readKey(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	return pair, nil
 }
 
-// newKey draws a key, and what its file is to hold.
+// newKey makes a key, and returns the content of its file.
 func newKey(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, []byte, error) {
 	pair, err := create()
 	if err != nil {

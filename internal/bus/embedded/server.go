@@ -35,10 +35,10 @@ const (
 type Options struct {
 	Dir     string             // JetStream's store; created when missing
 	KeysDir string             // operator and account keys
-	Keys    newfile.Durability // of keys that are new
+	Keys    newfile.Durability // how new keys are made durable
 	Logger  *slog.Logger       // required
-	// Longest is how long a credential lives at most; a revocation is kept for
-	// so long.
+	// Longest is the longest lifetime of credentials; a revocation is remembered for that
+	// long.
 	Longest time.Duration
 }
 
@@ -52,18 +52,18 @@ type Server struct {
 	resolver *server.MemAccResolver
 	account  string
 	operator nkeys.KeyPair
-	signer   nkeys.KeyPair // signs user JWTs; of this process only
+	signer   nkeys.KeyPair // signs user JWTs; made by this process
 
 	health    sync.Mutex     // guards the next four
 	srv       *server.Server // replaced after its store failed
-	broken    error          // why the store takes nothing, nil when it does
-	unread    uint64         // reads of blocks that failed
-	unreadWhy error          // why the last of them did
-	heal      chan struct{}  // wakes the healer
+	broken    error          // why the store accepts nothing; nil while it does
+	unread    uint64         // how many reads of blocks failed
+	unreadWhy error          // why the last of them failed
+	heal      chan struct{}  // wakes keepHealthy
 
-	starting sync.RWMutex    // held to start the server anew, and shared by who looks at files of logs
+	starting sync.RWMutex    // held while the server is restarted; read-locked while files of logs are read or moved
 	opening  sync.Mutex      // held while the server opens or closes streams
-	shut     map[string]bool // streams that are closed, although their files are there
+	shut     map[string]bool // the streams that Shut has closed
 
 	claiming sync.Mutex
 	claims   *jwt.AccountClaims
@@ -73,9 +73,8 @@ type Server struct {
 	cancel context.CancelFunc
 }
 
-// Open starts the server on opts.Dir. What its store holds must be whole: see
-// bus.ReadStore.
-// fault.InUse says that another process holds the directory.
+// Open starts the server on opts.Dir. Its store must be undamaged: see bus.ReadStore. The
+// error is fault.InUse when another process has the directory open.
 func Open(ctx context.Context, opts Options) (*Server, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fault.Wrap("open", err)
@@ -123,13 +122,13 @@ func (s *Server) start(ctx context.Context, opts Options) error {
 		AccountResolver:  resolver,
 		MaxPayload:       maxPayload,
 		MaxControlLine:   MaxLine,
-		MaxPending:       16 << 20, // a slower reader than that is cut off and reads the log again
+		MaxPending:       16 << 20, // a client that is further behind is disconnected and reads the log again
 		WriteDeadline:    10 * time.Second,
 		MaxConn:          20000,
 		JetStream:        true,
 		StoreDir:         opts.Dir,
 		SyncAlways:       true,
-		// Not what the server would choose: a share of the space free at start.
+		// By default the server would use a share of the space that is free at start.
 		JetStreamMaxMemory:     64 << 20,
 		JetStreamMaxStore:      math.MaxInt64 / 2,
 		DisableJetStreamBanner: true,
@@ -149,8 +148,8 @@ func (s *Server) start(ctx context.Context, opts Options) error {
 	return nil
 }
 
-// Dial connects the control plane, which may do anything. The connection comes
-// back when the server was started anew.
+// Dial connects the control plane, which has all permissions. The connection is
+// re-established when the server was restarted.
 func (s *Server) Dial(opts ...nats.Option) (*nats.Conn, error) {
 	user, err := nkeys.CreateUser()
 	if err != nil {
@@ -174,7 +173,7 @@ func (s *Server) Dial(opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// Client is a new connection to the server, for the protocol of one client.
+// Client opens a new connection to the server for the protocol of one client.
 func (s *Server) Client() (net.Conn, error) {
 	conn, err := s.server().InProcessConn()
 	if err != nil {
@@ -183,24 +182,24 @@ func (s *Server) Client() (net.Conn, error) {
 	return conn, nil
 }
 
-// Heard says whether anybody listens to a subject.
+// Heard reports whether anybody is subscribed to a subject.
 func (s *Server) Heard(subject string) bool {
 	acc, err := s.server().LookupAccount(s.account)
 	return err != nil || acc.SubscriptionInterest(subject)
 }
 
-// Sign makes credentials of a user's claims. They die with this process.
+// Sign makes credentials from a user's claims. They become invalid when this process ends.
 func (s *Server) Sign(uc *jwt.UserClaims) (string, error) {
 	uc.IssuerAccount = s.account
 	return uc.Encode(s.signer)
 }
 
-// Revoke makes the credentials of users invalid at once and ends the connections
-// that use one.
+// Revoke invalidates the credentials of users at once and ends the connections that use
+// them.
 func (s *Server) Revoke(now time.Time, users []string) error {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
-	for user, at := range s.claims.Revocations { // of credentials that have expired
+	for user, at := range s.claims.Revocations { // forget revocations of credentials that have expired
 		if now.Sub(time.Unix(at, 0)) > s.longest+time.Minute {
 			delete(s.claims.Revocations, user)
 		}
@@ -209,7 +208,8 @@ func (s *Server) Revoke(now time.Time, users []string) error {
 		if defence.Off(defence.BusRevoked) {
 			break
 		}
-		// A second ahead: issue times are whole seconds, and the key is used once.
+		// The revocation is a second ahead because issue times are whole seconds; the key
+		// is not used for later credentials.
 		s.claims.RevokeAt(user, now.Add(time.Second))
 	}
 	token, err := s.claims.Encode(s.operator)
@@ -232,7 +232,7 @@ func (s *Server) Revoke(now time.Time, users []string) error {
 	return nil
 }
 
-// Files are in its directory.
+// Files returns nil, because the logs are files in the server's directory.
 func (s *Server) Files() error { return nil }
 
 // Close ends the server and releases the directory.

@@ -11,17 +11,17 @@ import (
 // serverLog writes the server's own messages to slog.
 type serverLog struct {
 	to       *slog.Logger
-	storeErr func(text string) // told when a stream's store has failed
-	unread   func(text string) // told when a block of a stream could not be read
+	storeErr func(text string) // called when a stream's store has failed
+	unread   func(text string) // called when a block of a stream could not be read
 }
 
 func (l serverLog) Noticef(format string, v ...any) {
 	l.to.Debug("nats: " + fmt.Sprintf(format, v...))
 }
 
-// Warnf hears of a stream that could not be made for want of space: whoever asked
-// for it is only told that it could not. It hears too of a block that could not be
-// opened or read, for whoever asked for a message in it is told that there is none.
+// Warnf recognises two messages that the server gives only in its log: that a stream could
+// not be made for lack of space (the requester is told only that it failed), and that a
+// block could not be opened or read (the reader is told that there is no such message).
 func (l serverLog) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	l.to.Warn("nats: " + text)
@@ -34,8 +34,8 @@ func (l serverLog) Warnf(format string, v ...any) {
 }
 func (l serverLog) Fatalf(format string, v ...any) { l.to.Error("nats: " + fmt.Sprintf(format, v...)) }
 
-// Errorf demotes what is about one client: a browser's code can cause any
-// number of those.
+// Errorf logs errors about one client at the debug level, because code in a browser can
+// cause any number of them.
 func (l serverLog) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if strings.HasPrefix(text, "pipe - ") {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// syncStore syncs the stream's message files before the server reads them. A
-// process that was killed between a write and its sync leaves an event that
-// the next one finds, and may acknowledge to whoever asks for it again; by then
-// it must be on disk. Clean files cost one system call each.
+// syncStore syncs the streams' message files before the server reads them. A process that
+// was killed between a write and its sync leaves an event that the next process finds, and
+// may acknowledge when the append is repeated; by then it must be on disk. Files without
+// unsynced data cost one system call each.
 func syncStore(dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

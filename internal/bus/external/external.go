@@ -1,14 +1,13 @@
-// Package external is a NATS server with JetStream that somebody else runs. It
-// keeps the logs; it is not asked for what only an embedded one can do:
+// Package external connects to a NATS server with JetStream that somebody else runs. It
+// stores the logs. What only an embedded server can do is not available:
 //
-//   - it makes no credentials for desktops and ends none: it has an operator of
-//     its own, and no client of a computer is let near it;
-//   - its files are not read: whoever runs it has to look after them, and how it
-//     recovers is its own;
-//   - reads of it that fail for want of a file are not heard of.
+//   - it makes and revokes no credentials for desktops, because the server has
+//     an operator of its own, and clients of a computer are not connected to it;
+//   - its files are not read: whoever runs it must check and restore them;
+//   - reads that fail because a file can't be read are not noticed.
 //
-// What it acknowledges is on its disk only if it syncs always (jetstream
-// {sync_interval: always}), which a client can't find out.
+// What it acknowledges is on its disk only if it always syncs (jetstream {sync_interval:
+// always}), which a client can't find out.
 package external
 
 import (
@@ -30,18 +29,18 @@ import (
 type Options struct {
 	URL         string // nats://… on this machine, or tls://…; several with commas
 	Credentials string // file with a user's JWT and seed; empty: those in the URL
-	Largest     int64  // bytes of the largest message that it has to take
+	Largest     int64  // bytes of the largest message that it must accept
 }
 
-// Server is a connection to the server, once it was dialled.
+// Server is a connection to the server, after Dial.
 type Server struct {
 	options Options
 	mu      sync.Mutex
-	conn    *nats.Conn // the newest
+	conn    *nats.Conn // the connection that was made last
 }
 
-// Open checks the options; Dial connects. An unencrypted connection leads to this
-// machine only: what is in a log is nobody else's to read.
+// Open checks the options; Dial connects. An unencrypted connection is allowed only to this
+// machine, because nobody else may read a log.
 func Open(opts Options) (*Server, error) {
 	for one := range strings.SplitSeq(opts.URL, ",") {
 		if err := check(one); err != nil {
@@ -51,7 +50,8 @@ func Open(opts Options) (*Server, error) {
 	return &Server{options: opts}, nil
 }
 
-// check says what is wrong with a URL, and never all of it: it may hold a password.
+// check says what is wrong with a URL. It never shows the whole URL, which may contain a
+// password.
 func check(text string) error {
 	const hint = "Give a server such as nats://127.0.0.1:4222 or tls://nats.example:4222; several of one cluster with commas between."
 	u, err := url.Parse(strings.TrimSpace(text))
@@ -73,11 +73,11 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Heard does not know, and says that somebody does.
+// Heard returns true, because it is not known whether anybody is subscribed.
 func (s *Server) Heard(string) bool { return true }
 
-// Dial connects the control plane. Servers that a server names are not
-// tried: only those of the URL were checked.
+// Dial connects the control plane. Further servers that a server announces are not used,
+// because only those in the URL were checked.
 func (s *Server) Dial(opts ...nats.Option) (*nats.Conn, error) {
 	opts = append(opts, nats.IgnoreDiscoveredServers())
 	if s.options.Credentials != "" {
@@ -102,31 +102,31 @@ func (s *Server) Dial(opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// lacks says that something needs a server of choir's own.
+// lacks is the error of what only an embedded server can do.
 func lacks(op, what string) error {
 	return fault.New(op, fault.Missing, "Leave the URL out: choir then runs a server of its own, which can.", fmt.Errorf("the server at a URL %s", what))
 }
 
-// Client refuses.
+// Client returns an error: clients are not connected to an external server.
 func (s *Server) Client() (net.Conn, error) {
 	return nil, lacks("connect", "is not reached by the clients of a computer")
 }
 
-// Sign refuses.
+// Sign returns an error: credentials are made by whoever runs the server.
 func (s *Server) Sign(*jwt.UserClaims) (string, error) {
 	return "", lacks("sign", "does not make credentials here")
 }
 
-// Revoke refuses.
+// Revoke returns an error: credentials are revoked by whoever runs the server.
 func (s *Server) Revoke(time.Time, []string) error {
 	return lacks("revoke", "does not end credentials here")
 }
 
-// Files refuses.
+// Files returns an error: the server's files can't be read here.
 func (s *Server) Files() error { return lacks("read", "keeps its files where they can't be read") }
 
-// Health says whether the server is connected. Why its store takes nothing it
-// says to who publishes.
+// Health reports whether the server is connected. If its store accepts nothing, its answers
+// to publishers say why.
 func (s *Server) Health() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,20 +136,20 @@ func (s *Server) Health() error {
 	return nil
 }
 
-// Opening calls open: what is stored is that server's to keep.
+// Opening calls open; the server itself must preserve the stream's files.
 func (s *Server) Opening(_ string, open func() error) error { return open() }
 
-// Shut leaves the stream open, for it is not this process that it costs anything.
+// Shut leaves the stream open, which costs this process nothing.
 func (s *Server) Shut(string) error { return nil }
 
-// Remove calls remove, which has that server delete the stream.
+// Remove calls remove, which makes the server delete the stream.
 func (s *Server) Remove(_ string, remove func() error) error { return remove() }
 
 // Looking calls look, which finds no files here.
 func (s *Server) Looking(look func() error) error { return look() }
 
-// Unread knows of none.
+// Unread returns 0, because failed reads are not noticed.
 func (s *Server) Unread() (uint64, error) { return 0, nil }
 
-// Close has nothing to end: who dialled closes the connection.
+// Close does nothing: the connection is closed by the caller of Dial.
 func (s *Server) Close() error { return nil }

@@ -59,9 +59,9 @@ type BoxRequest struct {
 	Shell bool
 	// Dependencies are the packages that were installed for the check.
 	Dependencies []Dependencies
-	// Handler serves what the box asks of the host, CONNECT included; nil
-	// refuses everything. Network says that CONNECT is served, so the box needs
-	// its loopback proxy.
+	// Handler serves what the box asks of the host, including CONNECT; nil refuses
+	// everything. Network says that CONNECT is served, so the box needs its loopback
+	// proxy.
 	Handler http.Handler
 	Network bool
 }

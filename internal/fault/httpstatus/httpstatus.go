@@ -1,5 +1,5 @@
-// Package httpstatus is the one table of which HTTP status an error's code has, at
-// each door: the control plane's, a box's guest and the keeper.
+// Package httpstatus is the only table of the HTTP status for each error code, for the
+// control plane, the guest in a box, and the keeper.
 package httpstatus
 
 import (
@@ -8,10 +8,10 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Cancelled is the status of a request that was given up; HTTP has no name for it.
+// Cancelled is the status of a request that its client has cancelled; HTTP defines none.
 const Cancelled = 499
 
-// table is read in its order when a status is turned back into a code.
+// table is searched in this order when a status is turned back into a code.
 var table = []struct {
 	code   fault.Code
 	status int
@@ -33,7 +33,7 @@ var table = []struct {
 	{fault.Unreachable, http.StatusBadGateway},
 }
 
-// Of is a code's status; 500 for one that has none.
+// Of returns a code's status; 500 for one that has none.
 func Of(code fault.Code) int {
 	for _, e := range table {
 		if e.code == code {
@@ -43,8 +43,8 @@ func Of(code fault.Code) int {
 	return http.StatusInternalServerError
 }
 
-// Code is the code of a status whose body does not say one: the first that has it,
-// or internal.
+// Code returns the code for a status whose body does not contain one: the first in the
+// table with that status, or Internal.
 func Code(status int) fault.Code {
 	for _, e := range table {
 		if e.status == status && e.code != fault.Damaged {
