@@ -227,3 +227,16 @@ func TestUndoOfATerminalAndALink(t *testing.T) {
 		t.Errorf("what was done before it became a %s", got)
 	}
 }
+
+// TestAPromptNeedsNoWorkspaceFolder: workspace/ is there again, empty, when the command
+// that first put something into it is taken back; and a person who removes it can prompt.
+func TestAPromptNeedsNoWorkspaceFolder(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	in.Must(t, "exec", "--", "sh", "-c", "mkdir workspace/x && echo 1 > workspace/x/1")
+	in.Must(t, "undo")
+	in.Must(t, "exec", "--", "rmdir", "workspace")
+	if r := ended(t, in, submit(t, in, "make the desktop green")); r.Status != contract.RunDone {
+		t.Errorf("without workspace/ a run is %s: %s", r.Status, r.Summary)
+	}
+}

@@ -367,6 +367,9 @@ func (w *Workspace) Folders(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, dir := range []string{".", "workspace"} {
 		files, _, err := w.Workspace.Files(ctx, dir, "", 0)
+		if fault.Is(err, fault.NotFound) {
+			continue // who may write here may remove workspace/, too
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -49,5 +50,37 @@ func TestUndoingALargeUndoLeavesTheRest(t *testing.T) {
 		if _, err := os.Lstat(c.path("made/249")); (err == nil) != (n%2 == 0) {
 			t.Errorf("%s: %v", id, err)
 		}
+	}
+}
+
+// A folder that was empty before something was made in it is empty again when that is taken
+// back, and stays as it is where somebody has put something else there meanwhile.
+func TestUndoLeavesAnEmptyFolder(t *testing.T) {
+	c := open(t)
+	c.write("other", "first")
+	for _, d := range []string{"empty", "used"} {
+		if err := os.Mkdir(c.path(d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.checkpoint("first")
+	c.write("empty/deep/a", "a")
+	c.write("used/deep/a", "a")
+	made := c.checkpoint("made")
+	c.write("used/mine", "mine")
+	c.restore(wire.RestoreRequest{ID: "taken", Revert: []wire.Reverted{{Commit: made.Commit.Commit}}})
+	for d, want := range map[string][]string{"empty": nil, "used": {"mine"}} {
+		entries, err := os.ReadDir(c.path(d))
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		if err != nil || !slices.Equal(names, want) {
+			t.Errorf("%s holds %q, want %q: %v", d, names, want, err)
+		}
+	}
+	c.reopen()
+	if again := c.checkpoint("nothing"); again.Commit.Commit != c.checkpoint("nothing either").Commit.Commit {
+		t.Error("a checkpoint without a change")
 	}
 }

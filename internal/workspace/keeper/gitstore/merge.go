@@ -138,8 +138,13 @@ func (s *Store) MergeTrees(ctx context.Context, base, ours, theirs Tree) (Tree, 
 			}
 			continue
 		}
-		if c.To.Mode == wire.ModeEmptyDir && (oursDirs[c.Path] || mine.Exists() && mine != c.From) {
-			continue // something else, or a file of the user's, is there
+		if c.To.Mode == wire.ModeEmptyDir && oursDirs[c.Path] {
+			// It is empty if theirs removed all that ours has in it, which settleDirs sees.
+			merged[c.Path] = c.To
+			continue
+		}
+		if c.To.Mode == wire.ModeEmptyDir && mine.Exists() && mine != c.From {
+			continue // a file of the user's is there
 		}
 		if c.From.Mode == wire.ModeEmptyDir && !c.To.Exists() && mine.Mode != wire.ModeEmptyDir {
 			continue

@@ -192,7 +192,7 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 		}
 		fd, err := disk.MakeDirs(a.mover.look.Root, p)
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EEXIST) {
-			return nil // return nil // the user has a file there, for which a directory gives way
+			return nil // the user has a file there, for which a directory gives way
 		}
 		if err != nil {
 			return err
@@ -227,7 +227,7 @@ func (a *applier) removeDir(p string) {
 		err = unix.Unlinkat(dir, path.Base(p), unix.AT_REMOVEDIR)
 		unix.Close(dir)
 		if err != nil {
-			return // return // not empty: the user has something there
+			return // not empty: the user has something there
 		}
 	}
 }
