@@ -133,8 +133,10 @@ func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, err
 	if req.Pushed != "" {
 		kept, kerr := w.KeptOut(ctx)
 		stay, _, serr := e.moves.Obstacles(ctx, m.steps)
-		if m.conflicts = slices.Concat(m.conflicts, kept, stay); errors.Join(kerr, serr) != nil {
-			return merge{}, errors.Join(kerr, serr)
+		// Whoever may push reads the next checkpoint too, which is to have no secret more.
+		letIn, lerr := w.LetIn(ctx, e.look)
+		if m.conflicts = slices.Concat(m.conflicts, kept, stay, letIn); errors.Join(kerr, serr, lerr) != nil {
+			return merge{}, errors.Join(kerr, serr, lerr)
 		}
 	}
 	return m, e.stepsAllThere(ctx, m.steps)

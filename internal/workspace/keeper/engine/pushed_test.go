@@ -238,3 +238,47 @@ func TestAPushIsAParentOfItsCheckpoint(t *testing.T) {
 		t.Errorf("what was pushed as a program is none: %v %s", err, out)
 	}
 }
+
+// TestAPushLetsNothingIgnoredIn: whoever may push reads the next checkpoint, and does not
+// have it hold what lies ignored in the live tree by changing what is ignored.
+func TestAPushLetsNothingIgnoredIn(t *testing.T) {
+	const before = ".env\ndist/\n"
+	for name, try := range map[string]struct {
+		rules string // "" removes them
+		let   []string
+	}{
+		"all of it":             {"", []string{".env", "dist"}},
+		"one file":              {"dist/\n", []string{".env"}},
+		"a folder of that name": {".env/\ndist/\n", []string{".env"}},
+		"one file of a folder":  {".env\ndist/*\n!dist/key\n", []string{"dist"}},
+		"an exception":          {before + "!.env\n", []string{".env"}},
+		"more is ignored":       {before + "*.log\n", nil},
+		"in other words":        {"/.e*\n/dist\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := pushes(t)
+			c.write(".gitignore", before)
+			c.write(".env", "secret")
+			c.write("dist/key", "secret")
+			c.checkpoint("with rules")
+			b := &brought{base: c.Head()}
+			a, sub := strings.TrimSpace(c.git("rev-parse", "HEAD:a")), strings.TrimSpace(c.git("rev-parse", "HEAD:sub"))
+			list := []string{"100644 a", a, "40000 sub", sub}
+			if try.rules != "" {
+				list = append([]string{"100644 .gitignore", b.file(try.rules)}, list...)
+			}
+			b.commit(b.tree(list...), "rules", b.base)
+			if err := c.receive(b); err != nil {
+				t.Fatal(err)
+			}
+			p, err := c.Prepare(c.ctx(), wire.PrepareRequest{ID: "push-1", Base: b.base, Tree: b.tip, Pushed: b.tip, Note: wire.Note{Kind: "push", Message: "Push"}})
+			var let []string
+			for _, conflict := range p.Conflicts {
+				let = append(let, string(conflict.Path))
+			}
+			if slices.Sort(let); err != nil || !slices.Equal(let, try.let) {
+				t.Errorf("it would let in %v, want %v; %v", let, try.let, err)
+			}
+		})
+	}
+}

@@ -58,6 +58,8 @@ type Left struct {
 	anyway  map[string]bool      // ignored, and kept all the same
 	heaps   map[string]wire.Skip // by path: folders with too much for one checkpoint
 	notIn   wire.NotIn           // for commits that are made of what was looked at
+	ignored []string             // the outermost of what is ignored
+	more    int                  // how many more of these there are
 }
 
 func newLeft(cap *Capture) *Left {
@@ -78,8 +80,9 @@ func newLeft(cap *Capture) *Left {
 		l.reasons[p] = l.inHeap(p)
 	}
 	for _, s := range cap.outside.list {
-		l.paths = append(l.paths, string(s.Path))
+		l.ignored = append(l.ignored, string(s.Path))
 	}
+	l.paths, l.more = append(l.paths, l.ignored...), cap.outside.more
 	return l
 }
 
@@ -98,6 +101,26 @@ func (s *Scanner) NotInNow() wire.NotIn {
 		return l.notIn
 	}
 	return wire.NotIn{}
+}
+
+// Ignored are the ignored paths that the newest scan met, the outermost of each, and how
+// many more there are.
+func (s *Scanner) Ignored() (paths []string, more int) {
+	if l := s.Left.Load(); l != nil {
+		return l.ignored, l.more
+	}
+	return nil, 0
+}
+
+// IsFolder reports whether a folder lies at a path of the live tree.
+func (s *Scanner) IsFolder(p string) bool {
+	dir, err := disk.OpenDir(s.Root, wire.ParentDir(p))
+	if err != nil {
+		return false
+	}
+	defer unix.Close(dir)
+	st, err := disk.Lstat(dir, path.Base(p))
+	return err == nil && st.IsDir()
 }
 
 // MarkUnkept marks the entries of a directory that no checkpoint holds, with the reason.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"path"
 	"slices"
 
 	"choir.dev/choiros/internal/fault"
@@ -60,6 +61,38 @@ func (w *Tree) KeptOut(ctx context.Context) ([]wire.Conflict, error) {
 		told = append(told, wire.Conflict{Path: wire.Path(p), Reason: c.Reason})
 	}
 	slices.SortFunc(told, func(a, b wire.Conflict) int { return cmp.Compare(a.Path, b.Path) })
+	return told, err
+}
+
+// LetIn are the paths of those that lie ignored in the live tree that the wanted tree's
+// ignore files do not keep out any more: the next checkpoint would have them.
+func (w *Tree) LetIn(ctx context.Context, live *scan.Scanner) ([]wire.Conflict, error) {
+	ignored, more := live.Ignored()
+	var told []wire.Conflict
+	touched := false
+	for p := range w.changes {
+		if path.Base(p) != ".gitignore" {
+			continue
+		}
+		if touched = true; more > 0 {
+			told = append(told, wire.Conflict{Path: wire.Path(p), Reason: "more is ignored than can be looked at; change it in the computer"})
+		}
+	}
+	if !touched {
+		return nil, nil
+	}
+	asked := make([]string, len(ignored))
+	for i, p := range ignored {
+		if asked[i] = p; live.IsFolder(p) { // whose patterns are asked for what is in it
+			asked[i] = wire.JoinPath(p, "x")
+		}
+	}
+	out, err := w.ignoring(ctx).KeptOut(asked)
+	for i, p := range ignored {
+		if by, kept := out[asked[i]]; !kept || !wire.IsUnder(p, string(by.Path)) {
+			told = append(told, wire.Conflict{Path: wire.Path(p), Reason: "would not be ignored any more; change .gitignore in the computer"})
+		}
+	}
 	return told, err
 }
 
