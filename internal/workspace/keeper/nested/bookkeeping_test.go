@@ -3,6 +3,7 @@ package nested
 import (
 	"crypto/sha1"
 	"encoding/binary"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -64,4 +65,23 @@ func FuzzSameIndex(f *testing.F) {
 			t.Error("it is not the same as itself")
 		}
 	})
+}
+
+// TestAnIndexOfShortEntriesIsReadOnce: of each entry no more is copied than its name, or an
+// index of very many would have everybody wait who changes the tree meanwhile.
+func TestAnIndexOfShortEntriesIsReadOnce(t *testing.T) {
+	const entries = 10_000
+	index := binary.BigEndian.AppendUint32([]byte("DIRC\x00\x00\x00\x04"), entries)
+	for range entries {
+		index = append(append(index, make([]byte, 62)...), 0, 'x', 0)
+		index[len(index)-3] = byte(min(1, (len(index)-12)/66)) // of the name before it
+	}
+	index = summed(index)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	same := SameIndex(index, index)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; !same || took > 20*uint64(len(index)) {
+		t.Errorf("to read %d bytes twice took %d; the same: %t", len(index), took, same)
+	}
 }

@@ -1,6 +1,7 @@
 package nested
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"encoding/binary"
 	"errors"
@@ -67,7 +68,7 @@ func parseEntries(b []byte, width int) (names []string, ends []int, err error) {
 				return nil, nil, errIndex
 			}
 			pos += n
-			end := strings.IndexByte(string(b[pos:min(len(b), pos+wire.MaxPath+1)]), 0)
+			end := bytes.IndexByte(b[pos:min(len(b), pos+wire.MaxPath+1)], 0)
 			if end < 0 || len(last)+end > 2*wire.MaxPath {
 				return nil, nil, errIndex
 			}
@@ -77,7 +78,7 @@ func parseEntries(b []byte, width int) (names []string, ends []int, err error) {
 			if pos > len(b) {
 				return nil, nil, errIndex
 			}
-			end := strings.IndexByte(string(b[pos:min(len(b), pos+wire.MaxPath+1)]), 0)
+			end := bytes.IndexByte(b[pos:min(len(b), pos+wire.MaxPath+1)], 0)
 			if end < 0 {
 				return nil, nil, errIndex
 			}
