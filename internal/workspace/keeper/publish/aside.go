@@ -33,6 +33,7 @@ func (mv *Mover) setAside(ctx context.Context, id string, err error) error {
 	if !errors.As(err, &book) && !errors.As(err, &moved) {
 		return err
 	}
+	mv.agenda.touch(id)
 	p, perr := mv.LoadPlan(id)
 	if perr != nil && !errors.As(perr, &book) {
 		return perr

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strconv"
 
@@ -20,16 +19,14 @@ import (
 // live file or kept under refs/choir/kept/. A file that nobody has open for writing any
 // more is removed.
 func (mv *Mover) LookAtDisplaced(ctx context.Context) error {
-	ids, err := mv.Plans()
+	ids, err := mv.attend()
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		r, done, err := mv.LoadResult(id)
-		if err == nil && done {
-			err = mv.lookAtPlan(ctx, id, r)
-		} else if err == nil {
-			err = mv.forgetOld(ctx, id)
+		s, err := mv.standing(id)
+		if err == nil && s.there {
+			err = mv.lookAtPlan(ctx, id, s)
 		}
 		if err != nil {
 			err = mv.setAside(ctx, id, err)
@@ -41,28 +38,20 @@ func (mv *Mover) LookAtDisplaced(ctx context.Context) error {
 	return nil
 }
 
-// forgetOld drops a plan that was prepared long ago and never started.
-func (mv *Mover) forgetOld(ctx context.Context, id string) error {
-	started, err := disk.Exists(mv.PlanDir(id, "started"))
-	if err != nil || started {
-		return err
-	}
-	st, err := os.Lstat(mv.PlanDir(id, "plan.json"))
-	if err != nil || mv.now().Unix()-st.ModTime().Unix() < keepResults {
-		return err
-	}
-	return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), mv.store.DeleteRef(ctx, TaskRef(id)), mv.ForgetPlan(id))
-}
-
 // keepResults says for how many seconds the result of a finished plan is remembered, so
 // that applying it again is recognised.
 const keepResults = 24 * 3600
 
-func (mv *Mover) lookAtPlan(ctx context.Context, id string, r Result) error {
-	if len(r.Seen) == 0 {
-		if r.Told && mv.now().Unix()-r.Since > keepResults {
-			return errors.Join(mv.store.DeleteRef(ctx, PublishRef(id)), mv.ForgetPlan(id))
+func (mv *Mover) lookAtPlan(ctx context.Context, id string, s standing) error {
+	if until := s.forget(); until != never && until <= mv.now().Unix() {
+		refs := mv.store.DeleteRef(ctx, PublishRef(id))
+		if !s.done {
+			refs = errors.Join(refs, mv.store.DeleteRef(ctx, TaskRef(id)))
 		}
+		return errors.Join(refs, mv.ForgetPlan(id))
+	}
+	r := s.result
+	if len(r.Seen) == 0 {
 		return nil
 	}
 	p, err := mv.LoadPlan(id)

@@ -46,6 +46,7 @@ type Mover struct {
 	unsettled []unsettled // puts whose names may not be on disk, in their order
 	turn      uint64      // number of the last put
 
+	agenda       agenda
 	trashAge     trashAge
 	trashThere   bool // the trash's folder is on disk
 	intentsThere bool // the intents' folder is on disk

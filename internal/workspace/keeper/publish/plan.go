@@ -78,6 +78,7 @@ func (mv *Mover) aside(id string, n int) string { return mv.PlanDir(id, "aside",
 
 // SavePlan makes a plan durable. ClearPlan comes before it.
 func (mv *Mover) SavePlan(p Plan) error {
+	mv.agenda.touch(p.ID)
 	if err := os.MkdirAll(mv.PlanDir(p.ID, "aside"), 0o755); err != nil {
 		return err
 	}
@@ -95,6 +96,7 @@ func record(id, name string) string { return "publish/" + id + "/" + name }
 // was started is removed before its result: a power cut in between must never leave a plan
 // that was started and has no result, which the next start would carry out again.
 func (mv *Mover) ForgetPlan(id string) error {
+	mv.agenda.touch(id)
 	records := []string{"started", "staged", "result.json", "plan.json"}
 	var names []string
 	for _, name := range records {
@@ -160,6 +162,7 @@ func (mv *Mover) LoadResult(id string) (Result, bool, error) {
 
 // SaveResult makes the outcome of a plan durable.
 func (mv *Mover) SaveResult(id string, r Result) error {
+	mv.agenda.touch(id)
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -171,6 +174,7 @@ func (mv *Mover) SaveResult(id string, r Result) error {
 // of the result, which is then reported to it again, or that a displaced file is gone,
 // which is then noticed again.
 func (mv *Mover) NoteResult(id string, r Result) error {
+	mv.agenda.touch(id)
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -179,7 +183,10 @@ func (mv *Mover) NoteResult(id string, r Result) error {
 }
 
 // Mark records durably that a plan has reached a point.
-func (mv *Mover) Mark(id, name string) error { return mv.store.Keep(record(id, name), nil) }
+func (mv *Mover) Mark(id, name string) error {
+	mv.agenda.touch(id)
+	return mv.store.Keep(record(id, name), nil)
+}
 
 // Plans lists the ids of all plans on disk.
 func (mv *Mover) Plans() ([]string, error) {
@@ -199,32 +206,6 @@ func (mv *Mover) Plans() ([]string, error) {
 		}
 	}
 	return ids, err
-}
-
-// Pending lists plans that have started and are not finished.
-func (mv *Mover) Pending(ctx context.Context) ([]string, error) {
-	ids, err := mv.Plans()
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, id := range ids {
-		started, err := disk.Exists(mv.PlanDir(id, "started"))
-		if err != nil {
-			return nil, err
-		}
-		_, done, err := mv.LoadResult(id)
-		if err != nil {
-			if err := mv.setAside(ctx, id, err); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if started && !done {
-			out = append(out, id)
-		}
-	}
-	return out, nil
 }
 
 // RollForward finishes every plan that has started, after syncing what was put.
