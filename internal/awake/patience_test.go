@@ -20,7 +20,7 @@ var wall = map[string]string{
 	"fleet/places.go Wake":             "a request's",
 	"fleet/remove.go still":            "a request's",
 	"fleet/apart.go History":           "a request's",
-	"computer/computer.go countAsleep": "what is not counted now is when somebody asks",
+	"computer/upkeep/counter.go CountAsleep": "what is not counted now is when somebody asks",
 	"computer/computer.go projectRest": "what is not projected now is at the next wake",
 }
 

@@ -130,7 +130,7 @@ func options(w *wire, b *bench) harness.Options {
 
 func run(t *testing.T, o harness.Options) harness.Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	out, err := harness.Run(ctx, o)
 	if err != nil {
