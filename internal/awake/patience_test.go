@@ -16,12 +16,12 @@ import (
 // wall are the functions of what a task works with that wait by the clock of the
 // wall, and why a time in which choir stood still may end that wait.
 var wall = map[string]string{
-	"fleet/sleep.go awake":             "a request's: who asks has a clock of their own",
-	"fleet/places.go Wake":             "a request's",
-	"fleet/remove.go still":            "a request's",
-	"fleet/apart.go History":           "a request's",
+	"fleet/sleep.go awake":                   "a request's: who asks has a clock of their own",
+	"fleet/places.go Wake":                   "a request's",
+	"fleet/remove.go still":                  "a request's",
+	"fleet/apart.go History":                 "a request's",
 	"computer/upkeep/counter.go CountAsleep": "what is not counted now is when somebody asks",
-	"computer/computer.go projectRest": "what is not projected now is at the next wake",
+	"computer/computer.go projectRest":       "what is not projected now is at the next wake",
 }
 
 // TestWhatATaskWaitsForIsTimeInWhichItRan: nothing that a task needs, a box or
