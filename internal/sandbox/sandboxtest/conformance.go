@@ -168,12 +168,14 @@ func testPTY(t *testing.T, e *Env) {
 	fmt.Fprint(p, "stty size; tty\n")
 	await("41 123")
 	await("/dev/pts/")
-	fmt.Fprint(p, "sleep 303\n")
+	// A signal that is typed before the command has the terminal would be the shell's, and
+	// be lost: the command says that it runs. What the terminal echoes of it says otherwise.
+	fmt.Fprint(p, "sh -c 'echo u\"\"p; exec sleep 303'\n")
+	await("up\r\n")
 	Eventually(t, 10*time.Second, "the terminal's command runs", func() bool {
 		h, err := g.Health(t.Context())
 		return err == nil && h.Processes == 3
 	})
-	await("sleep 303")
 	fmt.Fprint(p, "\x03")
 	await("> ") // the terminal drops what was typed ahead of a signal
 	fmt.Fprint(p, "exit 5\n")
