@@ -26,7 +26,7 @@ var actorRows = []Row{
 	{Number: 22, Attack: "an Associate that may ask for no host asks a person for one", Defences: []defence.Name{defence.ActorAppendPower},
 		Run: appends(contract.AssociateOf(contract.DeriveID("attack", "task")).Without(contract.CanNetwork), "approval.requested", askedFor(contract.Act{
 			Kind: contract.ApprovalEgress, Run: contract.DeriveID("attack", "run"), Host: "a.example", Port: 443}))},
-	{Number: 22, Attack: "a Director asks for a checkpoint in a desktop's name", Defences: []defence.Name{defence.ActorAsk}, Run: asks(contract.DirectorOf("r"))},
+	{Number: 22, Attack: "a Director asks for a checkpoint in a desktop's name", Defences: []defence.Name{defence.ActorAsk, defence.ActorAskPower}, Run: asks(contract.DirectorOf("r"))},
 	{Number: 22, Attack: "an app that may only look asks for a checkpoint", Defences: []defence.Name{defence.ActorAskPower}, Run: asks(contract.DesktopOf("u-1").Only(contract.CanRead))},
 }
 
