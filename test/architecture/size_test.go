@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sort"
@@ -165,5 +166,28 @@ func TestAComputerIsWiring(t *testing.T) {
 	}
 	if lines == 0 || lines >= 800 {
 		t.Errorf("internal/computer has %d lines; it wires, in fewer than 800", lines)
+	}
+}
+
+// mostBytes bounds a file of the repository, which every clone has forever.
+const mostBytes = 2 << 20
+
+// TestNoLargeFileIsKept: a program that was built beside its source is not committed.
+func TestNoLargeFileIsKept(t *testing.T) {
+	if _, err := os.Stat("../../.git"); err != nil {
+		t.Skip("this is no clone")
+	}
+	list, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		st, err := os.Lstat(filepath.Join("../..", name))
+		if err != nil {
+			continue // removed, and not committed yet
+		}
+		if st.Size() > mostBytes {
+			t.Errorf("%s has %d bytes; at most %d are kept", name, st.Size(), mostBytes)
+		}
 	}
 }
