@@ -17,8 +17,8 @@ import (
 // sleepers is how many computers sleep.
 const sleepers = 100
 
-// asleep makes computers and lets them fall asleep, restarts, so that none of them was ever
-// awake in the process that is measured, and wakes them one by one.
+// asleep makes computers, waits until they sleep, restarts, so that none of them was ever awake in
+// the measured process, and wakes them one by one.
 func asleep(ctx context.Context, e *env) (_ []report.Result, err error) {
 	e.config = "\n[runtime]\nsleep_s = 1\n"
 	few, err := e.withSleepers(ctx, filepath.Join(e.dir, "few"), 2, nil)

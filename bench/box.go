@@ -101,7 +101,7 @@ func boxes(ctx context.Context, e *env) (_ []report.Result, err error) {
 		if err := errors.Join(start(&plain, contract.BoxAssociate, g.tree()), bare(&same, view), start(&overlaid, contract.BoxTask, overlay), bare(&minimal, least)); err != nil {
 			return nil, err
 		}
-		// Mounting an overlay needs privileges that not everybody has.
+		// Mounting an overlay needs privileges that not every user has.
 		if layers.why == nil {
 			layers.why = sameOverlaid.timed(func() error {
 				if err := layers.mount(i); err != nil {
@@ -134,7 +134,7 @@ func boxes(ctx context.Context, e *env) (_ []report.Result, err error) {
 	}, nil
 }
 
-// layers are directories for an overlay on the host.
+// layers are the directories of an overlay on the host.
 type layers struct {
 	dir, lower, merged string
 	mounted            bool
@@ -147,7 +147,7 @@ func newLayers(dir, lower string) (*layers, error) {
 	return l, os.MkdirAll(l.merged, 0o755)
 }
 
-// mount makes a new overlay, as a box would get one.
+// mount mounts a new overlay, as for a box.
 func (l *layers) mount(n int) error {
 	upper, work := filepath.Join(l.dir, fmt.Sprint("upper", n)), filepath.Join(l.dir, fmt.Sprint("work", n))
 	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {

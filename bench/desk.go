@@ -150,8 +150,8 @@ type dialer func() (net.Conn, error)
 
 func (d dialer) Dial(string, string) (net.Conn, error) { return d() }
 
-// events renames the computer and waits until the desktop's connection has the event. The
-// time is counted from the request's first byte, so the append is in it.
+// events renames the computer and waits until the desktop's connection has the event. The time
+// counts from the request's first byte, so it includes the append.
 func events(ctx context.Context, e *env) (_ []report.Result, err error) {
 	p, err := e.up(ctx, e.dir+"/data")
 	if err != nil {

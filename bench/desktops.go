@@ -102,14 +102,14 @@ type listeningDesktops struct {
 	said  int
 
 	mu   sync.Mutex
-	want []byte // what the data of the event contain that is waited for
+	want []byte // a part of the data of the awaited event
 	at   time.Time
 	got  times
 	left int
 	done chan struct{}
 }
 
-// ofSession is how many windows share one browser session; a session may have a few more.
+// ofSession is how many windows share one browser session; a session is allowed only a few more.
 const ofSession = 20
 
 // join connects n more, a few at a time.

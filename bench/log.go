@@ -243,7 +243,7 @@ func workday(ctx context.Context, dir string, n int) (_ kept, err error) {
 	return out, err
 }
 
-// whoSays is an actor who may append a type.
+// whoSays returns an actor who may append a type.
 func whoSays(typ string) contract.Actor {
 	info, _ := contract.Lookup(typ)
 	return contract.Actor{Kind: info.By[0]}

@@ -14,8 +14,7 @@ import (
 	"choir.dev/choiros/bench/report"
 )
 
-// lookAt describes the machine and the file system of dir. What can't be determined stays
-// empty.
+// lookAt describes the machine and the file system of dir. What can't be determined stays empty.
 func lookAt(ctx context.Context, dir string) report.Machine {
 	m := report.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), CPU: field("/proc/cpuinfo", "model name"), LoadBefore: load(), FileSystem: fileSystem(dir)}
 	var info unix.Sysinfo_t
@@ -32,7 +31,7 @@ func lookAt(ctx context.Context, dir string) report.Machine {
 	return m
 }
 
-// field returns a "name : value" line's value.
+// field returns the value in a line "name : value".
 func field(path, name string) string {
 	f, err := os.Open(path)
 	if err != nil {

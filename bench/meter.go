@@ -21,9 +21,9 @@ import (
 // syncCalls are the system calls that wait for a disk.
 var syncCalls = []string{"fsync", "fdatasync", "syncfs", "sync"}
 
-// meter counts the processor time and the syncs of a process and of all its descendants,
-// also of those that have ended, with the kernel's own counters, which children inherit.
-// Unlike strace it does not slow down what is measured.
+// meter counts the processor time and the syncs of a process and all its descendants, including
+// those that have ended. It uses the kernel's own counters, which children inherit, and unlike
+// strace it does not slow down what is measured.
 type meter struct {
 	clock []int
 	syncs []int
@@ -37,16 +37,15 @@ type reading struct {
 	syncs     int64
 }
 
-// newMeter counts the calling thread and all that is started from it from now on. The
-// caller has locked the goroutine to the thread and starts the process.
+// newMeter counts the calling thread and everything that is started from it from now on. The caller
+// has locked the goroutine to the thread, and then starts the process.
 func newMeter() *meter {
 	m := &meter{}
 	m.add(0)
 	return m
 }
 
-// meterSelf counts this process: every thread that it has, and every thread that these
-// start.
+// meterSelf counts this process: all its threads, and every thread that these start.
 func meterSelf() *meter {
 	m := &meter{}
 	// A thread that is started during this loop is either found by it or the child of one
@@ -185,8 +184,8 @@ func (s *sample) try(m *meter, f func() error) error {
 	return err
 }
 
-// each is what one operation used on average when a try made n at once; nil where it can't
-// be counted.
+// each returns what one operation used on average when a try made n at once; nil where it can't be
+// counted.
 func (s sample) each(n int) (processor *time.Duration, syncs *float64) {
 	if len(s.used) == 0 {
 		return nil, nil
@@ -201,7 +200,7 @@ func (s sample) each(n int) (processor *time.Duration, syncs *float64) {
 	return &mean, &each
 }
 
-// tell fills in what a result says of a sample: median, p99 and syncs.
+// tell adds a sample's median, p99 and syncs to a result.
 func (s sample) tell(r report.Result) report.Result {
 	if r.Ours == nil {
 		r.Ours = s.ms()

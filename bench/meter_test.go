@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestMeterCountsEverything counts syncs of a process, of what it starts and of
-// what that starts in namespaces of its own, ended or not, and none of others.
+// TestMeterCountsEverything shows that a meter counts the syncs of a process, of its children, and
+// of their children in their own namespaces, whether or not they have ended, and of no other
+// process.
 func TestMeterCountsEverything(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")

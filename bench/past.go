@@ -100,8 +100,8 @@ func (e *env) askPast(ctx context.Context, dir string, events int) (_ []report.R
 	return []report.Result{r}, nil
 }
 
-// lengthen appends to a computer's log what a desktop says all day, through the appender,
-// while nobody else has the log.
+// lengthen appends events to a computer's log as a desktop does all day, through the appender,
+// while nobody else has the log open.
 func lengthen(ctx context.Context, data string, cid contract.CID, events int) (err error) {
 	b, err := bus.Open(ctx, bus.Options{Dir: filepath.Join(data, "nats"), KeysDir: filepath.Join(data, "keys")})
 	if err != nil {

@@ -38,7 +38,7 @@ func (e *env) openWorld(ctx context.Context, cpus ...int) (*world, error) {
 	return e.openWorldOn(ctx, data, cpus...)
 }
 
-// openWorldOn starts it on data that may exist already.
+// openWorldOn does the same on data that may exist already.
 func (e *env) openWorldOn(ctx context.Context, data string, cpus ...int) (_ *world, err error) {
 	w := &world{env: e, data: data}
 	if w.plane, err = e.up(ctx, data, cpus...); err != nil {
@@ -70,7 +70,7 @@ func (w *world) Close() error {
 // act is a row of which one try is one call of the product.
 type act struct {
 	ID, What, Note string
-	// Tries is how many tries are made, of which at least Least are made however busy the machine is.
+	// Tries is how many tries are made; at least Least are made, however busy the machine is.
 	Tries, Least int
 	Do           func(ctx context.Context, i int) error
 	// Raw does the same without the product, alternating with Do; nil if there is no
@@ -82,7 +82,7 @@ type act struct {
 	Target  *report.Target
 }
 
-// actLimit bounds the tries of one act beyond its least.
+// actLimit is how long an act may take beyond its least number of tries.
 const actLimit = 6 * time.Second
 
 // measure makes an act's tries. The first of each side warms caches and counts only if

@@ -73,8 +73,8 @@ func (e *env) rounds(n, least int, limit time.Duration) iter.Seq[int] {
 	}
 }
 
-// syncer appends some bytes to a file and syncs it, over and over: what one durable write
-// costs on this disk now.
+// syncer appends some bytes to a file and syncs it, over and over, which shows what one durable
+// write costs on this disk now.
 type syncer struct {
 	f *os.File
 	b []byte

@@ -22,7 +22,7 @@ import (
 // treeSizes are the numbers of files in the trees in which costs are measured.
 var treeSizes = []int{1_000, 10_000, 100_000}
 
-// inTree is how long a user's acts took in a tree of some size.
+// inTree holds how long a user's acts took in a tree of one size.
 type inTree struct {
 	files                                     int
 	prompt, watched, command, checkpoint, git sample

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// No actor may do more than its kind, whatever it is given, and what was taken from an
-// actor is not given back.
+// TestAnActorNeverHasMoreThanItsKind shows that no actor may do more than its kind, whatever it is
+// given, and that a capability that was taken from an actor does not come back.
 func TestAnActorNeverHasMoreThanItsKind(t *testing.T) {
 	for _, kind := range contract.ActorKinds {
 		whole := contract.Actor{Kind: kind, ID: "x"}
@@ -36,7 +36,8 @@ func TestAnActorNeverHasMoreThanItsKind(t *testing.T) {
 	}
 }
 
-// Each capability belongs to some kind of actor: one that nobody has would mean nothing.
+// TestEveryCapabilityIsSomebodys shows that each capability belongs to some kind of actor: one that
+// nobody can have would mean nothing.
 func TestEveryCapabilityIsSomebodys(t *testing.T) {
 	if len(contract.Capabilities) > 32 {
 		t.Fatal("a set holds 32 capabilities")
@@ -71,8 +72,9 @@ func TestNamesOfActors(t *testing.T) {
 	}
 }
 
-// Every event type says who may append it and what they need for it, and the code of pages
-// approves nothing, configures nothing and appends nothing that only the host may.
+// TestEveryTypeSaysWhoMayAppendIt shows that every event type says who may append it and with which
+// capability, and that the code of pages can't approve, configure, or append what only the host
+// may.
 func TestEveryTypeSaysWhoMayAppendIt(t *testing.T) {
 	for _, info := range contract.Types() {
 		for _, kind := range info.By {
@@ -108,7 +110,8 @@ func TestWhoActedInOldEvents(t *testing.T) {
 	}
 }
 
-// The actor and the source of an event agree, and a person acts for nobody else.
+// TestActorAndSourceAgree shows that an event is refused if its actor and its source contradict
+// each other, and that a person acts for nobody else.
 func TestActorAndSourceAgree(t *testing.T) {
 	cid := contract.NewCID()
 	for _, c := range []struct {

@@ -8,8 +8,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// TestActDigest: an approval is for one act, and everything that identifies the act is in
-// its digest.
+// TestActDigest shows that everything that identifies an act is in its digest, because an approval
+// is for one act.
 func TestActDigest(t *testing.T) {
 	act := contract.Act{Kind: contract.ApprovalEgress, Run: contract.NewID(), Host: "a.example", Port: 443}
 	first, err := act.Digest()
@@ -31,7 +31,7 @@ func TestActDigest(t *testing.T) {
 	}
 }
 
-// TestClaim: an agent's text can't reorder, hide or fake what is shown around it.
+// TestClaim shows that an agent's text can't reorder, hide or fake what is shown around it.
 func TestClaim(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain words":               "plain words",

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// arbitrary draws a valid value of any type of the contract from its rules.
+// arbitrary draws a valid value of any type of the contract, according to the type's rules.
 func arbitrary(t *rapid.T, typ reflect.Type, r contract.Rule, depth int) reflect.Value {
 	v := reflect.New(typ).Elem()
 	switch typ {
@@ -128,9 +128,9 @@ func arbitraryText(t *rapid.T, r contract.Rule) string {
 	}
 }
 
-// fit makes the fields of a drawn struct fit each other.
+// fit makes the fields of a drawn struct consistent with each other.
 func fit(v reflect.Value) {
-	keep := func(names ...string) { // clears the other ones, makes the first there
+	keep := func(names ...string) { // sets every field but the first of these to zero
 		for i := range v.NumField() {
 			if v.Type().Field(i).Name != names[0] {
 				v.Field(i).SetZero()

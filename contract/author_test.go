@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// The desktop's derivation passes the same cases.
+// The desktop computes the author too, and its test has the same cases.
 func TestCheckpointAuthor(t *testing.T) {
 	b, err := os.ReadFile("testdata/checkpoint-authors.json")
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A clipped text is a beginning of the text, fits, and is no less valid UTF-8.
+// TestClip shows that a clipped text is a beginning of the text, fits, and is valid UTF-8 if the
+// text is.
 func TestClip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, n := rapid.String().Draw(t, "s"), rapid.IntRange(3, 40).Draw(t, "n")

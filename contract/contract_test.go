@@ -116,8 +116,9 @@ func TestEverySchemaHasAMessage(t *testing.T) {
 	}
 }
 
-// What is valid is accepted by the decoder and by the schema, and decodes to what was
-// encoded; what is wrong in one place is refused by both, and the decoder names the place.
+// TestDecoderAndSchemaAgree shows that decoder and schema both accept a valid value, which decodes
+// to what was encoded, and that both refuse a value that is wrong in one place, which the decoder
+// names.
 func TestDecoderAndSchemaAgree(t *testing.T) {
 	for _, m := range messages() {
 		t.Run(strings.TrimSuffix(m.schema, ".json"), func(t *testing.T) {
@@ -330,7 +331,8 @@ func TestAnEventIsACloudEvent(t *testing.T) {
 	})
 }
 
-// TestDigestStaysWhatItIs: states hold digests that earlier versions computed.
+// TestDigestStaysWhatItIs: stored states contain digests that earlier versions computed, so digests
+// must never change.
 func TestDigestStaysWhatItIs(t *testing.T) {
 	e := contract.Event{ID: "i", Source: "s", Type: "t", Subject: "u", User: "v", Run: "r", Task: "k", Causation: "c", Correlation: "o",
 		DataRef: "d", Data: json.RawMessage(` { "a" : " \" b\\", "c": [1, 2] }`)}
@@ -340,8 +342,8 @@ func TestDigestStaysWhatItIs(t *testing.T) {
 	}
 }
 
-// Logs are never rewritten: an event from before events were chained decodes and encodes as
-// it was, and links stay the same.
+// TestTheChainStaysWhatItIs: logs are never rewritten, so an event from before events were chained
+// decodes and encodes as it was, and links never change.
 func TestTheChainStaysWhatItIs(t *testing.T) {
 	const old = `{"specversion":"1.0","id":"018f3a00-0000-7000-8000-000000000001","source":"/computers/abcdefghij012345/user","type":"prompt.submitted","time":"2026-01-02T03:04:05.000000006Z","datacontenttype":"application/json","data":{"text":"a \u003c b"},"sequence":1,"epoch":1,"computer":"abcdefghij012345"}`
 	const first = "sha256:d4b807c183f062680c2ba501ba4975fe4794d8347929311dff97430132777419"

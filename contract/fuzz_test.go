@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fuzz checks that a decoder never panics, that what it accepts encodes and
-// decodes to itself, and that the published schema accepts it too.
+// fuzz checks that a decoder never panics, that what it accepts can be encoded and decoded again
+// without a difference, and that the published schema accepts it too.
 func fuzz(t *testing.T, m message, s *jsonschema.Schema, raw []byte) {
 	v, err := m.decode(raw)
 	if err != nil {
@@ -93,7 +93,7 @@ func FuzzDecodeData(f *testing.F) {
 	})
 }
 
-// FuzzDigest compares the digest of data in any spelling with that of the same data made
+// FuzzDigest shows that the digest of data in any spelling equals that of the same data made
 // compact by encoding/json.
 func FuzzDigest(f *testing.F) {
 	for _, s := range []string{`{"a":"b c"}`, ` { "a" : "\\\" , " , "b":[ 1 ,\t2\r\n] } `, `"\\"`, `"\\\\" `, "\"\u2028 <\"", `[]`} {

@@ -10,12 +10,12 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// TestEveryFileHasASubject draws names of any bytes that a file can have: each
-// has a subject that an event may have, and no other name has it.
+// TestEveryFileHasASubject draws names of any bytes that a file's name can have: each has a subject
+// that an event may have, and no two names share one.
 func TestEveryFileHasASubject(t *testing.T) {
 	name := rapid.Custom(func(t *rapid.T) string {
 		p := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b/", "\n", "\x7f", "\xff", "é", "\u2028", "%", "%0a", "#", " ", "/", strings.Repeat("x", 240) + "/"}), 1, 30).Draw(t, "parts")
-		return strings.TrimLeft(strings.Join(p, ""), "/") // no path begins with one
+		return strings.TrimLeft(strings.Join(p, ""), "/") // no path begins with a slash
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := name.Draw(t, "a"), name.Draw(t, "b")

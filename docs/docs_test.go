@@ -1,4 +1,4 @@
-// Package docs_test holds these pages against what they speak of.
+// Package docs_test compares these pages with what they describe.
 package docs_test
 
 import (
@@ -13,7 +13,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// pages are the texts of the project, by their path below its root.
+// pages returns the project's texts by their paths below its root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -42,8 +42,8 @@ var (
 	named    = regexp.MustCompile(`\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)(\*?)|([\w-]+\.test\.(?:mjs|tsx?))`)
 )
 
-// TestEveryTestThatAPageNamesExists: a sentence that states a guarantee names the
-// test that fails without it.
+// TestEveryTestThatAPageNamesExists: a sentence in the pages that states a guarantee names the test
+// that fails without it, so these tests must exist.
 func TestEveryTestThatAPageNamesExists(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
@@ -97,7 +97,7 @@ var (
 	signs   = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// TestLinksLeadSomewhere, to a file and, where they name one, a heading.
+// TestLinksLeadSomewhere shows that each link leads to a file and, where it names one, a heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	texts := pages(t)
@@ -128,8 +128,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestNoEntryOfTheChangelogIsTorn: the page merges by union, which can leave half
-// of an entry, or an entry twice.
+// TestNoEntryOfTheChangelogIsTorn: git merges the changelog by union, which can leave half of an
+// entry, or an entry twice.
 func TestNoEntryOfTheChangelogIsTorn(t *testing.T) {
 	t.Parallel()
 	_, list, found := strings.Cut(pages(t)["CHANGELOG.md"], "\n- ")

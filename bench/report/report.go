@@ -36,8 +36,7 @@ type Result struct {
 	Fsyncs  *float64  `json:"fsyncs,omitempty"`
 	Raw     *Quantity `json:"raw,omitempty"`
 	RawWhat string    `json:"raw_what,omitempty"`
-	// Ratio is ours over raw, as Target uses it: of throughputs where the target is "at
-	// least", of times where it is "at most".
+	// Ratio is ours/raw, or raw/ours where Target is "at least" and more is better.
 	Ratio  float64 `json:"ratio,omitempty"`
 	Target *Target `json:"target,omitempty"`
 	// Met is nil when nothing was measured or there is no target.
@@ -49,7 +48,7 @@ type Result struct {
 	Failed bool `json:"failed,omitempty"`
 }
 
-// added is what ours takes more than raw.
+// added is by how much ours exceeds raw.
 func (r Result) added() Quantity {
 	return Quantity{max(0, r.Ours.Value-r.Raw.Value), r.Ours.Unit}
 }

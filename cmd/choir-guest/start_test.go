@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestStagesBeginBeforeWhatGuestsUse: a box starts this program as its guest and, where trees
-// are built, as the launcher. Whatever is initialised before a guest is sealed or a launcher begins slows
-// each start. Packages are counted rather than time, which depends on the load.
+// TestStagesBeginBeforeWhatGuestsUse: a box starts this program as its guest and, where trees are
+// built, as the launcher. What is initialised before either of them begins slows each start.
+// Packages are counted rather than time, which depends on the load.
 func TestStagesBeginBeforeWhatGuestsUse(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(t.TempDir(), "guest")
@@ -40,7 +40,7 @@ func TestStagesBeginBeforeWhatGuestsUse(t *testing.T) {
 		t.Errorf("a guest is sealed behind %d packages: %v", at, all[:max(at, 0)])
 	}
 	for i, size := range sizes {
-		if len(size) > 5 { // 100,000 bytes and more, such as of a pattern that is compiled
+		if len(size) > 5 { // 100,000 bytes or more are allocated, for example when a pattern is compiled
 			t.Errorf("%s makes %s bytes before main", all[i], size)
 		}
 	}

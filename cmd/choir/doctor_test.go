@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestVersionsThatAreNeeded: doctor tells those that do from those that don't, and
-// the README, the setup and what npm reads say the same of them.
+// TestVersionsThatAreNeeded shows that doctor tells versions that are new enough from others, and
+// that the README, the setup script and npm's settings name the same versions.
 func TestVersionsThatAreNeeded(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]bool{
@@ -52,8 +52,8 @@ func TestVersionsThatAreNeeded(t *testing.T) {
 	}
 }
 
-// TestDoctorSaysThatALogIsHeld: of a log of which a death left only the second names,
-// doctor says that it is put back, not that it is missing.
+// TestDoctorSaysThatALogIsHeld: when a process died and left of a log only the second names of its
+// files, doctor says that the log will be put back, rather than that it is missing.
 func TestDoctorSaysThatALogIsHeld(t *testing.T) {
 	t.Parallel()
 	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))

@@ -9,9 +9,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestTheHostLinksNoHostileParsing: the code that reads trees written by boxes is linked
-// into the guest's binary only. Of the keeper the host links nothing but the messages that
-// the two exchange, so no tree can mislead it.
+// TestTheHostLinksNoHostileParsing shows that the code that reads trees written by boxes is linked
+// into the guest's binary only, so that no tree can mislead the host. From the keeper, the host
+// links only the messages that they exchange.
 func TestTheHostLinksNoHostileParsing(t *testing.T) {
 	t.Parallel()
 	const (

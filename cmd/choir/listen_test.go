@@ -19,9 +19,9 @@ func has(home netip.Addr) bool {
 	return err == nil && ln.Close() == nil
 }
 
-// TestAttack20_ThePortIsOursWhereverBrowsersLook: a browser takes
-// console.choir.localhost to be ::1 before it is 127.0.0.1. Another user of the
-// machine who listens there is sent the claim link and the session's cookie.
+// TestAttack20_ThePortIsOursWhereverBrowsersLook: a browser tries ::1 for console.choir.localhost
+// before 127.0.0.1, so another user of the machine who listens there would get the claim link and
+// the session's cookie.
 func TestAttack20_ThePortIsOursWhereverBrowsersLook(t *testing.T) {
 	ln, err := listen("127.0.0.1:0")
 	if err != nil {
@@ -69,8 +69,8 @@ func TestAttack20_ThePortIsOursWhereverBrowsersLook(t *testing.T) {
 	}
 }
 
-// TestAPortThatIsHalfTakenIsRefused: a port that somebody has at one of the addresses is
-// refused when it was asked for, and another port is taken when the system chose it.
+// TestAPortThatIsHalfTakenIsRefused shows that a port that is in use at one of the addresses is
+// refused when it was asked for, and that another port is taken when the system chose it.
 func TestAPortThatIsHalfTakenIsRefused(t *testing.T) {
 	for i, home := range homes {
 		ours := homes[1-i]
@@ -114,7 +114,8 @@ func (s *scarce) Accept() (net.Conn, error) {
 	return s.Listener.Accept()
 }
 
-// TestListeningGoesOnWithoutWatches: a box that uses up the epoll watches ends no server.
+// TestListeningGoesOnWithoutWatches shows that no server ends when a box has used up the epoll
+// watches.
 func TestListeningGoesOnWithoutWatches(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestALogWithNothingInItSaysSo: no line on standard output, and why on standard error.
+// TestALogWithNothingInItSaysSo shows that logs without entries print nothing on standard output,
+// and the reason on standard error.
 func TestALogWithNothingInItSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	said, err := os.Create(filepath.Join(dir, "said"))

@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestThePageIsWhatIsDeclared: docs/cli.md is generated from the verbs. With
-// CHOIR_CLI_WRITE set the test writes it.
+// TestThePageIsWhatIsDeclared compares docs/cli.md with what is generated from the verbs. If
+// CHOIR_CLI_WRITE is set, it writes the page instead.
 func TestThePageIsWhatIsDeclared(t *testing.T) {
 	path := filepath.Join(choirtest.Root(), "docs", "cli.md")
 	var want bytes.Buffer

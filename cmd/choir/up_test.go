@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/process"
 )
 
-// TestASecondUpSaysWhereTheFirstIs: it is checked before listening, which the address that
-// this test gives would not allow.
+// TestASecondUpSaysWhereTheFirstIs shows that a second start is refused before it listens: the
+// address that this test gives could not be listened on.
 func TestASecondUpSaysWhereTheFirstIs(t *testing.T) {
 	cfg := config.Config{}
 	cfg.Server.Data, cfg.Server.Listen = t.TempDir(), "nowhere"

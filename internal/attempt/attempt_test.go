@@ -30,8 +30,8 @@ func payload(to contract.AttemptState, status contract.ResultStatus) contract.Pa
 	return m
 }
 
-// Every pair of states is legal or refused as the table says, and a refused
-// transition changes nothing.
+// TestOnlyLegalTransitionsAreMade shows that every pair of states is accepted or refused as the
+// table says, and that a refused transition changes nothing.
 func TestOnlyLegalTransitionsAreMade(t *testing.T) {
 	for _, from := range attempt.States() {
 		for _, to := range attempt.States() {
@@ -55,8 +55,8 @@ func TestOnlyLegalTransitionsAreMade(t *testing.T) {
 	}
 }
 
-// From each state there is something to do that leads on, until it has ended;
-// every state can be reached, and every one leads to the end.
+// TestEveryStateLeadsToAnEnd shows that every state but the last has a next step that leads on,
+// that every state can be reached, and that every one leads to the end.
 func TestEveryStateLeadsToAnEnd(t *testing.T) {
 	reach := map[contract.AttemptState]bool{"": true}
 	leads := map[contract.AttemptState]bool{contract.AttemptEnded: true}

@@ -49,7 +49,7 @@ func TestATimeWithoutRunningDoesNotCount(t *testing.T) {
 	if got := c.Now() - began; got != time.Second || len(gaps) != 0 {
 		t.Errorf("a second of running: %v, %v", got, gaps)
 	}
-	m.pass(time.Hour, time.Hour) // stopped: the machine ran on
+	m.pass(time.Hour, time.Hour) // stopped: the machine went on
 	m.pass(0, 0)
 	if got := c.Now() - began; got > 2*time.Second {
 		t.Errorf("an hour of standing still counted: %v", got)
@@ -120,8 +120,8 @@ func TestATimerCanBeStoppedAndSetAnew(t *testing.T) {
 	<-fired
 }
 
-// The child waits for a second of its own: stopped for three, it is told so and
-// its timer still has what was left.
+// The child starts a timer of a second and is then stopped for three. It must learn of the gap, and
+// its timer must still have what was left of the second.
 func TestAStoppedProcessDoesNotRunOutOfTime(t *testing.T) {
 	if os.Getenv("AWAKE_CHILD") != "" {
 		gap := make(chan awake.Gap, 8)
@@ -137,7 +137,7 @@ func TestAStoppedProcessDoesNotRunOutOfTime(t *testing.T) {
 				os.Stdout.WriteString("odd\n")
 			}
 			select {
-			case <-over: // with what was left of it
+			case <-over: // after what was left of the second
 				os.Stdout.WriteString("early\n")
 			case <-time.After(100 * time.Millisecond):
 				os.Stdout.WriteString("told\n")
@@ -162,7 +162,7 @@ func TestAStoppedProcessDoesNotRunOutOfTime(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3500 * time.Millisecond) // the process must stand still for real
+	time.Sleep(3500 * time.Millisecond) // the process really has to be stopped
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

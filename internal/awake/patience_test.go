@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// wall are the functions of what a task works with that wait by the clock of the
-// wall, and why a time in which choir stood still may end that wait.
+// wall lists functions, among those that a task depends on, that wait by the wall clock, and says
+// why their wait may end although choir was stopped meanwhile.
 var wall = map[string]string{
 	"fleet/sleep.go awake":                   "a request's: who asks has a clock of their own",
 	"fleet/places.go Wake":                   "a request's",
@@ -24,8 +24,8 @@ var wall = map[string]string{
 	"computer/computer.go projectRest":       "what is not projected now is at the next wake",
 }
 
-// TestWhatATaskWaitsForIsTimeInWhichItRan: nothing that a task needs, a box or
-// an installation, is given up because choir stood still meanwhile.
+// TestWhatATaskWaitsForIsTimeInWhichItRan shows that the waits on which a task depends, for a box
+// or an installation, do not expire because choir was stopped meanwhile.
 func TestWhatATaskWaitsForIsTimeInWhichItRan(t *testing.T) {
 	found := map[string]string{}
 	for _, dir := range []string{"fleet", "computer", "shell", "document", "dispatch", "harness", "associate", "sandbox/local"} {

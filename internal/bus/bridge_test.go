@@ -16,14 +16,14 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Raw bytes that no client library would send.
+// TestBridgeRefusesOddProtocol sends raw bytes that no client library would send.
 func TestBridgeRefusesOddProtocol(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid := contract.NewCID()
 	creds := mint(t, b, cid, "mine")
 	results := answerAll(t, b, cid)
 	action := contract.SubjectAction(cid)
-	// The signature is not looked at before the server does.
+	// Only the server checks the signature, so any will do.
 	hello := fmt.Sprintf(`CONNECT {"jwt":%q,"sig":"x","verbose":false}`, creds.JWT) + "\r\n"
 	for name, bytes := range map[string]string{
 		"pub before connect":    "PUB " + action + " 2\r\nhi\r\n",
@@ -57,9 +57,9 @@ func TestBridgeRefusesOddProtocol(t *testing.T) {
 			go func() { served <- b.Serve(context.Background(), far) }()
 			go func() { _, _ = io.Copy(io.Discard, near) }()
 			_ = near.SetWriteDeadline(time.Now().Add(patience))
-			_, _ = io.WriteString(near, bytes) // may fail half-way: the bridge hangs up
+			_, _ = io.WriteString(near, bytes) // may fail half-way, when the bridge hangs up
 			err := wait(t, served)
-			// The signature is wrong, so the server may be faster than the bridge.
+			// The signature is wrong, so the server may hang up before the bridge does.
 			if !fault.Is(err, fault.Denied) && (err != nil || !strings.HasPrefix(bytes, hello)) {
 				t.Errorf("the bridge returned %v", err)
 			}
@@ -74,7 +74,8 @@ func TestBridgeRefusesOddProtocol(t *testing.T) {
 	}
 }
 
-// Genuine JWT, wrong key: the server's nonce stops who merely saw the JWT.
+// TestStolenJWTIsUseless connects with a genuine JWT and the wrong key: the server's nonce keeps
+// out whoever has only seen the JWT.
 func TestStolenJWTIsUseless(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid := contract.NewCID()
@@ -125,7 +126,8 @@ func TestServeEndsWithItsContextAndTheBus(t *testing.T) {
 	_ = near.Close()
 }
 
-// A client that does not read is cut off, and costs others nothing.
+// TestSlowReaderIsCutOff shows that a client that does not read is disconnected, and does not delay
+// others.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid := contract.NewCID()

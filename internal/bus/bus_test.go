@@ -47,7 +47,7 @@ func mint(t testing.TB, b *bus.Bus, cid contract.CID, principal string) bus.Cred
 	return c
 }
 
-// bridge dials the bus through Serve; errs receives what Serve returns.
+// bridge connects to the bus through Serve; errs receives what Serve returns.
 type bridge struct {
 	b    *bus.Bus
 	errs chan error
@@ -80,7 +80,7 @@ func dial(b *bus.Bus, c bus.Credentials) (*client, error) {
 	return out, err
 }
 
-// refused waits for the server's refusal of what the client just did.
+// refused waits for the server's refusal of the client's last operation.
 func (c *client) refused(t testing.TB, what string) {
 	t.Helper()
 	select {
@@ -103,7 +103,7 @@ func connect(t testing.TB, b *bus.Bus, c bus.Credentials) *client {
 	return out
 }
 
-// answerAll answers every request that clients may make, as a service would.
+// answerAll answers every request that clients may make, as services do.
 func answerAll(t testing.TB, b *bus.Bus, cid contract.CID) chan error {
 	t.Helper()
 	results := make(chan error, 100)
@@ -166,8 +166,8 @@ func TestClientReachesItsOwnComputer(t *testing.T) {
 	}
 }
 
-// What a client may not subscribe to gives a permission error, and nothing
-// that is published there arrives.
+// TestClientSubscribesToNothingElse shows that a client gets a permission error for any other
+// subject, and nothing that is published there.
 func TestClientSubscribesToNothingElse(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid, other := contract.NewCID(), contract.NewCID()
@@ -205,7 +205,8 @@ func TestClientSubscribesToNothingElse(t *testing.T) {
 	}
 }
 
-// What a client may not publish to gives a permission error and arrives nowhere.
+// TestClientPublishesToNothingElse shows that a client gets a permission error for any other
+// subject, and that what it publishes arrives nowhere.
 func TestClientPublishesToNothingElse(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid, other := contract.NewCID(), contract.NewCID()
@@ -248,8 +249,8 @@ func TestClientPublishesToNothingElse(t *testing.T) {
 	}
 }
 
-// A reply subject outside the client's own inbox ends its connection before
-// anything is delivered; a service that were asked so would refuse as well.
+// TestReplySubjectsAreTheClientsOwn shows that a reply subject outside the client's own inbox ends
+// its connection before anything is delivered, and that the services refuse such a request as well.
 func TestReplySubjectsAreTheClientsOwn(t *testing.T) {
 	b := open(t, t.TempDir())
 	cid, other := contract.NewCID(), contract.NewCID()
@@ -275,7 +276,7 @@ func TestReplySubjectsAreTheClientsOwn(t *testing.T) {
 			if err := c.PublishMsg(m); err != nil {
 				t.Fatal(err)
 			}
-			_ = c.Flush() // fails: the connection is cut
+			_ = c.Flush() // an error, since the connection is closed
 			if err := wait(t, c.served); !fault.Is(err, fault.Denied) {
 				t.Errorf("reply %s (headers %t): the bridge returned %v", reply, headers, err)
 			}
@@ -288,12 +289,12 @@ func TestReplySubjectsAreTheClientsOwn(t *testing.T) {
 	if n := len(results); n != 0 {
 		t.Errorf("%d requests with a forged reply subject reached a service", n)
 	}
-	// Behind the bridge, the responder's own check.
+	// This is the responder's own check, without the bridge.
 	for _, reply := range append(replies, "", "_INBOX.mine.*", "_INBOX.mine.>", "_INBOX.nobody.x") {
 		m := nats.NewMsg(contract.SubjectAction(cid))
 		m.Reply = reply
 		if reply == "_INBOX.theirs.x" {
-			continue // of the same computer: only the bridge can tell them apart
+			continue // the subject is the same computer's, so only the bridge can tell it apart
 		}
 		if err := b.Respond(m, []byte("{}")); !fault.Is(err, fault.Denied) {
 			t.Errorf("a service would answer to %q: %v", reply, err)
@@ -377,15 +378,15 @@ func TestRevokeEndsConnections(t *testing.T) {
 	if err := stay.FlushTimeout(patience); err != nil {
 		t.Errorf("another session was cut off: %v", err)
 	}
-	// The same principal may be let in again.
+	// The same principal may connect again.
 	connect(t, b, mint(t, b, cid, "gone"))
 	if err := b.Revoke("never seen"); err != nil {
 		t.Errorf("revoking nobody: %v", err)
 	}
 }
 
-// TestWhoIsAnsweredNoMoreIsCutOff: the clock goes past the credentials' end while
-// the server's timer does not, as after a suspended machine wakes.
+// TestWhoIsAnsweredNoMoreIsCutOff moves the clock past the end of the credentials while the
+// server's own timer does not fire, as happens after a machine was suspended.
 func TestWhoIsAnsweredNoMoreIsCutOff(t *testing.T) {
 	dir := t.TempDir()
 	var ahead atomic.Int64
@@ -412,7 +413,7 @@ func TestWhoIsAnsweredNoMoreIsCutOff(t *testing.T) {
 	if err := wait(t, c.served); !fault.Is(err, fault.Denied) {
 		t.Errorf("the bridge returned %v", err)
 	}
-	// With other credentials it is let in.
+	// With new credentials it can connect again.
 	again := connect(t, b, mint(t, b, cid, "sleeper"))
 	if err := again.FlushTimeout(patience); err != nil {
 		t.Error(err)

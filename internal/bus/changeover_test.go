@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 )
 
-// files are a stream's description and its sum.
+// files returns a stream's description and its checksum.
 func files(t *testing.T, dir string) (description, sum string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "nats", "jetstream", "*", "streams", "*", "meta.inf"))
@@ -22,10 +22,10 @@ func files(t *testing.T, dir string) (description, sum string) {
 	return found[0], filepath.Join(filepath.Dir(found[0]), "meta.sum")
 }
 
-// A stream that republished its log does not any more once its log is opened, and
-// is written anew only then. What a power cut leaves between the two files of its
-// description is finished when the server starts; what does not fit otherwise is
-// damage.
+// TestAStreamIsChangedOver: a stream that was made by an earlier version republishes its log. It
+// stops doing so when its log is opened, and its description is rewritten only then. What a power
+// cut leaves between the two files of a description is completed when the server starts; any other
+// mismatch is damage.
 func TestAStreamIsChangedOver(t *testing.T) {
 	dir, cid := t.TempDir(), contract.NewCID()
 	b := open(t, dir)

@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/client"
 )
 
-// completes is what a shell is offered for a verb with one argument, and one flag, of
-// what asks lists.
+// completes returns what a shell is offered for a verb with one argument and one flag, both of the
+// kind that asks lists.
 func completes(t *testing.T, asks func() ([]cli.Name, error), line ...string) []string {
 	t.Helper()
 	t.Setenv("CHOIR_URL", "http://127.0.0.1:1")
@@ -37,11 +37,12 @@ func completes(t *testing.T, asks func() ([]cli.Name, error), line ...string) []
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	return lines[:len(lines)-1] // the last is how a shell is to go on
+	return lines[:len(lines)-1] // the last line tells the shell how to continue
 }
 
-// TestNoNameIsACommand: a shell writes what is offered into somebody's line. What it
-// would read as anything but one word, which a box may name a file, is not offered.
+// TestNoNameIsACommand: a shell inserts what is offered into the person's command line, and a box
+// chooses the names of files. A name that a shell would not read as exactly one word is not
+// offered.
 func TestNoNameIsACommand(t *testing.T) {
 	there := []string{
 		"workspace/$(touch x)", "workspace/`x`", "workspace/a;b", "workspace/a b", "workspace/a\nb", "workspace/a\tb", "workspace/\x1b]0;owned\x07",
@@ -70,8 +71,8 @@ func TestNoNameIsACommand(t *testing.T) {
 	}
 }
 
-// TestACompletionIsBoundedAndSilent: as many as a person can look through, of those that
-// go on as what was typed; where nobody answers there are none, and nothing is said.
+// TestACompletionIsBoundedAndSilent shows that a completion offers a bounded number of names that
+// continue what was typed. If the server does not answer, it offers none and prints nothing.
 func TestACompletionIsBoundedAndSilent(t *testing.T) {
 	many := make([]cli.Name, 5000)
 	for i := range many {

@@ -11,7 +11,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// TestErrorsAreText: an error repeats what others say, and a terminal obeys nothing of it.
+// TestErrorsAreText: errors repeat texts of others, so control characters in them are escaped for
+// the terminal.
 func TestErrorsAreText(t *testing.T) {
 	const hostile = "\x1b]0;owned\x07\u009d0;owned\u009c\x1b[2Ja\rb\x7f\x08\u202eeslaf\u2066\u2028c"
 	said := cli.Sentence(fault.New("op", fault.Conflict, hostile, errors.New(hostile)))

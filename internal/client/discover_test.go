@@ -76,7 +76,7 @@ func TestDiscover(t *testing.T) {
 	if st, err := os.Stat(filepath.Join(data, "runtime.json")); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
-	// A proxy would get the token.
+	// If the client used a proxy, it would get the token.
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	for _, c := range []struct {
 		name string
@@ -106,8 +106,7 @@ func TestDiscover(t *testing.T) {
 	if _, err := client.Discover(env(), data, ""); !fault.Is(err, fault.Unreachable) {
 		t.Errorf("one that was killed: %v", err)
 	}
-	// The process' number and its port belong to somebody else now, who would get the
-	// token.
+	// The process id and the port now belong to somebody else, who must not get the token.
 	_, started, _ := strings.Cut(process.Self(), " ")
 	for _, was := range []string{"", "1", strconv.Itoa(os.Getpid()) + " 1", "1 " + started} {
 		if err := client.WriteRuntime(data, client.Runtime{URL: url, Token: "choir_runtime", PID: os.Getpid(), Process: was}); err != nil {

@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/client"
 )
 
-// TestSignInTakesATokenOnly: whoever made a link chose which server answers it, and its
-// answer is printed for a shell.
+// TestSignInTakesATokenOnly: whoever made the link chose the server, and the server's answer is
+// printed for a shell, so only a well-formed token is accepted.
 func TestSignInTakesATokenOnly(t *testing.T) {
 	for secret, ok := range map[string]bool{
 		"choir_AZaz09-_": true, "x; touch pwned": false, "$(touch pwned)": false, "x\ntouch pwned": false, "choir_x\n": false, "`touch pwned`": false, "": false, strings.Repeat("x", 300): false,

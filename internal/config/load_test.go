@@ -56,7 +56,7 @@ func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		toml string
 		env  []string
-		want []string // in error and hint
+		want []string // parts of the error and the hint
 	}{
 		"unknown key":         {toml: "[git]\nauto_comit_interval = 1\n", want: []string{"git.auto_comit_interval", "git.auto_commit_interval"}},
 		"unknown section":     {toml: "[gti]\nremote_template = 'x'\n", want: []string{"gti.remote_template", "git.remote_template"}},
@@ -128,16 +128,16 @@ func TestEveryDocumentedVariableIsKnown(t *testing.T) {
 		t.Fatalf("the pages tell of %v", told)
 	}
 	for name := range told {
-		// The value may be wrong for the variable; that the variable is unknown would be
-		// said in other words.
+		// The value may be invalid for the variable; the error for an unknown variable has other
+		// words.
 		if _, err := config.Load(config.Sources{Environ: []string{"HOME=/home/u", name + "=/dev/null"}}); err != nil && strings.Contains(err.Error(), "is not a known key") {
 			t.Errorf("a page tells of %s: %v", name, err)
 		}
 	}
 }
 
-// TestNoPathLandsInTheWorkingDirectory: neither without a home directory nor with a path
-// that begins with ~.
+// TestNoPathLandsInTheWorkingDirectory: a path without a home directory, or one that begins with ~,
+// must not become relative to the working directory.
 func TestNoPathLandsInTheWorkingDirectory(t *testing.T) {
 	for _, environ := range [][]string{nil, {"HOME="}, {"HOME=home"}} {
 		if c, err := config.Load(config.Sources{Environ: environ}); !fault.Is(err, fault.Invalid) || fault.HintOf(err) == "" {
@@ -167,7 +167,7 @@ func TestNoPathLandsInTheWorkingDirectory(t *testing.T) {
 	}
 }
 
-// TestSettingsSayWhereTheyAreFrom: each key's value has its source.
+// TestSettingsSayWhereTheyAreFrom shows that each setting reports its source.
 func TestSettingsSayWhereTheyAreFrom(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.toml")

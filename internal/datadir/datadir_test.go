@@ -37,8 +37,9 @@ func TestOneOwner(t *testing.T) {
 	}
 }
 
-// TestADataDirectoryIsItsOwnersAlone, although it was there before: made by its
-// owner and open to others, or made by another user, whose keys would be used.
+// TestADataDirectoryIsItsOwnersAlone shows that an existing directory is closed to others if its
+// owner left it open, and is refused if another user made it, because that user's keys would be
+// used.
 func TestADataDirectoryIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []os.FileMode{0o755, 0o777, 0o770, 0o705} {
@@ -57,7 +58,7 @@ func TestADataDirectoryIsItsOwnersAlone(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	theirs := "/" // which is nobody's but root's
+	theirs := "/" // the root directory belongs to nobody but root
 	if os.Geteuid() == 0 {
 		theirs = t.TempDir()
 		if err := os.Chown(theirs, 61234, 61234); err != nil {
@@ -67,7 +68,7 @@ func TestADataDirectoryIsItsOwnersAlone(t *testing.T) {
 	for _, open := range []func(string) (*datadir.Dir, error){datadir.Open, datadir.OpenDamaged} {
 		d, err := open(theirs)
 		if err == nil {
-			d.Close() // it should not have been opened
+			d.Close() // an error is expected, so there should be nothing to close
 		}
 		if !fault.Is(err, fault.Denied) || fault.HintOf(err) == "" || !strings.Contains(err.Error(), "another user") {
 			t.Errorf("another user's: %v", err)
@@ -75,8 +76,8 @@ func TestADataDirectoryIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-// TestAnOwnersLastChild: a process that a killed choir was just starting holds
-// the lock for moments more.
+// TestAnOwnersLastChild: a child that choir was starting when it was killed holds the lock for some
+// moments longer.
 func TestAnOwnersLastChild(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
@@ -87,7 +88,7 @@ func TestAnOwnersLastChild(t *testing.T) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock.WriteString("1 1\n"); err != nil { // nobody has that id
+	if _, err := lock.WriteString("1 1\n"); err != nil { // no process has this id
 		t.Fatal(err)
 	}
 	child := exec.CommandContext(t.Context(), "sleep", "0.2")

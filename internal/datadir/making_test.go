@@ -26,8 +26,8 @@ func there(d, name string) bool {
 	return err == nil && string(b) == name
 }
 
-// TestANewDirectoryCountsOnceItIsCommitted: what a start left that was not committed
-// is begun anew, kept aside, and what a person had put there stays.
+// TestANewDirectoryCountsOnceItIsCommitted shows that what a start left uncommitted is set aside
+// and begun again, and that files that a person had put there stay.
 func TestANewDirectoryCountsOnceItIsCommitted(t *testing.T) {
 	t.Parallel()
 	at := filepath.Join(t.TempDir(), "data")
@@ -39,7 +39,7 @@ func TestANewDirectoryCountsOnceItIsCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 3 { // the second leaves what the first had
+	for n := range 3 { // the second round finds what the first left
 		for _, name := range append(ours, "keys/given later") {
 			put(t, at, name)
 		}
@@ -102,8 +102,8 @@ func TestANewDirectoryCountsOnceItIsCommitted(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotSayThatNothingCountsCounts: neither a version that a power cut
-// emptied beside what somebody has, nor one that is damaged, begins anything anew.
+// TestWhatDoesNotSayThatNothingCountsCounts shows that a directory is not begun again if its
+// version file was emptied by a power cut beside existing data, or is damaged.
 func TestWhatDoesNotSayThatNothingCountsCounts(t *testing.T) {
 	t.Parallel()
 	for content, with := range map[string][]string{
@@ -133,7 +133,7 @@ func TestWhatDoesNotSayThatNothingCountsCounts(t *testing.T) {
 			t.Errorf("version %q was changed to %q", content, b)
 		}
 	}
-	// Where nothing of ours is, a power cut came before anything was made.
+	// If there is nothing of choir's, the power cut came before anything was made.
 	at := t.TempDir()
 	if err := os.WriteFile(filepath.Join(at, "version"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// What finds the disk full gets the reserve and is done again; after that nothing
-// more is taken in, and what else fails is not tried twice.
+// TestReserve shows that an operation that finds the disk full is repeated after the reserve is
+// released, that nothing further is accepted then, and that other failures are not repeated.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	d, err := datadir.Open(t.TempDir())

@@ -136,7 +136,7 @@ func TestAnAgentCannotOverwriteAUser(t *testing.T) {
 	if ce.Current.Body != users.Body || ce.Current.Revision != 2 || ce.Conflicts[0].Ours != "mine\n" || ce.Conflicts[0].Line != 2 {
 		t.Errorf("the conflict carries %+v", ce)
 	}
-	// With the user's revision as its base the agent means it.
+	// With the user's revision as its base, the agent's change is a deliberate one.
 	if got, err := d.Revise(t.Context(), r.Document, 2, "a\nmine, and its\nc\n", agent); err != nil || got.Revision != 3 {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -191,8 +191,9 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// Many writers, each changing a line of its own over and over on whatever base
-// it last saw: every last change is there, and every change is in the history.
+// TestManyWriters has many writers change their own lines again and again, each based on the
+// revision that it last saw: every last change must be in the text, and every change in the
+// history.
 func TestManyWriters(t *testing.T) {
 	d, st, log := open(t)
 	const writers, rounds = 4, 5
@@ -235,8 +236,8 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
-// slowLog holds one append back, and meanwhile refuses others as the server does
-// that has it already, though nobody here knows of it yet.
+// slowLog delays one append and meanwhile refuses others, as the server does when it has stored an
+// event that the projection has not seen yet.
 type slowLog struct {
 	*ledger.Log
 	begun atomic.Bool
@@ -258,8 +259,8 @@ func (l *slowLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contr
 	return l.Log.Append(ctx, drafts...)
 }
 
-// Who writes while another's revision is on its way waits for it, however long
-// that takes: it does not lose against the same revision until it gives up.
+// TestAWriterWaitsForTheOneBefore shows that a writer waits for another's revision that is being
+// stored, however long that takes, rather than try against the same revision until it gives up.
 func TestAWriterWaitsForTheOneBefore(t *testing.T) {
 	_, st, log := open(t)
 	r := create(t, document.New(log, st), "one\n\ntwo\n")

@@ -37,8 +37,8 @@ func lines(t *rapid.T, name string) []string {
 	return rapid.SliceOfN(rapid.SampledFrom([]string{"a\n", "b\n", "c\n", "\n"}), 0, 12).Draw(t, name)
 }
 
-// A text changed on one side only is that side's; equal changes merge; two
-// changes with an untouched line between them both survive.
+// TestMergeLaws shows that a text that only one side changed becomes that side's, that equal
+// changes merge, and that two changes with an unchanged line between them are both kept.
 func TestMergeLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base, ours := strings.Join(lines(t, "base"), ""), strings.Join(lines(t, "ours"), "")
@@ -51,7 +51,7 @@ func TestMergeLaws(t *testing.T) {
 		if got, c := document.Merge(base, ours, ours); got != ours || c != nil {
 			t.Fatalf("both changed alike: %q %v", got, c)
 		}
-		// The same texts around a line that neither touches.
+		// The texts are put around a line that neither side changes.
 		head, tail := strings.Join(lines(t, "head"), ""), strings.Join(lines(t, "tail"), "")
 		const mid = "--- 1\n--- 2\n--- 3\n"
 		got, c := document.Merge(base+mid+head, ours+mid+head, base+mid+tail)

@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// byTask is an Associate at work on a task.
+// byTask is an Associate that works on a task.
 func byTask(name string) document.Author {
 	return document.Author{Name: "associate", By: contract.AssociateOf(contract.DeriveID("task", name)), Run: contract.DeriveID("run", "of "+name), Task: contract.DeriveID("task", name)}
 }
@@ -43,7 +43,7 @@ func list(t testing.TB, d *document.Documents, st *state.Store, log *ledger.Log,
 	return got
 }
 
-// touched makes a document of which a user and an agent changed the same line.
+// touched makes a document in which a user and an agent changed the same line.
 func touched(t testing.TB, d *document.Documents) (r state.Revision, theirs string) {
 	t.Helper()
 	r = create(t, d, "a\nb\nc\nd\ne\n")
@@ -73,7 +73,7 @@ func TestAProposalWaitsAndIsAccepted(t *testing.T) {
 	if err != nil || v.Merged != theirs || len(v.Overlaps) != 1 || v.Overlaps[0].Ours != "mine\n" || v.Head.Revision != 2 {
 		t.Errorf("%+v %v", v, err)
 	}
-	// What the user writes elsewhere meanwhile stays.
+	// What the user writes elsewhere meanwhile is kept.
 	if _, err := d.Revise(t.Context(), head.Document, 2, "A\nmine\nc\nd\ne\n", person); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestAProposalWaitsAndIsAccepted(t *testing.T) {
 	if err := st.Wait(t.Context(), log.Last()); err != nil {
 		t.Fatal(err)
 	}
-	// Line 1 touches line 2, which both changed: the proposal has both.
+	// Line 1 is next to line 2, which both changed, so the proposal contains both lines.
 	rev, err := st.Revision(t.Context(), head.Document, 4)
 	if err != nil || rev.Body != theirs || rev.Author != "ana" || rev.Role != contract.KindPerson || rev.Cause != p.Proposal {
 		t.Errorf("%+v %v", rev, err)
@@ -118,7 +118,7 @@ func TestAProposalIsDismissedForGood(t *testing.T) {
 	if _, err := d.Accept(t.Context(), head.Document, p.Proposal, person); !fault.Is(err, fault.Conflict) || fault.HintOf(err) == "" {
 		t.Errorf("accepted after that: %v", err)
 	}
-	// The same change again is the same proposal.
+	// Proposing the same change again returns the same proposal.
 	if p := propose(t, d, head.Document, 1, theirs, byTask("one")); p.Status != string(contract.ProposalDismissed) {
 		t.Errorf("it came back: %+v", p)
 	}
@@ -177,7 +177,7 @@ func TestWhatIsNoProposal(t *testing.T) {
 	if all := list(t, d, st, log, head.Document, false); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}
-	// A text made on nothing known replaces the whole, and travels as a blob.
+	// A proposal without a known base replaces the whole text, and is stored as a blob.
 	big := strings.Repeat("a line of text\n", 8000)
 	p := propose(t, d, head.Document, 0, big, byTask("big"))
 	if done, err := d.Accept(t.Context(), head.Document, p.Proposal, person); err != nil || done.Revision != 3 {
@@ -189,7 +189,7 @@ func TestWhatIsNoProposal(t *testing.T) {
 	if now, err := d.Get(t.Context(), head.Document); err != nil || now.Body != big {
 		t.Errorf("%d bytes, %v", len(now.Body), err)
 	}
-	// Once the document says the same, accepting makes no revision.
+	// Once the document has this text, accepting the proposal makes no revision.
 	small := propose(t, d, head.Document, 0, "small\n", byTask("small"))
 	if _, err := d.Revise(t.Context(), head.Document, 3, "small\n", person); err != nil {
 		t.Fatal(err)
@@ -202,10 +202,10 @@ func TestWhatIsNoProposal(t *testing.T) {
 	}
 }
 
-// halting is the log of a process that dies after the first event of a call.
+// halting is the log of a process that dies after some events of a call.
 type halting struct {
 	document.Log
-	left int // events until then; below 0: never
+	left int // how many events are stored before; negative: it does not die
 }
 
 var errDied = errors.New("the process died")
@@ -223,7 +223,8 @@ func (l *halting) Append(ctx context.Context, drafts ...contract.Draft) ([]contr
 	return events, err
 }
 
-// Wherever the process dies, doing it again, or waking, ends as if it had not.
+// TestProposalsAfterACrash shows that wherever the process dies, repeating the call or waking the
+// computer leads to the same state as without the crash.
 func TestProposalsAfterACrash(t *testing.T) {
 	for cut := range 4 {
 		for _, woken := range []bool{false, true} {
@@ -269,8 +270,8 @@ func TestProposalsAfterACrash(t *testing.T) {
 	}
 }
 
-// Every line that a proposal changed is as proposed; every line that the user
-// changed and that does not touch one of those is as the user has it.
+// TestAcceptedMergesLaw shows that every line that a proposal changed is as proposed, and that
+// every line that the user changed, and that is not next to one of those, is the user's.
 func TestAcceptedMergesLaw(t *testing.T) {
 	d, _, _ := open(t)
 	rapid.Check(t, func(rt *rapid.T) {

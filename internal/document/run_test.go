@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/run"
 )
 
-// blueRun is a run that has worked for a while.
+// blueRun is a run that has worked for some time.
 func blueRun() *run.Run {
 	failed := &contract.AssociateResult{
 		Attempt: 2, Status: contract.ResultFailed, Summary: "the check failed", Changes: []contract.Change{{Path: "a.css", Op: contract.ChangeModified, Added: 3, Removed: 1}},
@@ -33,7 +33,7 @@ func blueRun() *run.Run {
 	}
 }
 
-// blue is what its document says of it.
+// blue returns the sections of its document.
 func blue() document.Sections { return document.SectionsOf(blueRun(), nil) }
 
 func TestARunIsRendered(t *testing.T) {
@@ -84,7 +84,8 @@ func TestAnUpdateKeepsWhatTheUserWrote(t *testing.T) {
 	if strings.Contains(edited, "A very blue desktop") || document.Edited(document.RenderRun("Blue", v), 8<<10) != "" {
 		t.Errorf("what was rendered passes for the user's:\n%s", edited)
 	}
-	// It stays the user's, update after update, and a removed section stays away.
+	// A section stays as the user edited it through every update, and a section that the user
+	// removed stays away.
 	from, to := strings.Index(got, "## Questions"), strings.Index(got, "## Evidence")
 	got = got[:from] + got[to:]
 	for range 3 {
@@ -95,8 +96,8 @@ func TestAnUpdateKeepsWhatTheUserWrote(t *testing.T) {
 	}
 }
 
-// Whatever the view and the user's edits: the size is bounded, the text is
-// valid, an update repeated changes nothing, and lines the user added stay.
+// TestUpdateLaws shows for any view and any edits that the size is bounded, the text is valid, a
+// repeated update changes nothing, and lines that the user added are kept.
 func TestUpdateLaws(t *testing.T) {
 	text := rapid.OneOf(rapid.StringN(0, 200, -1), rapid.SampledFrom([]string{"```", "## Plan\n[//]: # (choir plan 0123456789abcdef)\n", "~~~\nx", "# h", "a\r\nb", strings.Repeat("long ", 9000)}))
 	rapid.Check(t, func(t *rapid.T) {

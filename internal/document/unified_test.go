@@ -47,7 +47,7 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// FuzzUnified applies the diff to the first text and must get the second.
+// FuzzUnified applies the diff to the first text, which must give the second.
 func FuzzUnified(f *testing.F) {
 	f.Add("a\nb\nc\n", "a\nB\nc\n")
 	f.Add("", "x")

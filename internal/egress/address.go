@@ -17,8 +17,7 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// rooted is the host's resolver without its search list: every name counts as fully
-// qualified.
+// rooted is the host's resolver without its search list: every name counts as fully qualified.
 type rooted struct{ resolver *net.Resolver }
 
 func (r rooted) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {

@@ -37,8 +37,8 @@ func (s *Sources) granted(ctx context.Context) ([]Rule, error) {
 	return append(out, s.Extra...), nil
 }
 
-// Beyond lists what spec names beyond the computer's grant, in its canonical form, for
-// which a person has to be asked. A Policy contains none of it unless it was approved.
+// Beyond returns what spec names beyond the computer's grant, in its canonical form. A person has
+// to be asked about it: a Policy contains none of it unless it was approved.
 func (s *Sources) Beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
 	if spec.Profile != contract.EgressCustom || len(spec.Allow) == 0 {
 		return nil, nil
@@ -60,8 +60,8 @@ func (s *Sources) Beyond(ctx context.Context, spec contract.EgressSpec) ([]strin
 	return out, nil
 }
 
-// custom are the rules of a policy that names its hosts: those of them that are within the
-// grant or were approved.
+// custom returns the rules of a policy that names its hosts: those that are within the grant or
+// were approved.
 func custom(allow []string, granted, approved []Rule) ([]Rule, error) {
 	wanted, err := wantedRules(allow)
 	if err != nil {
@@ -78,8 +78,8 @@ func custom(allow []string, granted, approved []Rule) ([]Rule, error) {
 	return out, nil
 }
 
-// wantedRules reads what a task names. It never asks for a raw tunnel: only the rule that
-// grants the host decides whether there is one.
+// wantedRules parses the rules that a task names. None of them asks for a raw tunnel: whether there
+// is one depends only on the rule that grants the host.
 func wantedRules(allow []string) ([]Rule, error) {
 	rules, err := ParseRules(allow)
 	if err != nil {
@@ -115,5 +115,5 @@ func (r Rule) within(g Rule) bool {
 	return g.Match(Target{Host: r.host, IP: r.ip, Port: r.port})
 }
 
-// Single returns the one host and port of a rule; false if it names more.
+// Single returns the host and port of a rule that names only one; otherwise it returns false.
 func (r Rule) Single() (host string, port int, ok bool) { return r.host, int(r.port), !r.suffix }

@@ -21,8 +21,8 @@ func texts(p egress.Policy) string {
 	return strings.Join(out, " ")
 }
 
-// TestATaskCanOnlyNarrow: what a task names is let out only as far as the
-// computer was granted it, or a person approved that very host and port.
+// TestATaskCanOnlyNarrow shows that of the hosts that a task names, its box reaches those that are
+// within the computer's grant, or that a person approved with that very host and port.
 func TestATaskCanOnlyNarrow(t *testing.T) {
 	s := testSources(t, nil)
 	s.Extra = rules(t, "extra.example:443", "*.wide.example:443", "tcp://ssh.example:22")
@@ -50,7 +50,7 @@ func TestATaskCanOnlyNarrow(t *testing.T) {
 		{"approved and not named", spec("registry.example:443"), []string{"evil.example:443"}, "registry.example:443", nil},
 	} {
 		p := s.Policy(t.Context(), c.spec, rules(t, c.approved...)...)
-		if c.name == "a wider suffix" { // not a rule at all
+		if c.name == "a wider suffix" { // it can't be parsed as a rule
 			if p.Err == nil || len(p.Rules) != 0 {
 				t.Errorf("%s: %+v", c.name, p)
 			}
@@ -63,7 +63,7 @@ func TestATaskCanOnlyNarrow(t *testing.T) {
 	}
 }
 
-// TestNoTaskNamesARawTunnel: not even one that is granted.
+// TestNoTaskNamesARawTunnel shows that a task can't name a raw tunnel, not even a granted one.
 func TestNoTaskNamesARawTunnel(t *testing.T) {
 	s := testSources(t, nil)
 	s.Extra = rules(t, "tcp://ssh.example:22")

@@ -21,8 +21,8 @@ var (
 	errECH    = errors.New("the TLS ClientHello hides the server's name (encrypted_client_hello)")
 )
 
-// readHello reads one ClientHello, over as many records as it takes, and
-// returns the raw bytes read and the server name in it, "" if there is none.
+// readHello reads one ClientHello, which may be spread over several records, and returns the raw
+// bytes and the server name in it, "" if there is none.
 func readHello(r io.Reader) (raw []byte, name string, err error) {
 	var msg []byte
 	for {
@@ -32,7 +32,7 @@ func readHello(r io.Reader) (raw []byte, name string, err error) {
 		}
 		raw = append(raw, head[:]...)
 		n := int(binary.BigEndian.Uint16(head[3:]))
-		// 22 is a handshake record; empty ones serve only to stall.
+		// 22 is a handshake record; an empty one has no use but to stall.
 		if head[0] != 22 || head[1] != 3 || n == 0 || n > maxRecord {
 			return raw, "", errNotTLS
 		}
@@ -63,7 +63,7 @@ func readHello(r io.Reader) (raw []byte, name string, err error) {
 	}
 }
 
-// cursor reads length-prefixed fields; ok turns false at the first that is short.
+// cursor reads length-prefixed fields; ok becomes false at the first one that is cut short.
 type cursor struct {
 	rest []byte
 	ok   bool
@@ -89,7 +89,7 @@ func (c *cursor) number(width int) int {
 
 func (c *cursor) vector(width int) []byte { return c.bytes(c.number(width)) }
 
-// serverName finds the one server name in a ClientHello's body.
+// serverName returns the server name in a ClientHello's body; more than one is an error.
 func serverName(body []byte) (string, error) {
 	c := cursor{body, true}
 	c.bytes(2 + 32) // version, random
@@ -133,8 +133,8 @@ func serverName(body []byte) (string, error) {
 	return name, nil
 }
 
-// checkName compares the server name with the host that was allowed. For an
-// address there must be none, since TLS has no name for it.
+// checkName compares the server name with the host that was allowed. For an address there must be
+// none, since TLS has no server name for addresses.
 func checkName(t Target, name string) error {
 	if defence.Off(defence.EgressServerName) {
 		return nil

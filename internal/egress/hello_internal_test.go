@@ -17,7 +17,7 @@ func clientHello(t testing.TB, cfg *tls.Config) []byte {
 	a, b := net.Pipe()
 	defer a.Close()
 	go func() {
-		_ = tls.Client(b, cfg).Handshake() // it fails: nobody answers
+		_ = tls.Client(b, cfg).Handshake() // an error: nobody answers
 		b.Close()
 	}()
 	var head [5]byte
@@ -138,7 +138,7 @@ func FuzzReadHello(f *testing.F) {
 			t.Fatal("what was read is not what was sent")
 		}
 		if err == nil && name != "" {
-			// Another parser must find the same name.
+			// Go's own TLS server must find the same name.
 			got := ""
 			srv := tls.Server(replay{r: bytes.NewReader(b)}, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 				got = h.ServerName
@@ -151,7 +151,7 @@ func FuzzReadHello(f *testing.F) {
 	})
 }
 
-// replay is a connection that only gives what it holds.
+// replay is a connection from which only the given bytes can be read.
 type replay struct {
 	net.Conn
 	r io.Reader

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// metered records what passes a tunnel from now on; the function that is
-// returned records the rest when the tunnel has ended, and waits.
+// metered records what passes the tunnel from now on. The returned function waits for the tunnel to
+// end and records the rest.
 func (h *handler) metered(tn *tunnel, t Target) (ended func()) {
 	if h.proxy.opt.Meter == nil || defence.Off(defence.EgressMeter) {
 		return func() {}

@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/egress"
 )
 
-// TestWhatPassesATunnelIsOnRecord: while it lives and when it ends, and one that
-// can't be recorded ends.
+// TestWhatPassesATunnelIsOnRecord shows that traffic is recorded while a tunnel lives and when it
+// ends, and that a tunnel ends if its traffic can't be recorded.
 func TestWhatPassesATunnelIsOnRecord(t *testing.T) {
 	var mu sync.Mutex
 	var got []egress.Traffic
@@ -40,7 +40,7 @@ func TestWhatPassesATunnelIsOnRecord(t *testing.T) {
 	}
 	say := func(n int) {
 		t.Helper()
-		// The head of a TLS record that never comes to its end: the server waits.
+		// This is the head of a TLS record that is never completed, so that the server waits.
 		if _, err := conn.Write(append([]byte{22, 3, 1, 0x3f, 0xff}, make([]byte, n-5)...)); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// Options says how a Proxy works. Decide and Logger are required.
+// Options configures a Proxy. Decide and Logger are required.
 type Options struct {
 	// Decide records a decision: egress.allowed or egress.denied. It is called
 	// before the first byte passes; an error refuses the tunnel.
@@ -32,9 +32,9 @@ type Options struct {
 	Resolver Resolver // nil: the host's
 	// Dial opens the connection to an address that was checked; nil: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// AllowPrivate are the only addresses that may be reached although they are
-	// not public, such as a mirror in one's own network. They do not replace a
-	// rule: the name must be allowed as well.
+	// AllowPrivate are the addresses that may be reached although they are not public, such as a
+	// mirror in the machine's own network. They do not replace a rule: the name must be allowed as
+	// well.
 	AllowPrivate []netip.AddrPort
 	// Own returns this machine's addresses; nil asks the system.
 	Own    func() ([]netip.Addr, error)
@@ -80,7 +80,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Scope says whose box it is; the host fills it.
+// Scope says for which box a request is made; the host fills it in.
 type Scope struct {
 	CID  contract.CID
 	Run  string
@@ -99,7 +99,7 @@ type Traffic struct {
 	Duration time.Duration
 }
 
-// Proxy lets boxes out. It is safe for concurrent use.
+// Proxy lets boxes reach the network. It is safe for concurrent use.
 type Proxy struct {
 	opt    Options
 	limits Limits
@@ -128,7 +128,7 @@ func NewProxy(opt Options) (*Proxy, error) {
 	return &Proxy{opt: opt, limits: opt.Limits.withDefaults(), open: map[*tunnel]struct{}{}}, nil
 }
 
-// Close ends every tunnel and waits until they are gone.
+// Close ends every tunnel and waits for their ends.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -164,8 +164,8 @@ func (p *Proxy) closeAll(which func(Scope) bool) []*tunnel {
 	return out
 }
 
-// Handler serves CONNECT for one box under one policy; both end with the box.
-// Everything else, plain HTTP through the proxy included, is answered with 403.
+// Handler serves CONNECT for one box under one policy, for as long as the box exists. Every other
+// request, including plain HTTP through the proxy, is answered with 403.
 func (p *Proxy) Handler(s Scope, policy Policy) http.Handler {
 	h := &handler{proxy: p, scope: s, policy: policy, rate: rate.NewLimiter(rate.Limit(p.limits.PerSec), p.limits.Burst)}
 	if !networked[s.Kind] && !defence.Off(defence.EgressKinds) {
@@ -174,7 +174,7 @@ func (p *Proxy) Handler(s Scope, policy Policy) http.Handler {
 	return h
 }
 
-// networked are the kinds of box that can be granted a network at all.
+// networked are the kinds of box that can be granted a network.
 var networked = map[contract.BoxKind]bool{
 	contract.BoxTask: true, contract.BoxVerify: true, contract.BoxTerminal: true, contract.BoxScratch: true,
 }
@@ -188,7 +188,7 @@ type handler struct {
 	count  int
 }
 
-// refusal is why a tunnel is not opened, and with which status the box is told.
+// refusal says why a tunnel is not opened, and which status the box gets.
 type refusal struct {
 	status int
 	reason string
@@ -261,7 +261,7 @@ func (h *handler) connect(ctx context.Context, t Target, d *contract.EgressDecid
 	return rule, nil, deny(http.StatusBadGateway, "the host can't be reached: %v", err)
 }
 
-// decided is the event of a decision, with the host in a form that any log takes.
+// decided returns the event of a decision, with the host in a form that every log accepts.
 func (h *handler) decided(t Target, host string) contract.EgressDecided {
 	if t.Host == "" {
 		host = contract.Shorten(strings.Trim(strconv.QuoteToASCII(contract.Shorten(host, 200)), `"`), 900)
@@ -282,7 +282,8 @@ func (h *handler) decide(ctx context.Context, allowed bool, d contract.EgressDec
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, d contract.EgressDecided, no *refusal) {
 	d.Reason = no.reason
 	if err := h.decide(r.Context(), false, d); err != nil {
-		// The box is refused either way; that the refusal was not recorded must be known.
+		// The box is refused in either case, but it must be known that the refusal was not
+		// recorded.
 		h.proxy.opt.Logger.Error("a refusal could not be recorded", "box", h.scope.Box, "host", d.Host, "reason", d.Reason, "err", err)
 	}
 	w.Header().Set("Connection", "close")
@@ -313,8 +314,8 @@ func (h *handler) leave() {
 	h.proxy.tunnels.Done()
 }
 
-// tunnel takes the connection over, checks what the box says first, records the
-// decision, and only then passes bytes.
+// tunnel takes over the connection, checks the first message of the box, records the decision, and
+// only then passes bytes on.
 func (h *handler) tunnel(w http.ResponseWriter, t Target, rule Rule, up net.Conn, d contract.EgressDecided) {
 	down, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {

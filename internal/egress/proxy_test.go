@@ -29,8 +29,8 @@ import (
 	"choir.dev/choiros/internal/egress"
 )
 
-// names resolves from a table; each look-up takes the next list of its name
-// and stays at the last.
+// names resolves names from a table: each look-up of a name returns its next list of addresses, and
+// the last one from then on.
 type names struct {
 	mu    sync.Mutex
 	table map[string][][]netip.Addr
@@ -63,7 +63,7 @@ type decision struct {
 	contract.EgressDecided
 }
 
-// world is a proxy on loopback, a TLS server behind it, and what was decided.
+// world is a proxy on loopback, a TLS server behind it, and the decisions that the proxy made.
 type world struct {
 	t        *testing.T
 	proxy    *egress.Proxy
@@ -165,7 +165,7 @@ func certificate(t *testing.T, hosts ...string) (tls.Certificate, *x509.CertPool
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// get fetches a URL as a program under the usual proxy variables does.
+// get fetches a URL as a program does that uses the usual proxy variables.
 func (w *world) get(u string) (string, error) {
 	proxy, err := url.Parse(w.front.URL)
 	if err != nil {
@@ -185,8 +185,8 @@ func (w *world) get(u string) (string, error) {
 	return string(b), err
 }
 
-// connect sends a CONNECT as it stands and returns the connection and the
-// status line.
+// connect sends a CONNECT with this authority unchanged and returns the connection and the status
+// line.
 func (w *world) connect(authority string) (net.Conn, *bufio.Reader, string) {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.front.Listener.Addr().String())
@@ -254,7 +254,7 @@ func TestRefusedHosts(t *testing.T) {
 			t.Errorf("%s: decisions %+v", authority, got[before:])
 		}
 	}
-	// What the HTTP server itself already refuses leads nowhere either.
+	// What the HTTP server refuses by itself opens no connection either.
 	for _, authority := range []string{"evil\x00.allowed.example:443", "allowed.example:443\x00", "allowed.example :443", fmt.Sprintf("allowed.example%%00.evil.example:%d", port), fmt.Sprintf("user@allowed.example:%d", port)} {
 		if _, _, status := w.connect(authority); !strings.Contains(status, " 4") {
 			t.Errorf("%q: %s", authority, status)

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	registryTime = 10 * time.Second // for each manager
+	registryTime = 10 * time.Second // for each package manager
 	maxAnswer    = 1 << 20
 )
 
@@ -60,8 +60,7 @@ func HostRegistries(logger *slog.Logger) func(ctx context.Context) ([]Rule, erro
 	}
 }
 
-// run asks a program, from the root directory so that no project's
-// configuration counts.
+// run executes a program in the root directory, so that no project's configuration counts.
 func run(ctx context.Context, argv ...string) ([]byte, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -78,7 +77,7 @@ func run(ctx context.Context, argv ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// limited keeps the beginning of what is written to it.
+// limited keeps only the beginning of what is written to it.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -174,7 +173,7 @@ func goProxies(ctx context.Context) ([]string, error) {
 	return urls, nil
 }
 
-// cargo can't be asked for its default registry, so only a configured one counts.
+// cargo can't be asked for its default registry, so only a registry in its configuration counts.
 func cargo(context.Context) ([]string, error) {
 	b, err := cargoFile()
 	if err != nil || b == nil {

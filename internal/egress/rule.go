@@ -20,8 +20,8 @@ type Rule struct {
 	plain  bool // not TLS: no server name is checked
 }
 
-// ParseRule reads host:port or *.suffix:port. A tunnel must carry TLS for that
-// very host, unless the rule starts with tcp://, as git over ssh needs.
+// ParseRule parses host:port or *.suffix:port. A tunnel must carry TLS for that very host, unless
+// the rule starts with tcp://, which git over ssh needs.
 func ParseRule(s string) (Rule, error) {
 	var r Rule
 	rest, plain := strings.CutPrefix(s, "tcp://")
@@ -63,16 +63,16 @@ func (r Rule) String() string {
 	return s
 }
 
-// Policy is what one box may reach. The zero Policy allows nothing, and so does
-// one with Err, which says why it could not be loaded.
+// Policy says what one box may reach. The zero Policy allows nothing, and neither does one with
+// Err, which says why it could not be loaded.
 type Policy struct {
 	Profile contract.EgressProfile
 	Rules   []Rule
 	Err     error
-	// Anywhere lets an allowed name lead to an address that is not public, as a
-	// mirror in one's own network has. It is for a box that runs nothing of an
-	// agent's and whose rules are the machine's own configuration. Link-local
-	// addresses, where clouds serve credentials, stay refused.
+	// Anywhere allows a name to resolve to an address that is not public, as the name of a mirror
+	// in the machine's own network does. It is meant for a box that runs no agent's code and whose
+	// rules are the machine's own configuration. Link-local addresses, where clouds serve
+	// credentials, stay refused.
 	Anywhere bool
 }
 

@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Sources makes policies out of what the host knows. Nothing in it comes from
-// a workspace, where an agent could have written it.
+// Sources makes policies from what the host knows. None of it comes from a workspace, where an
+// agent could have written it.
 type Sources struct {
 	// Remotes returns the git remotes recorded on the host; nil means none.
 	Remotes func(ctx context.Context) ([]string, error)
@@ -24,9 +24,9 @@ type Sources struct {
 	Logger *slog.Logger
 }
 
-// Policy is what a box under spec may reach: under custom, of what it names,
-// that which the computer was granted and what was approved for it besides. A
-// source that fails makes a policy that denies everything and says why.
+// Policy returns what a box under spec may reach. If the spec names its hosts, these are those of
+// them that the computer was granted or a person approved. If a source fails, the policy denies
+// everything and says why.
 func (s *Sources) Policy(ctx context.Context, spec contract.EgressSpec, approved ...Rule) Policy {
 	p := Policy{Profile: spec.Profile}
 	if p.Err = spec.Validate(); p.Err != nil || spec.Profile == contract.EgressNone {
@@ -56,8 +56,7 @@ func compare(a, b string) int {
 	return 0
 }
 
-// Cached remembers what find returned for ttl, and asks only once at a time. An
-// error is not remembered.
+// Cached keeps what find returned for ttl, and calls it only once at a time. An error is not kept.
 func Cached(find func(ctx context.Context) ([]Rule, error), ttl time.Duration) func(ctx context.Context) ([]Rule, error) {
 	c := &cache{find: find, ttl: ttl, lock: make(chan struct{}, 1)}
 	return c.get

@@ -49,7 +49,7 @@ func TestASourceThatFailsDeniesEverything(t *testing.T) {
 	}
 }
 
-// manager puts a program of that name first in PATH.
+// manager puts a program with the name of a package manager first in PATH.
 func manager(t *testing.T, dir, name, script string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
@@ -141,8 +141,8 @@ func TestRegistriesAreAskedOnce(t *testing.T) {
 	}
 }
 
-// TestRealDNS asks a real DNS server over UDP, which answers a public address
-// first and loopback after that.
+// TestRealDNS uses a real DNS server over UDP, which answers first with a public address and then
+// with loopback.
 func TestRealDNS(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -195,7 +195,7 @@ func serveDNS(pc net.PacketConn, address func() [4]byte) {
 			m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}, Body: &dnsmessage.AResource{A: address()}}}
 		}
 		if out, err := m.Pack(); err == nil {
-			_, _ = pc.WriteTo(out, from) // the client asks again
+			_, _ = pc.WriteTo(out, from) // if the answer is lost, the client asks again
 		}
 	}
 }

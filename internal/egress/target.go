@@ -13,9 +13,9 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// Target is a host and port as a box asked for them, in the one spelling that
-// rules are compared with: lower-case ASCII without a trailing dot, or an IP
-// address in its canonical form (IPv4-mapped IPv6 as IPv4).
+// Target is the host and port that a box asked for, in the one spelling that rules are compared
+// with: lower-case ASCII without a trailing dot, or an IP address in its canonical form
+// (IPv4-mapped IPv6 as IPv4).
 type Target struct {
 	Host string
 	IP   netip.Addr // valid if Host is an address
@@ -31,8 +31,8 @@ func (t Target) String() string {
 
 const maxAuthority = 300
 
-// ParseTarget reads host:port strictly. Spellings that another reader could
-// take for another host are errors, not guesses.
+// ParseTarget parses host:port strictly. A spelling that another program could read as another host
+// is an error.
 func ParseTarget(s string) (Target, error) {
 	if len(s) > maxAuthority {
 		return Target{}, errors.New("the host is too long")
@@ -76,7 +76,7 @@ func splitPort(s string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// canonical checks a host name or IPv4 address and gives its one spelling.
+// canonical checks a host name or IPv4 address and returns its canonical spelling.
 func canonical(host string) (string, netip.Addr, error) {
 	for _, r := range host {
 		if !defence.Off(defence.EgressCharacters) && (r <= ' ' || r == 0x7f || strings.ContainsRune(`/\@?#%&"'<>()[]{}|^,;:*+=!$`+"`", r)) {
@@ -90,7 +90,7 @@ func canonical(host string) (string, netip.Addr, error) {
 			return "", netip.Addr{}, errors.New("the host is not a valid name")
 		}
 		name = strings.ToLower(ascii)
-		// Some inputs become names that are themselves not valid, or yet another.
+		// IDNA maps some inputs to names that are not valid themselves, or that it would map again.
 		if again, err := idna.Lookup.ToASCII(name); err != nil || again != name || !utf8.ValidString(host) {
 			return "", netip.Addr{}, errors.New("the host is not a valid name")
 		}
@@ -104,9 +104,9 @@ func canonical(host string) (string, netip.Addr, error) {
 			return "", netip.Addr{}, errors.New("the host has an empty or too long label")
 		}
 	}
-	// Like a browser: a last label that is a number makes it an address, of
-	// which only the plain spelling is taken. 0x7f.1, 0177.0.0.1 and
-	// 2130706433 mean loopback to some and a name to others.
+	// As in browsers, a last label that is a number makes the host an address, of which only the
+	// plain spelling is accepted: some programs read 0x7f.1, 0177.0.0.1 and 2130706433 as loopback,
+	// and others as names.
 	if last := labels[len(labels)-1]; numeric(last) {
 		ip, err := netip.ParseAddr(name)
 		if defence.Off(defence.EgressSpelling) && err != nil {

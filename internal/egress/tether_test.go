@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/tether"
 )
 
-// TestOverARealTether goes the way a box goes: a tunnel over one stream of its
-// tether, large both ways, and ended with the tether.
+// TestOverARealTether connects as a box does, over one stream of its tether, sends much in both
+// directions, and ends the tunnel by ending the tether.
 func TestOverARealTether(t *testing.T) {
 	w := start(t, nil)
 	echo, err := tls.Listen("tcp", "127.0.0.1:0", w.back.TLS)
@@ -35,7 +35,7 @@ func TestOverARealTether(t *testing.T) {
 			}
 			go func() {
 				defer c.Close()
-				_, _ = io.Copy(c, c) // the client says what came back
+				_, _ = io.Copy(c, c) // the client compares what came back
 			}()
 		}
 	}()
@@ -107,7 +107,7 @@ func TestOverARealTether(t *testing.T) {
 	}
 	select {
 	case tr := <-closed:
-		// The last piece may have been under way when the tether was cut.
+		// The last piece may have been on its way when the tether was cut.
 		if tr.Sent < size || tr.Received < size-64<<10 {
 			t.Errorf("traffic %+v", tr)
 		}

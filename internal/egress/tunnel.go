@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// tunnel is two connections and what passed between them.
+// tunnel is two connections and the number of bytes that passed between them.
 type tunnel struct {
 	scope          Scope
 	down, upstream net.Conn // the box's side, the host's side
@@ -26,8 +26,8 @@ func (t *tunnel) close() {
 	})
 }
 
-// run passes first, then everything else in both directions, until both sides
-// have ended, one has failed, or nothing has passed for idle.
+// run passes first to upstream, then everything in both directions, until both sides have ended,
+// one has failed, or no byte has passed for idle.
 func (t *tunnel) run(down io.Reader, first []byte, idle time.Duration) {
 	timer := time.AfterFunc(idle, t.close)
 	defer timer.Stop()
@@ -66,7 +66,7 @@ func (t *tunnel) pass(to net.Conn, from io.Reader, first []byte, n *atomic.Int64
 				return
 			}
 		}
-		// One side may have ended its stream and still be listening.
+		// One side may have ended its stream and still read from it.
 		half, ok := to.(interface{ CloseWrite() error })
 		if !errors.Is(err, io.EOF) || !ok || half.CloseWrite() != nil {
 			t.close()

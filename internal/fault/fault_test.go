@@ -41,7 +41,7 @@ func TestCodeAndHintAreFoundInTheTree(t *testing.T) {
 	}
 }
 
-// sqlite is how a database says it.
+// sqlite is a database's error code.
 type sqlite int
 
 func (s sqlite) Code() int { return int(s) }
@@ -53,8 +53,8 @@ func (s sqlite) Error() string {
 	return fmt.Sprintf("%s (%d)", text, int(s))
 }
 
-// TestAFullDiskNeedsNoTranslation: whoever passes on that there is no space, the
-// code is disk_full and the hint says what to do.
+// TestAFullDiskNeedsNoTranslation shows that an error for which no space is left has the code
+// disk_full and a hint on what to do, through whatever it was passed on.
 func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 	path := func(errno syscall.Errno) error {
 		return &fs.PathError{Op: "write", Path: "/somewhere/secret", Err: errno}
@@ -83,7 +83,7 @@ func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 			t.Errorf("%v is not taken for want of space", errno)
 		}
 	}
-	for _, said := range []string{"fatal: write error: No space left on device", "Disk quota exceeded"} { // as C says it
+	for _, said := range []string{"fatal: write error: No space left on device", "Disk quota exceeded"} { // as C programs say it
 		if !fault.NoSpaceText(said) {
 			t.Errorf("%q is not taken for want of space", said)
 		}
@@ -101,7 +101,7 @@ func TestAFullDiskNeedsNoTranslation(t *testing.T) {
 	}
 }
 
-// That there are no more files to open is nothing about the file.
+// TestWhatIsScarceIsUnavailable: that no more files can be opened says nothing about the file.
 func TestWhatIsScarceIsUnavailable(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
 		err := fault.Wrap("outer", &fs.PathError{Op: "open", Path: "/secret", Err: errno})
@@ -114,7 +114,8 @@ func TestWhatIsScarceIsUnavailable(t *testing.T) {
 	}
 }
 
-// A disk that the system made read-only is nothing about a file's permissions.
+// TestADiskThatCantBeWrittenToIsSaid: that the system made a disk read-only says nothing about a
+// file's permissions.
 func TestADiskThatCantBeWrittenToIsSaid(t *testing.T) {
 	err := fault.Wrap("outer", &fs.PathError{Op: "open", Path: "/x", Err: syscall.EROFS})
 	if fault.CodeOf(err) != fault.Unavailable || fault.HintOf(err) != fault.Unwritable {

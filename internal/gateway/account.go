@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxCount is the most tokens one call can credibly have; a service that
-	// reports more, or less than none, is not believed.
+	// maxCount is the most tokens that one call can credibly have used: a service's report of more,
+	// or of a negative number, is not used.
 	maxCount = 1 << 27
 	// minOut is the smallest answer worth asking for.
 	minOut = 64
-	// defaultOut is asked for when neither request nor catalogue says.
+	// defaultOut is asked for when neither the request nor the catalogue has a limit.
 	defaultOut = 8192
 )
 
-// accounts keeps what runs and tasks have consumed and reserved.
+// accounts holds what runs and tasks have consumed and reserved.
 type accounts struct {
 	mu    sync.Mutex
 	byKey map[string]*account
@@ -43,7 +43,7 @@ func (a *accounts) forget(run string) {
 	}
 }
 
-// reservation is what a call may consume; settle replaces it by what it did.
+// reservation is the most that a call may consume; settle replaces it by what the call did consume.
 type reservation struct {
 	accounts []*account
 	mu       *sync.Mutex
@@ -51,7 +51,7 @@ type reservation struct {
 	maxOut   int
 	tokens   int64
 	cost     float64
-	free     bool // nothing was taken
+	free     bool // nothing was reserved
 }
 
 func (r *reservation) size(t target) {
@@ -82,7 +82,8 @@ func (a *accounts) open(key string) *account {
 	return acc
 }
 
-// estimateIn is a high guess of a request's tokens: one per three bytes, and
+// estimateIn estimates a request's tokens rather high: one for every three bytes, and some for each
+// message and tool.
 // some for each message and tool.
 func estimateIn(req contract.TurnRequest) int64 {
 	n := len(req.System)
@@ -104,9 +105,9 @@ func estimateIn(req contract.TurnRequest) int64 {
 	return int64(n)/3 + 16
 }
 
-// usage is what a call is booked with. What the service reports is taken if it
-// is credible; otherwise an estimate, and estimated is true. A call that failed
-// before anything arrived cost nothing.
+// usage returns what a call is charged. What the service reports is used if it is credible;
+// otherwise it is an estimate, and estimated is true. A call that failed before anything arrived is
+// charged nothing.
 func (g *Gateway) usage(t target, r *reservation, out outcome, callErr error) (u contract.Usage, estimated bool) {
 	p := out.usage
 	credible := true

@@ -24,8 +24,8 @@ type attempt struct {
 	until     time.Duration // the time by package awake's clock at which the call has used up its time
 }
 
-// outcome is what came of a call: message and stop if it succeeded, otherwise
-// only what was consumed on the way.
+// outcome is the result of a call: message and stop if it succeeded, otherwise only what it
+// consumed.
 type outcome struct {
 	message contract.Message
 	stop    contract.StopReason
@@ -33,8 +33,8 @@ type outcome struct {
 	bytes   int // of text and arguments received
 }
 
-// run tries until there is a turn, the error is not worth another try, part of
-// the answer has been passed on, or the tries are used up.
+// run repeats the request until there is a turn, the error is one that a repetition does not help
+// against, part of the answer has been passed on, or no attempts are left.
 func (a *attempt) run(ctx context.Context) (outcome, error) {
 	for {
 		out, shown, err := a.once(ctx)
@@ -59,8 +59,8 @@ func (a *attempt) run(ctx context.Context) (outcome, error) {
 	}
 }
 
-// pause is what the service asked for, or a doubling wait with up to a quarter
-// of jitter, so that parallel calls do not come back together.
+// pause returns the wait that the service asked for, or one that doubles each time, with up to a
+// quarter of jitter, so that parallel calls are not repeated at the same moment.
 func (a *attempt) pause(pe *provider.Error) time.Duration {
 	if pe.RetryAfter > 0 {
 		return pe.RetryAfter
@@ -70,8 +70,8 @@ func (a *attempt) pause(pe *provider.Error) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/4+1))
 }
 
-// once makes one request. shown says that part of the answer was passed on, so
-// that another try would repeat it.
+// once makes one request. shown says that part of the answer was passed on, so that another attempt
+// would repeat it.
 func (a *attempt) once(ctx context.Context) (outcome, bool, error) {
 	l := a.gateway.limits
 	sink := newCollector(l, a.red, a.onDelta, a.req)

@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestTheSmallestBudgetCounts: whatever a run may spend, the day's, the
-// computer's and the owner's bounds hold, with what was spent before.
+// TestTheSmallestBudgetCounts shows that whatever a run may spend, the day's, the computer's and
+// the owner's bounds hold, including what was spent before.
 func TestTheSmallestBudgetCounts(t *testing.T) {
 	large, small := contract.Budget{Tokens: 1_000_000, CostUSD: 100}, contract.Budget{Tokens: 900}
 	cheap := contract.Budget{CostUSD: 0.004}
@@ -67,7 +67,8 @@ func TestTheSmallestBudgetCounts(t *testing.T) {
 	}
 }
 
-// TestASumThatCannotBe: what could make room for more is not believed.
+// TestASumThatCannotBe shows that a stored sum that would make room for more than the budget is
+// refused.
 func TestASumThatCannotBe(t *testing.T) {
 	for name, sum := range map[string]func(context.Context, contract.CID, string) (contract.Usage, error){
 		"negative": func(context.Context, contract.CID, string) (contract.Usage, error) {
@@ -87,8 +88,8 @@ func TestASumThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestModelsWithoutAPrice: a cost budget can't bound them, so they are refused
-// under one until they have a price, which may be 0.
+// TestModelsWithoutAPrice shows that models without a known price are refused under a cost budget,
+// which can't bound them, until they have a price, which may be 0.
 func TestModelsWithoutAPrice(t *testing.T) {
 	dir := t.TempDir()
 	free := filepath.Join(dir, "free.toml")
@@ -120,7 +121,7 @@ func TestModelsWithoutAPrice(t *testing.T) {
 			t.Errorf("%s: it does not say how to set a price: %v", c.name, err)
 		}
 	}
-	// What plays or runs on this machine costs nothing, explicitly.
+	// The rehearsal and models on this machine are declared to cost nothing.
 	g, _, m := play(t, modelserver.OpenAI, func(o *gateway.Options) { o.Default = "rehearsal" })
 	sc := scope()
 	sc.Budget.CostUSD = 0.000001
@@ -129,7 +130,8 @@ func TestModelsWithoutAPrice(t *testing.T) {
 	}
 }
 
-// TestAMeterThatFailsOnce: nothing is lost, and nothing is paid for twice.
+// TestAMeterThatFailsOnce shows that if recording a call's usage fails once, nothing is lost and
+// nothing is charged twice.
 func TestAMeterThatFailsOnce(t *testing.T) {
 	var tries atomic.Int32
 	g, s, m := play(t, modelserver.OpenAI, func(o *gateway.Options) {
@@ -146,9 +148,8 @@ func TestAMeterThatFailsOnce(t *testing.T) {
 	}
 }
 
-// TestUnknownSpendingStopsWhatItBounds: while nobody can say what was spent,
-// nothing is spent, and the refusal says why; what costs nothing can't go over a
-// bound of the cost alone and goes on.
+// TestUnknownSpendingStopsWhatItBounds shows that calls are refused, with a reason, while it is not
+// known what was spent before. A bound of the cost alone does not stop models that cost nothing.
 func TestUnknownSpendingStopsWhatItBounds(t *testing.T) {
 	dollars, tokens := gateway.Bounds{Day: contract.Budget{CostUSD: 50}}, gateway.Bounds{Day: contract.Budget{Tokens: 1_000_000}}
 	for _, c := range []struct {

@@ -25,17 +25,17 @@ type Bounds struct {
 
 // level is one budget that a call must fit into.
 type level struct {
-	of     string // as people call it
-	key    string // of its account
-	raise  string // whose it is, and how it is raised
+	of     string // its name in messages
+	key    string // the key of its account
+	raise  string // whose budget it is, and how to raise it
 	budget contract.Budget
-	spent  func(context.Context) (contract.Usage, error) // before this process; nil: nothing
+	spent  func(context.Context) (contract.Usage, error) // consumed before this process started; nil: nothing
 	acc    *account
 }
 
 func (l level) bounded() bool { return l.budget.Tokens > 0 || l.budget.CostUSD > 0 }
 
-// levels are the budgets that a call has to fit into, the widest first.
+// levels returns the budgets that a call has to fit into, the widest first.
 func (g *Gateway) levels(s Scope) []level {
 	sum := func(cid contract.CID, day string) func(context.Context) (contract.Usage, error) {
 		if g.opt.Sum == nil {
@@ -74,14 +74,14 @@ func (g *Gateway) levels(s Scope) []level {
 
 const dayKey = "day/"
 
-// raise says whose one of the owner's budgets is, and how it is raised.
+// raise says whose one of the owner's budgets is, and how to raise it.
 func raise(of, whose, first string) string {
 	return fmt.Sprintf("it is the owner's, of %s: %sraise budget.%s_tokens or budget.%s_cost_usd in the configuration (0: none) and start choir again", whose, first, of, of)
 }
 
-// reserve takes the call's worst case from every budget that bounds it, under
-// one lock, so that parallel calls together cannot go over. It asks for a
-// shorter answer rather than refuse, as long as the answer is worth having.
+// reserve takes the most that the call can use from every budget that bounds it, under one lock, so
+// that parallel calls together can't go over. Rather than refuse, it asks for a shorter answer, as
+// long as that is at least minOut tokens.
 func (g *Gateway) reserve(ctx context.Context, s Scope, t target, req contract.TurnRequest) (*reservation, error) {
 	in, out := estimateIn(req), req.MaxTokens
 	if out <= 0 {
@@ -94,7 +94,7 @@ func (g *Gateway) reserve(ctx context.Context, s Scope, t target, req contract.T
 	a := &g.accounts
 	r := &reservation{mu: &a.mu, in: in, maxOut: out}
 	levels := slices.DeleteFunc(g.levels(s), func(l level) bool {
-		// What costs nothing can't go over a bound of the cost alone.
+		// A call that costs nothing can't exceed a bound of the cost alone.
 		return l.of != "run" && l.of != "task" && l.budget.Tokens == 0 && t.info.free()
 	})
 	for _, l := range levels {
@@ -139,7 +139,7 @@ func (g *Gateway) reserve(ctx context.Context, s Scope, t target, req contract.T
 	return r, nil
 }
 
-// fit shortens the answer to what the budget has left, or refuses.
+// fit shortens the answer to what is left of the budget, or refuses.
 func (l *level) fit(r *reservation, m ModelInfo) error {
 	if l.budget.Tokens > 0 {
 		left := l.budget.Tokens - l.acc.tokens - r.in
@@ -171,8 +171,7 @@ func unpriced(t target, l level) error {
 		"or have no cost budget (budget.cost_usd = 0 and none in the prompt)", name, l.of, l.budget.CostUSD, name), false)
 }
 
-// opening asks once what an account's calls consumed before this process
-// started.
+// opening asks, once for each account, what its calls consumed before this process started.
 func (g *Gateway) opening(ctx context.Context, l level) error {
 	if l.spent == nil {
 		return nil
@@ -186,7 +185,7 @@ func (g *Gateway) opening(ctx context.Context, l level) error {
 	}
 	spent, err := l.spent(ctx)
 	if err == nil {
-		err = spent.Validate() // what is negative or absurd would make room for more
+		err = spent.Validate() // a negative or absurd number would make room for more
 	}
 	if err != nil {
 		return turnError(provider.CodeUnavailable, fmt.Sprintf("nothing is spent while it is not known how much is left of the %s's budget: %s", l.of, fault.Text(err)), true)
@@ -194,7 +193,7 @@ func (g *Gateway) opening(ctx context.Context, l level) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if strings.HasPrefix(l.key, dayKey) {
-		for key, acc := range a.byKey { // days that are over
+		for key, acc := range a.byKey { // the accounts of past days
 			if strings.HasPrefix(key, dayKey) && key < l.key && acc.parallel == 0 {
 				delete(a.byKey, key)
 			}
@@ -208,11 +207,11 @@ func (g *Gateway) opening(ctx context.Context, l level) error {
 	return nil
 }
 
-// meterTries is how often it is tried to record what a call consumed; each is
-// safe, since the event's id derives from the call's.
+// meterTries is how often recording a call's usage is tried. Repeating it is safe, since the
+// event's id derives from the call's.
 const meterTries = 3
 
-// meter records what a call consumed, even when the caller has gone: the call
+// meter records what a call consumed. It does so even when the caller has gone, because the call
 // was made.
 func (g *Gateway) meter(ctx context.Context, scope Scope, m contract.UsageMetered) error {
 	if g.opt.Meter == nil {

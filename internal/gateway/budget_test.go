@@ -29,7 +29,7 @@ func TestParallelCallsCannotOverrunABudget(t *testing.T) {
 		{"cost", contract.Budget{CostUSD: 0.03}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// Each call uses all it may: what it was allowed is what it is billed.
+			// Each call uses everything that it was allowed, so its usage shows what that was.
 			g, s, m := play(t, modelserver.Anthropic, nil, modelserver.Turn{Text: "x", Repeat: true, Usage: &modelserver.Usage{In: 80, Out: 500}})
 			sc := scope()
 			sc.Budget = c.budget
@@ -72,8 +72,8 @@ func TestBudgetOfRunAndTask(t *testing.T) {
 			t.Fatalf("task %d, first call: %v", i, err)
 		}
 	}
-	// 400 of 600 are used; the next call still fits with a shorter answer, but
-	// the service takes 300 all the same, and then the task is done for.
+	// 400 of 600 are used. The next call still fits with a shorter answer, but the service uses 300
+	// anyway, and then the task's budget is used up.
 	if _, err := g.Turn(t.Context(), first, say("go"), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,8 @@ type ModelInfo struct {
 	Priced          bool    `toml:"-" json:"priced"`
 }
 
-// readPrice and writePrice fall back to the plain input price, which never
-// books too little for a cache read.
+// readPrice and writePrice fall back to the plain input price, which never charges too little for a
+// read from the cache.
 func (m ModelInfo) readPrice() float64 {
 	if m.PriceCacheRead > 0 {
 		return m.PriceCacheRead
@@ -52,7 +52,7 @@ func (m ModelInfo) readPrice() float64 {
 	return m.PriceIn
 }
 
-// free says whether its price is known and nothing.
+// free reports whether the price is known to be zero.
 func (m ModelInfo) free() bool {
 	return m.Priced && m.PriceIn == 0 && m.PriceOut == 0 && m.writePrice() == 0 && m.readPrice() == 0
 }
@@ -69,7 +69,7 @@ type catalogueFile struct {
 	} `toml:"models"`
 }
 
-// loadCatalogue reads the built-in catalogue and, over it, the file at path.
+// loadCatalogue reads the built-in catalogue, and adds the file at path, which overrides it.
 func loadCatalogue(path string) (*Catalogue, error) {
 	c := &Catalogue{Models: map[string]ModelInfo{}, Aliases: map[string]string{}, Defaults: map[string]string{}}
 	if err := c.add(builtIn); err != nil {

@@ -18,18 +18,18 @@ var (
 	notName   = lazy.Regexp(`[^a-zA-Z0-9_-]`)
 )
 
-// collector is the Sink that keeps a turn within bounds and makes of it what a
-// loop, and later any provider, can take back.
+// collector is the Sink that keeps a turn within bounds and makes a message of it that the loop,
+// and any provider later, can put into a conversation.
 type collector struct {
 	limits  Limits
 	red     redactor
 	onDelta func(string)
 
 	text    strings.Builder
-	held    string // end of the text that could be the beginning of a key
+	held    string // the end of the text so far, which could be the beginning of a key
 	calls   []*callParts
 	byIndex map[int]*callParts
-	taken   map[string]bool // call ids of the conversation
+	taken   map[string]bool // ids of the conversation's earlier calls
 	size    int
 	shown   bool
 	dropped bool
@@ -53,7 +53,7 @@ func newCollector(l Limits, red redactor, onDelta func(string), req contract.Tur
 	return c
 }
 
-// take reports how much of s still fits.
+// take returns as much of s as is still within bounds.
 func (c *collector) take(s string) (string, error) {
 	room := c.limits.Output - c.size
 	if len(s) > room {
@@ -84,7 +84,7 @@ func (c *collector) show(s string) {
 	}
 }
 
-// flush passes on what was held back.
+// flush passes on the text that was held back.
 func (c *collector) flush() {
 	s := c.red.secrets(c.held)
 	c.held = ""
@@ -115,7 +115,7 @@ func (c *collector) Call(index int, id, name string) error {
 		p.id = id
 	}
 	if p.name.Len() == 0 || p.name.String() != name {
-		// Some services send a name in pieces; none sends more than a few.
+		// Some services send a name in several pieces; none needs more than this.
 		if room := 256 - p.name.Len(); room > 0 {
 			p.name.WriteString(name[:min(len(name), room)])
 		}
@@ -134,8 +134,8 @@ func (c *collector) Args(index int, fragment string) error {
 	return err
 }
 
-// message is the finished answer: the text first, then the calls, with ids that
-// are unique in the conversation and names and arguments any service takes back.
+// message returns the finished answer: the text first, then the calls, with ids that are unique in
+// the conversation, and names and arguments that every service accepts.
 func (c *collector) message() contract.Message {
 	c.flush()
 	m := contract.Message{Role: contract.MessageAssistant, Parts: []contract.Part{}}
@@ -160,9 +160,9 @@ func (c *collector) message() contract.Message {
 	return m
 }
 
-// args is the model's arguments as valid JSON: as written if they are, else as
-// a JSON string of their beginning, which no tool accepts, so that the loop can
-// tell the model what was wrong.
+// args returns the model's arguments as valid JSON: unchanged if they are, otherwise their
+// beginning as a JSON string, which no tool accepts, so that the loop can tell the model what was
+// wrong.
 func (c *collector) args(s string) json.RawMessage {
 	s = strings.TrimSpace(clean(c.red.secrets(s)))
 	if s == "" {
@@ -175,13 +175,14 @@ func (c *collector) args(s string) json.RawMessage {
 		s = strings.ToValidUTF8(s[:maxBadArgs], "") + "…"
 	}
 	b, err := json.Marshal(s)
-	if err != nil { // a string always encodes
+	if err != nil { // a string can always be encoded
 		return json.RawMessage(`""`)
 	}
 	return b
 }
 
-// clean makes s valid UTF-8 without NUL, which no later part could store.
+// clean makes s valid UTF-8 without NUL, because the log and the database could not store it
+// otherwise.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")

@@ -1,4 +1,4 @@
-// Package gateway is the only part that knows a model service's key. It picks
-// the model, keeps a run within its budget, retries within bounds, meters every
-// call once, and hands back turns whose size and shape a loop can rely on.
+// Package gateway is the only package that holds the key of a model service. It chooses the model,
+// keeps a run within its budget, retries a bounded number of times, records the usage of each call
+// once, and returns turns that are bounded in size and valid in shape.
 package gateway

@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/gateway/rehearsal"
 )
 
-// Options says how a Gateway finds models and keys. The zero value of every
-// field but Logger is usable.
+// Options configures how a Gateway finds models and keys. The zero value of every field but Logger
+// is usable.
 type Options struct {
 	// Keys returns the key kept under a name (KeyAnthropic, KeyOpenAI), or ""
 	// if there is none. It is asked before every call, so a key that was just
@@ -27,8 +27,8 @@ type Options struct {
 	Keys func(ctx context.Context, name string) (string, error)
 
 	Default          string // provider/model or alias; "" picks what is configured
-	AnthropicBaseURL string // "" is the vendor's own
-	OpenAIBaseURL    string // "" is the vendor's own; may be any compatible service
+	AnthropicBaseURL string // "" is the vendor's
+	OpenAIBaseURL    string // "" is the vendor's; may be any compatible service
 	LocalBaseURL     string // where a local model server is looked for; "" is LocalBaseURL, "none" looks for none
 	Catalogue        string // TOML file that adds to the built-in catalogue
 	Plans            string // directory of further rehearsal plans
@@ -38,15 +38,15 @@ type Options struct {
 	// so, so that no consumption goes unrecorded. The event's id is
 	// contract.DeriveID(m.Call, "usage"). A call without a computer is a test of a model.
 	Meter func(ctx context.Context, scope Scope, m contract.UsageMetered) error
-	// Spent says what a run consumed before this process started; it is asked
-	// once per run. Nil means nothing.
+	// Spent returns what a run consumed before this process started; it is called once for each
+	// run. Nil means nothing.
 	Spent func(ctx context.Context, scope Scope) (contract.Usage, error)
 	// Bounds are the owner's budgets beyond one run's.
 	Bounds Bounds
-	// Sum says what calls consumed: of a computer or, when cid is empty, of all,
-	// awake or not, with tests of models; on a UTC day (YYYY-MM-DD) or, when day
-	// is empty, ever. It is asked once per account; an error means that it is not
-	// known, and nothing is spent. Nil means nothing.
+	// Sum returns what calls consumed, including tests of models: of one computer, or of all, awake
+	// or not, when cid is empty; on one UTC day (YYYY-MM-DD), or ever when day is empty. It is
+	// called once for each account; an error means that the sum is not known, and then nothing may
+	// be spent. Nil means nothing.
 	Sum func(ctx context.Context, cid contract.CID, day string) (contract.Usage, error)
 
 	Logger     *slog.Logger
@@ -62,9 +62,9 @@ type Limits struct {
 	Body        int64         // raw bytes of one answer; 32 MiB
 	Output      int           // bytes of text and arguments kept of one turn; 1 MiB
 	Calls       int           // tool calls kept of one turn; 64
-	Attempts    int           // tries of one call; 4
+	Attempts    int           // attempts of one call; 4
 	Backoff     time.Duration // before the first retry, doubled each time; 500 ms
-	MaxRetryGap time.Duration // longest wait between tries that a service may ask for; 30 s
+	MaxRetryGap time.Duration // the longest wait between attempts that a service may ask for; 30 s
 	Parallel    int           // calls of one run at a time; 16
 }
 
@@ -94,14 +94,14 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Scope says for whom a call is made; the host fills it, never the box.
+// Scope says for whom a call is made. The host fills it in, never the box.
 type Scope struct {
 	CID  contract.CID
 	Run  string
 	Task string // "" for the director
 	Role string // director or associate
-	// Model is the host's choice for this loop; it goes before what the loop
-	// asks for. "" leaves the choice to the request, then to the default.
+	// Model is the host's choice for this loop, which takes precedence over the one in the request.
+	// With "" the request decides, then the default.
 	Model string
 	// Budget bounds all calls of the run together; TaskBudget those of Task.
 	// Only Tokens and CostUSD count here; 0 is no limit.
@@ -124,8 +124,8 @@ type Gateway struct {
 	now       func() time.Time
 }
 
-// New checks the configuration and returns a gateway. It makes no request.
-// Errors are Invalid and name the setting.
+// New checks the configuration and returns a gateway. It makes no request. Its errors are Invalid
+// and name the setting.
 func New(opt Options) (*Gateway, error) {
 	const op = "gateway.New"
 	if opt.Logger == nil {
@@ -185,8 +185,8 @@ func New(opt Options) (*Gateway, error) {
 	return g, nil
 }
 
-// Close lets go of connections that are kept for later calls. Calls that are
-// under way end with their contexts.
+// Close closes the connections that are kept for later calls. Calls that are under way end with
+// their contexts.
 func (g *Gateway) Close() error {
 	if t, ok := g.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
@@ -194,12 +194,11 @@ func (g *Gateway) Close() error {
 	return nil
 }
 
-// Forget drops what is remembered of a run that has ended.
+// Forget drops the account of a run that has ended.
 func (g *Gateway) Forget(cid contract.CID, run string) { g.accounts.forget(string(cid) + "/" + run) }
 
-// Turn asks the scope's model for one turn. onDelta, if not nil, gets the text
-// as it arrives, from one goroutine. Every error is a *contract.TurnError whose
-// text holds no key.
+// Turn asks the scope's model for one turn. onDelta, if not nil, is called with the text as it
+// arrives, from one goroutine. Every error is a *contract.TurnError whose text contains no key.
 func (g *Gateway) Turn(ctx context.Context, scope Scope, req contract.TurnRequest, onDelta func(string)) (contract.Turn, error) {
 	turn, _, err := g.turn(ctx, scope, req, onDelta)
 	return turn, err
@@ -254,14 +253,14 @@ func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnReques
 
 var errWall = errors.New("the model call took longer than a call may")
 
-// CodeCancelled is the TurnError code of a call whose caller went away.
+// CodeCancelled is the code of a TurnError when the caller cancelled the call.
 const CodeCancelled = "cancelled"
 
 func turnError(code, message string, retriable bool) *contract.TurnError {
 	return &contract.TurnError{Code: code, Message: message, Retriable: retriable}
 }
 
-// outward turns any error into what may leave the gateway.
+// outward turns any error into one that may be shown outside the gateway.
 func (g *Gateway) outward(ctx context.Context, err error, red redactor) *contract.TurnError {
 	var te *contract.TurnError
 	var pe *provider.Error

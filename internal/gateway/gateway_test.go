@@ -18,7 +18,7 @@ import (
 
 const canary = "sk-canary-4f1d0c9be2774a86"
 
-// meter records what was metered.
+// meter keeps the usage that the gateway records.
 type meter struct {
 	mu  sync.Mutex
 	all []contract.UsageMetered
@@ -42,10 +42,10 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 
 var wires = []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI}
 
-// play serves a script in one format and returns a gateway that uses it.
+// play serves a script in one wire format and returns a gateway that uses it.
 func play(t *testing.T, wire modelserver.Wire, change func(*gateway.Options), turns ...modelserver.Turn) (*gateway.Gateway, *modelserver.Server, *meter) {
 	t.Helper()
-	// What the vendors' SDKs would read must not count.
+	// The variables that the vendors' SDKs read must have no effect.
 	for k, v := range map[string]string{"ANTHROPIC_API_KEY": "env-key-must-not-be-used", "ANTHROPIC_AUTH_TOKEN": "env-token", "OPENAI_API_KEY": "env-key-must-not-be-used",
 		"ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "OPENAI_BASE_URL": "http://127.0.0.1:1", "OPENAI_ORG_ID": "env-org"} {
 		t.Setenv(k, v)
@@ -156,7 +156,7 @@ func TestModelThatMisbehaves(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		turns   []modelserver.Turn
-		code    string // "" means a turn
+		code    string // "" means a successful turn
 		retries int
 		check   func(t *testing.T, turn contract.Turn)
 	}{
@@ -225,7 +225,7 @@ func TestModelThatMisbehaves(t *testing.T) {
 						o.Limits.FirstByte, o.Limits.Idle = time.Second, time.Second
 					}
 					if c.name == "endless" {
-						o.Limits.Output = 64 << 10 // the default takes twenty thousand events
+						o.Limits.Output = 64 << 10 // with the default it would take twenty thousand events
 					}
 				}, c.turns...)
 				turn, err := g.Turn(t.Context(), scope(), say("go"), nil)

@@ -12,16 +12,15 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// writeTime is how long one line of an answer may take to be taken.
+// writeTime is how long the reader may take to accept one line of an answer.
 const writeTime = 30 * time.Second
 
 // beatTime is how often an empty line says that the call is still going on.
 const beatTime = 15 * time.Second
 
-// Handler serves POST /model/turns for one scope: the body is a
-// contract.TurnRequest, the answer NDJSON of contract.TurnChunk that ends in
-// exactly one turn or error. A malformed request is answered with HTTP 400 and
-// one such error.
+// Handler serves POST /model/turns for one scope: the body is a contract.TurnRequest, and the
+// answer is NDJSON of contract.TurnChunk that ends in exactly one turn or error. A malformed
+// request is answered with HTTP 400 and one such error.
 func (g *Gateway) Handler(scope Scope) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /model/turns", func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, scope) })
@@ -39,7 +38,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 			w.WriteHeader(http.StatusRequestEntityTooLarge)
 			out.write(contract.TurnChunk{Error: turnError(provider.CodeTooLarge, "the request is over 8 MiB", false)})
 		}
-		return // otherwise nobody is there to answer
+		return // otherwise the caller has gone
 	}
 	req, err := contract.DecodeTurnRequest(body)
 	if err != nil {
@@ -61,8 +60,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 	out.write(contract.TurnChunk{Turn: &turn})
 }
 
-// lines writes NDJSON. After the first failure it writes nothing more: the
-// reader has gone, and the request's context ends the call.
+// lines writes NDJSON. After the first failure it writes nothing more, because the reader has gone,
+// which also cancels the request's context and thereby the call.
 type lines struct {
 	mu         sync.Mutex
 	w          http.ResponseWriter
@@ -70,9 +69,8 @@ type lines struct {
 	err        error
 }
 
-// beat writes an empty line now and then, so that the reader can tell a model
-// that thinks from a connection that is lost. The function it returns ends that
-// and waits until it has ended.
+// beat writes an empty line every beatTime, so that the reader can tell a slow model from a lost
+// connection. The function that it returns stops this and waits until it has stopped.
 func (l *lines) beat() (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -93,7 +91,7 @@ func (l *lines) beat() (stop func()) {
 
 func (l *lines) write(c contract.TurnChunk) {
 	b, err := json.Marshal(c)
-	if err != nil { // the gateway's own types always encode
+	if err != nil { // the gateway's own types can always be encoded
 		b, _ = json.Marshal(contract.TurnChunk{Error: turnError(provider.CodeUnavailable, "the turn could not be encoded", false)})
 	}
 	l.line(b)
@@ -105,7 +103,7 @@ func (l *lines) line(b []byte) {
 	if l.err != nil {
 		return
 	}
-	// Not every connection has deadlines; the call's own limit still holds.
+	// Not every connection supports deadlines; the call's own limit holds for it as well.
 	if err := l.controller.SetWriteDeadline(time.Now().Add(writeTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		l.err = err
 		return

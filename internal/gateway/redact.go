@@ -8,12 +8,12 @@ import (
 	"choir.dev/choiros/internal/redact"
 )
 
-// maxMessage bounds an error's text from outside, in bytes.
+// maxMessage is the most bytes of an error's text from outside that are shown.
 const maxMessage = 600
 
 const redacted = redact.Mark
 
-// redactor removes a key, in the spellings it could come back in, from text.
+// redactor removes a key from text, in every spelling in which a service could repeat it.
 type redactor struct {
 	spellings []string
 	longest   int
@@ -30,7 +30,7 @@ func newRedactor(key string) redactor {
 	return r
 }
 
-// secrets removes the key's spellings.
+// secrets removes every spelling of the key.
 func (r redactor) secrets(s string) string {
 	for _, k := range r.spellings {
 		s = strings.ReplaceAll(s, k, redacted)
@@ -38,8 +38,8 @@ func (r redactor) secrets(s string) string {
 	return s
 }
 
-// stream removes the key from text that goes on: it returns what can be shown
-// now and holds back an end that could be the beginning of a spelling.
+// stream removes the key from text that arrives in pieces: it returns what can be shown now, and
+// holds back an end that could be the beginning of a spelling.
 func (r redactor) stream(s string) (show, hold string) {
 	s = r.secrets(s)
 	keep := 0
@@ -74,8 +74,8 @@ func (r redactor) stream(s string) (show, hold string) {
 	return s[:len(s)-keep], s[len(s)-keep:]
 }
 
-// text makes a message from outside fit to be shown: no key, nothing that looks
-// like one, one line, bounded.
+// text makes a message from outside fit to be shown: without the key and without anything that
+// looks like one, on one line, of bounded length.
 func (r redactor) text(s string) string {
 	s = redact.Shaped(r.secrets(clean(s)))
 	s = strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }), " ")

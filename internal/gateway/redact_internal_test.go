@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// TestStreamedTextNeverShowsAKey cuts texts with keys in them at every place a
-// stream could, and looks at what was shown.
+// TestStreamedTextNeverShowsAKey cuts texts that contain keys at every place, as a stream could,
+// and checks what was shown.
 func TestStreamedTextNeverShowsAKey(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		key := rapid.StringMatching(`[A-Za-z0-9_-]{6,30}`).Draw(r, "key")

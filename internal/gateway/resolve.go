@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// Names of providers.
+// These are the providers' names.
 const (
 	ProviderAnthropic = "anthropic"
 	ProviderOpenAI    = "openai"    // or any compatible service at OpenAIBaseURL
@@ -25,7 +25,7 @@ const (
 	ProviderRehearsal = "rehearsal" // plans from files, no model
 )
 
-// Names under which keys are kept, in the environment and in the vault.
+// These are the names of keys in the environment and in the vault.
 const (
 	KeyAnthropic = "ANTHROPIC_API_KEY"
 	KeyOpenAI    = "OPENAI_API_KEY"
@@ -49,8 +49,8 @@ type target struct {
 	info     ModelInfo
 }
 
-// Lookup makes a Keys function that asks each source in turn and takes the
-// first key it gets.
+// Lookup makes a Keys function that asks each source in turn and returns the first key that it
+// gets.
 func Lookup(sources ...func(ctx context.Context, name string) (string, error)) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, name string) (string, error) {
 		for _, source := range sources {
@@ -62,12 +62,12 @@ func Lookup(sources ...func(ctx context.Context, name string) (string, error)) f
 	}
 }
 
-// Env is a source of keys that reads them with getenv, such as os.Getenv.
+// Env returns a source of keys that reads them with getenv, such as os.Getenv.
 func Env(getenv func(string) string) func(context.Context, string) (string, error) {
 	return func(_ context.Context, name string) (string, error) { return getenv(name), nil }
 }
 
-// key returns a provider's key, checked so that it can stand in a header.
+// key returns a provider's key, after a check that it can be put into a header.
 func (g *Gateway) key(ctx context.Context, providerName string) (string, error) {
 	name := map[string]string{ProviderAnthropic: KeyAnthropic, ProviderOpenAI: KeyOpenAI}[providerName]
 	if name == "" || g.opt.Keys == nil {
@@ -166,8 +166,8 @@ func (g *Gateway) resolve(ctx context.Context, name string) (target, error) {
 	return t, nil
 }
 
-// info is what the catalogue knows of a model: by its name, else by its
-// provider's, such as local/*.
+// info returns the catalogue's entry for a model, and otherwise the one for its provider, such as
+// local/*.
 func (g *Gateway) info(prov, model string) ModelInfo {
 	name := prov + "/" + model
 	info, ok := g.catalogue.Models[name]
@@ -190,7 +190,7 @@ func (g *Gateway) choose(ctx context.Context) (string, error) {
 			continue
 		}
 		if prov == ProviderOpenAI && g.custom[prov] {
-			// What a compatible service has is for it to say.
+			// Only the service itself knows which models it has.
 			models, err := g.list(ctx, prov, key, 10*time.Second)
 			if err != nil {
 				return "", turnError(provider.CodeNoModel, "the models of the configured service could not be listed; set CHOIR_MODEL=openai/MODEL: "+err.Error(), true)
@@ -225,7 +225,7 @@ func (g *Gateway) probe(ctx context.Context) []string {
 	return g.local.models
 }
 
-// list asks a service for its models, in its order.
+// list asks a service for its models, in the service's order.
 func (g *Gateway) list(ctx context.Context, prov, key string, limit time.Duration) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -265,12 +265,12 @@ func (g *Gateway) list(ctx context.Context, prov, key string, limit time.Duratio
 	return out, nil
 }
 
-// Model is one model a person can choose.
+// Model is one model that a person can choose.
 type Model struct {
 	ModelInfo
 	Provider   string `json:"provider"`
-	Configured bool   `json:"configured"` // it can be called now
-	Default    bool   `json:"default"`    // it is what is used when nothing is named
+	Configured bool   `json:"configured"` // whether it can be called now
+	Default    bool   `json:"default"`    // whether it is used when no model is named
 }
 
 // Models lists the catalogue, the rehearsal and, if nothing else is configured,
@@ -313,7 +313,7 @@ func (g *Gateway) Models(ctx context.Context) []Model {
 	return out
 }
 
-// TestResult is what a trial call gave.
+// TestResult is the result of a test call.
 type TestResult struct {
 	Model     string         `json:"model"`
 	OK        bool           `json:"ok"`
@@ -357,8 +357,8 @@ func (g *Gateway) Test(ctx context.Context, name string) TestResult {
 	return res
 }
 
-// Resolve names the provider and model that a name stands for; "" is the
-// default. It fails with fault.Missing when that model can't be called.
+// Resolve returns the provider and model that a name stands for; "" is the default. It fails with
+// fault.Missing when that model can't be called.
 func (g *Gateway) Resolve(ctx context.Context, name string) (providerName, model string, err error) {
 	t, err := g.resolve(ctx, name)
 	if err != nil {

@@ -76,7 +76,7 @@ func TestWhichModelIsUsed(t *testing.T) {
 }
 
 func TestProbeIsBounded(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts in the kernel, never answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and nobody answers
 	if err != nil {
 		t.Fatal(err)
 	}

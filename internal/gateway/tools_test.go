@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// Every tool that a model is offered arrives in both wire formats as it is
-// declared.
+// TestDeclarationsArriveInBothFormats shows that every tool that a model is offered arrives as it
+// is declared, in both wire formats.
 func TestDeclarationsArriveInBothFormats(t *testing.T) {
 	r, err := tool.NewRegistry(append(append(boxtools.Declared(), associate.Declared()...), director.Declared([]string{"read"})...)...)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// newTransport goes through the machine's proxy for https only: over plain
-// http a proxy would read the key.
+// newTransport uses the machine's proxy for https only: with plain http the proxy could read the
+// key.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) {
@@ -32,7 +32,7 @@ func newTransport() *http.Transport {
 		MaxIdleConnsPerHost:   8,
 		IdleConnTimeout:       90 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		// Header bytes are bounded; the body is by guard.
+		// Header bytes are bounded here, and those of the body by guard.
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }
@@ -84,7 +84,7 @@ func privateName(host string) bool {
 // client talks to one base address only and bounds time and size.
 func (g *Gateway) client(base string) *http.Client {
 	u, err := url.Parse(base)
-	if err != nil { // validBase has parsed it
+	if err != nil { // validBase has parsed it already
 		u = &url.URL{}
 	}
 	return &http.Client{
@@ -127,8 +127,8 @@ func (t *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// guardedBody ends an answer that stalls or never ends. The first read may take
-// what is left of the time to the first byte.
+// guardedBody ends an answer that stalls or never ends. The first read may take what is left of the
+// time until the first byte.
 type guardedBody struct {
 	rc     io.ReadCloser
 	ctx    context.Context

@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/grant"
 )
 
-// The capabilities of each role are written down here a second time, because one word more
-// in the table lets somebody in.
+// TestRoles repeats the capabilities of each role, because one word too many in the table would let
+// somebody in.
 func TestRoles(t *testing.T) {
 	for role, want := range map[grant.Role]string{
 		grant.None: "", "admin": "",
@@ -33,8 +33,8 @@ func words(s contract.CapabilitySet) string {
 	return strings.Join(out, " ")
 }
 
-// An actor may do exactly what its kind, what was granted and the scope of its token or
-// session all allow, whatever each of them is.
+// TestWhatIsGrantedIsTheIntersection shows that an actor may do exactly what its kind, its grant
+// and the scope of its token or session all allow.
 func TestWhatIsGrantedIsTheIntersection(t *testing.T) {
 	roles := []grant.Role{grant.None, grant.Viewer, grant.Editor, grant.Owner, "admin"}
 	for range 2000 {
@@ -81,7 +81,8 @@ func TestWhatIsGrantedIsTheIntersection(t *testing.T) {
 	}
 }
 
-// Whoever is no member gets the same answer as for a computer that does not exist.
+// TestForeignIsNotThere shows that a person who is not a member gets the same answer as for a
+// computer that does not exist.
 func TestForeignIsNotThere(t *testing.T) {
 	_, err := grant.Holder{Account: "u-1", Powers: grant.Powers()}.Inside(contract.Person("u-1"), contract.Everything())
 	if err == nil || fault.Text(err) != fault.Text(grant.NoComputer()) || fault.HintOf(err) != fault.HintOf(grant.NoComputer()) || !fault.Is(err, fault.NotFound) {
@@ -89,8 +90,8 @@ func TestForeignIsNotThere(t *testing.T) {
 	}
 }
 
-// What belongs to the machine takes its own power, whatever role somebody has in a
-// computer, and a power is the capability of its name.
+// TestPowers shows that what concerns the machine requires a power over it, whatever roles somebody
+// has in computers, and that a power is the capability of the same name.
 func TestPowers(t *testing.T) {
 	for _, p := range grant.Powers() {
 		who, err := grant.Holder{Account: "u-1", Role: grant.Owner}.Inside(contract.Person("u-1"), contract.Everything())
@@ -103,7 +104,7 @@ func TestPowers(t *testing.T) {
 	}
 }
 
-// Whoever lacks something is told who can give it.
+// TestARefusalSaysWhoCanGiveIt shows that a refusal names who can grant what is missing.
 func TestARefusalSaysWhoCanGiveIt(t *testing.T) {
 	for c, want := range map[contract.Capability]string{contract.CanRead: "viewer", contract.CanExec: "editor", contract.CanManage: "owner", contract.CanSecrets: "administers"} {
 		if err := grant.Refuse(c); !fault.Is(err, fault.Denied) || !strings.Contains(fault.HintOf(err), want) || !strings.Contains(fault.Text(err), string(c)) {
@@ -112,7 +113,8 @@ func TestARefusalSaysWhoCanGiveIt(t *testing.T) {
 	}
 }
 
-// TestNoComputerSaysHowToMakeOne: whoever removed the last computer is told what to do.
+// TestNoComputerSaysHowToMakeOne shows that after the last computer was removed, the error says how
+// to make one.
 func TestNoComputerSaysHowToMakeOne(t *testing.T) {
 	if hint := fault.HintOf(grant.NoComputer()); !strings.Contains(hint, "choir computers create") {
 		t.Errorf("the hint is %q", hint)

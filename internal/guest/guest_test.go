@@ -30,8 +30,8 @@ func (m *memory) gap(n int64) error {
 	return nil
 }
 
-// However a stream is cut, what is kept is its head and its tail, and the rest
-// is counted.
+// TestLimiter shows that however a stream is cut, its head and its tail are kept, and the rest is
+// counted.
 func TestLimiter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		head, tail := rapid.Int64Range(0, 40).Draw(t, "head"), rapid.Int64Range(0, 40).Draw(t, "tail")
@@ -84,8 +84,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzReceive: whatever a guest sends, the host's side ends with an error or an
-// exit, and writes no more than it was sent.
+// FuzzReceive shows that whatever a guest sends, the host's side ends with an error or an exit, and
+// writes no more bytes than it was sent.
 func FuzzReceive(f *testing.F) {
 	exit := append([]byte("x\x00\x00\x00\x02"), "{}"...)
 	f.Add(exit)
@@ -121,8 +121,8 @@ func FuzzTarget(f *testing.F) {
 	})
 }
 
-// The window holds: a host that ignores it is refused, one that keeps it never
-// waits for ever.
+// TestInputWindow shows that a host that ignores the window is refused, and that one that respects
+// it never waits for ever.
 func TestInputWindow(t *testing.T) {
 	room := newCredit()
 	in := newInbox(room.give)
@@ -153,7 +153,7 @@ func TestInputWindow(t *testing.T) {
 	}
 }
 
-// The runner outside a box: what services rely on.
+// TestRunner shows what services rely on, with the runner outside a box.
 func TestRunner(t *testing.T) {
 	r := Runner{Root: t.TempDir(), Env: map[string]string{"PATH": "/usr/bin:/bin", "A": "1"}}
 	var out, eout bytes.Buffer
@@ -164,7 +164,7 @@ func TestRunner(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	long := fmt.Sprintf("9%07d", os.Getpid()) // others on this machine may sleep too
+	long := fmt.Sprintf("9%07d", os.Getpid()) // unique, since other processes on this machine may sleep too
 	if _, err := r.Run(ctx, ExecRequest{Argv: []string{"sh", "-c", "setsid sleep " + long + " & sleep " + long}}, Streams{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}

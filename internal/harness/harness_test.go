@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/internal/harness"
 )
 
-// wire is a scripted gateway: real HTTP, real NDJSON. Each element answers one
-// request; the last one answers all that follow.
+// wire is a scripted gateway over real HTTP with real NDJSON. Each element answers one request, and
+// the last one every further request.
 type wire struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -25,12 +25,12 @@ type wire struct {
 	play []func(w http.ResponseWriter, r *http.Request, req contract.TurnRequest)
 	reqs []contract.TurnRequest
 	srv  *httptest.Server
-	// stands is closed when the host goes on; nil: it never stood still.
+	// stands is closed when the host continues; nil: it never stopped.
 	stands chan struct{}
-	used   time.Duration // of the wall clock, as the host says
+	used   time.Duration // the elapsed time that the host reports
 }
 
-// clock answers what is used of the wall clock, once the host runs.
+// clock answers how much time has elapsed, once the host runs.
 func (w *wire) clock(rw http.ResponseWriter) {
 	if w.stands == nil {
 		http.NotFound(rw, nil)
@@ -89,7 +89,7 @@ func use(id, name, args string) contract.Part {
 	return contract.Part{Call: &contract.ToolCall{ID: id, Name: name, Args: json.RawMessage(args)}}
 }
 
-// bench is a set of tools: echo returns its text, touch changes something, end ends.
+// bench is a set of tools: echo returns its text, touch changes something, and end ends the loop.
 type bench struct {
 	mu    sync.Mutex
 	calls []string
@@ -279,8 +279,8 @@ func TestRepetitionWarnsThenStops(t *testing.T) {
 	}
 }
 
-// What a model asked for in one breath is no reason to stop it: it is told
-// first, and stopped when it goes on.
+// TestRepetitionWithinOneTurnWarnsFirst: repeated calls within one turn do not end the loop at
+// once, since the model had no answer yet. It is warned, and the loop ends if it continues.
 func TestRepetitionWithinOneTurnWarnsFirst(t *testing.T) {
 	var same []contract.Part
 	for i := range 8 {
@@ -350,8 +350,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// A host that stood still could not answer: neither the budget nor the patience
-// of the loop, which ran on, is used up by that.
+// TestAHostThatStoodStillTakesNoTimeOfTheLoop: the loop runs on while the host is stopped and can't
+// answer. That must use up neither the loop's budget nor its timeouts.
 func TestAHostThatStoodStillTakesNoTimeOfTheLoop(t *testing.T) {
 	for _, c := range []struct {
 		name string

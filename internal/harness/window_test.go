@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNamesThatVendorsTake: letters, digits, _ and -, 64 in all.
+// TestNamesThatVendorsTake: vendors accept letters, digits, _ and -, 64 in all.
 func TestNamesThatVendorsTake(t *testing.T) {
 	for _, s := range []string{"a", "9", "-", "_x-Y9", strings.Repeat("z", 64)} {
 		if !toolName(s) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Newest is the newest version of the file.
+// Newest is the newest version of the schema.
 var Newest = len(migrations())
 
 // MembersSince is the version from which on computers have members.
@@ -31,7 +31,7 @@ func (s *Store) Kept() int {
 	return len(s.answers.kept)
 }
 
-// LoseWatch makes the connection fail that notices changes of the file.
+// LoseWatch makes the connection fail that detects changes of the file.
 func (s *Store) LoseWatch() {
 	s.answers.mu.Lock()
 	defer s.answers.mu.Unlock()

@@ -136,7 +136,7 @@ func TestSessionsEnd(t *testing.T) {
 		s, clock, _ := open(t)
 		secret := signIn(t, s)
 		clock.forward(identity.SessionIdle - time.Minute)
-		must[identity.Session](t)(s.Session(ctx, secret, identity.Console)) // use renews
+		must[identity.Session](t)(s.Session(ctx, secret, identity.Console)) // using a session renews it
 		clock.forward(identity.SessionIdle - time.Minute)
 		must[identity.Session](t)(s.Session(ctx, secret, identity.Console))
 		clock.forward(identity.SessionIdle)
@@ -248,7 +248,7 @@ func TestTicket(t *testing.T) {
 	}
 }
 
-// Attack 39: nobody can sign in with what the file holds.
+// TestNoSecretAtRest (attack 39) shows that nobody can sign in with what the file contains.
 func TestNoSecretAtRest(t *testing.T) {
 	ctx := context.Background()
 	s, _, file := open(t)
@@ -300,8 +300,8 @@ func TestTokens(t *testing.T) {
 	if st, err := os.Stat(keep); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
-	// The file was lost together with the keys: the token that was given out stays valid,
-	// and is written again.
+	// The file was lost together with the keys: the token that was given out stays valid and is
+	// stored again.
 	elsewhere := filepath.Join(filepath.Dir(file), "keys made anew", "token")
 	if again := must[string](t)(s.MachineToken(ctx, elsewhere, second)); again != second {
 		t.Error("the token that was given out changed")

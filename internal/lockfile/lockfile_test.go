@@ -23,7 +23,7 @@ func reader(files map[string]string) lockfile.Reader {
 
 const hash = `"integrity":"sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg=="`
 
-// npmLock is a lock with one entry more than the project's own.
+// npmLock is a lock file with one entry besides the project's own.
 func npmLock(key, entry string) map[string]string {
 	return map[string]string{"p/package.json": "{}", "p/package-lock.json": `{"lockfileVersion":3,"packages":{"":{},"` + key + `":` + entry + `}}`}
 }
@@ -33,7 +33,7 @@ func TestLocksThatAreNotInstalledFrom(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool  lockfile.Tool
 		files map[string]string
-		says  string // "" is fine
+		says  string // a part of the error; "" means that it is accepted
 	}{
 		"a package of a registry":     {lockfile.NPM, npmLock("node_modules/a", `{"resolved":"https://registry.example/a.tgz",`+hash+`}`), ""},
 		"without an address":          {lockfile.NPM, npmLock("node_modules/a", `{`+hash+`}`), ""},
@@ -102,8 +102,8 @@ func TestLocksThatAreNotInstalledFrom(t *testing.T) {
 	}
 }
 
-// TestWhatAnInstallationSees: manifests and locks, with what a project may not
-// say of it left out.
+// TestWhatAnInstallationSees shows that an installation gets the manifests and lock files without
+// the parts that a project may not decide.
 func TestWhatAnInstallationSees(t *testing.T) {
 	files := map[string]string{
 		"p/package.json": `{"workspaces":["lib/*"]}`, "p/lib/a/package.json": `{"name":"a"}`, "p/lib/a/index.js": "secret", "p/.env": "secret",

@@ -28,13 +28,13 @@ func names(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// A new database has what it begins with, in WAL mode, closed to others, and
-// nothing stands beside it; an empty file is no database yet, and one that is
-// there is left alone.
+// TestSQLite shows that a new database has its first contents, is in WAL mode, can be read by its
+// owner only, and has no temporary file beside it. An empty file is filled as a new one, and an
+// existing database is left alone.
 func TestSQLite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a b.sqlite")
-	for _, stale := range []string{"", "-wal", ".new", ".new-wal"} { // of a start that was killed
+	for _, stale := range []string{"", "-wal", ".new", ".new-wal"} { // left by a start that was killed
 		if err := os.WriteFile(path+stale, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestSQLite(t *testing.T) {
 	}
 }
 
-// What could not be filled leaves nothing.
+// TestAFileThatFailsIsNone shows that nothing is left when the contents can't be written.
 func TestAFileThatFailsIsNone(t *testing.T) {
 	dir := t.TempDir()
 	why := errors.New("no")

@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/process"
 )
 
-// TestAwaitTakesNoThread: those who wait for a child stand in no system call, and
-// each is told of the end of its own.
+// TestAwaitTakesNoThread shows that waiting for a child occupies no thread in a system call, and
+// that each waiter learns of the end of its own child.
 func TestAwaitTakesNoThread(t *testing.T) {
 	const children = 8
 	var ins []io.Closer
@@ -54,7 +54,7 @@ func TestAwaitTakesNoThread(t *testing.T) {
 			t.Errorf("child %d: %v", i, err)
 		}
 	}
-	// Who has been waited for is nobody to wait for.
+	// A process that was already waited for can't be waited for again.
 	cmd := exec.CommandContext(t.Context(), "true")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAwaitTakesNoThread(t *testing.T) {
 	process.Await(cmd.Process)
 }
 
-// polled counts the goroutines that wait for a child by the runtime's poller.
+// polled counts the goroutines that wait for a child through the runtime's poller.
 func polled(stacks string) (n int) {
 	for g := range strings.SplitSeq(stacks, "\n\n") {
 		if head, rest, _ := strings.Cut(g, "\n"); strings.Contains(head, "[IO wait") && strings.Contains(rest, "process.Await") {

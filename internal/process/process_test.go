@@ -35,14 +35,14 @@ func TestAProcessIsKnownUntilItEnds(t *testing.T) {
 			t.Errorf("%q is process %d", other, pid)
 		}
 	}
-	// Ended and not waited for is gone: its files are closed.
+	// A process that has ended counts as gone before it is waited for, as its files are closed.
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := out.Read(make([]byte, 1)); err == nil {
 		t.Fatal("cat said something")
 	}
-	for process.ID(cmd.Process.Pid) != "" { // between its last file and its end
+	for process.ID(cmd.Process.Pid) != "" { // the process closes its last file shortly before it ends
 	}
 	if process.Living(id) != 0 {
 		t.Error("it lives on")

@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/process"
 )
 
-// TestALockThatIsGivenUpIsFree, although a child that is being started holds its
-// descriptor.
+// TestALockThatIsGivenUpIsFree shows that a lock that was released is free even while a child that
+// is being started holds its descriptor.
 func TestALockThatIsGivenUpIsFree(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "lock")
 	lock := func() (*os.File, error) {

@@ -37,7 +37,7 @@ func TestDamagedAccountsAreSaidInOneWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range min(len(b), 16) { // not a database any more
+	for i := range min(len(b), 16) { // it is no longer a database
 		b[i] ^= 0xff
 	}
 	if err := os.WriteFile(file, b, 0o600); err != nil {

@@ -166,7 +166,8 @@ func TestAJournalThatDoesNotHoldTogetherIsSetAside(t *testing.T) {
 			dir := fill(t, a, b)
 			before := stored(t, dir)
 			if of == a && text == "" {
-				// It was killed when the log had been made anew, and then damaged too.
+				// The process was killed after the log had been made anew, which was then damaged
+				// too.
 				streams, err := bus.Streams(dir.Path("nats"))
 				if err != nil {
 					t.Fatal(err)

@@ -75,8 +75,8 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoSecretStaysReadable: commands made of plain words, whatever their
-// order, are recorded as they are.
+// TestWhatIsNoSecretStaysReadable shows that commands made of plain words, in whatever order, are
+// recorded unchanged.
 func TestWhatIsNoSecretStaysReadable(t *testing.T) {
 	plain := [][]string{{"ls", "-la"}, {"mkdir", "-p", "a/b"}, {"ssh", "-p", "22", "me@host"}, {"docker", "run", "-p", "80:80", "--user", "www:www", "img"}, {"sort", "-u", "a"},
 		{"curl", "-u", "me", "-sSL", "-o", "x:y", "https://a.example:8443/p@1?a=b#c"}, {"git", "push", "-u", "origin", "a:b"}, {"unzip", "-p", "a.zip", "b:c"}, {"mysql", "-u", "root", "-p", "shop"},
@@ -96,8 +96,9 @@ func TestWhatIsNoSecretStaysReadable(t *testing.T) {
 	}
 }
 
-// TestWhatAnOptionGivesIsNoWhere: a secret of any letters that an option gives is
-// in no argument, apart, attached, or in a shell's text, quoted either way.
+// TestWhatAnOptionGivesIsNoWhere shows that an option's secret value, of whatever letters, is in no
+// recorded argument: neither when it is separate, nor attached, nor in the text of a shell with
+// either kind of quotes.
 func TestWhatAnOptionGivesIsNoWhere(t *testing.T) {
 	forms := [][]string{{"curl", "-u", "me:§"}, {"curl", "-ume:§"}, {"curl", "--user", "me:§"}, {"curl", "--user=me:§"}, {"curl", "-sSu", "me:§"}, {"curl", "-U", "me:§"}, {"mysql", "-p§"}, {"mysqldump", "-uroot", "-p§", "shop"},
 		{"sshpass", "-p", "§", "ssh", "h"}, {"sshpass", "-p§", "ssh", "h"}, {"redis-cli", "-a", "§"}, {"http", "-a", "me:§"}, {"zip", "-P", "§", "a.zip"}, {"curl", "-H", "Authorization: Bearer §"}, {"curl", "-H", "Authorization: §"},

@@ -8,13 +8,13 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// TestAnAnswerIsReadStrictly: spellings that no server of ours uses are not guessed at.
+// TestAnAnswerIsReadStrictly shows that spellings that no server of ours uses are errors.
 func TestAnAnswerIsReadStrictly(t *testing.T) {
 	type answer struct {
 		Name string `json:"name"`
 	}
 	for text, want := range map[string]string{
-		`{"name":"one","new":{"later":true}}`: "one", // a field of a newer server
+		`{"name":"one","new":{"later":true}}`: "one", // a newer server may send further fields
 		`{"Name":"one"}`:                      "",
 		"{}\n":                                "",
 	} {

@@ -14,7 +14,6 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// A declaration is complete and does not contradict itself.
 // desktop is a caller on the bus.
 var desktop = rpc.Caller{Actor: contract.DesktopOf("u")}
 
@@ -51,7 +50,7 @@ func TestDeclarations(t *testing.T) {
 	}
 }
 
-// A request on the bus has the same bounds as over HTTP.
+// TestRequestsOnTheBus shows that a request on the bus has the same bounds as over HTTP.
 func TestRequestsOnTheBus(t *testing.T) {
 	var listed rpc.FilesRequest
 	var put rpc.PutBackRequest
@@ -78,7 +77,7 @@ func TestRequestsOnTheBus(t *testing.T) {
 	if _, err := ask(rpc.FilesList, `{"path":"a","after":"b","limit":9000}`); err != nil || listed.Limit != 2000 || listed.Path != "a" || listed.After != "b" {
 		t.Errorf("%v, %+v", err, listed)
 	}
-	// What is a path and a body over HTTP is one object on the bus.
+	// A path and a body over HTTP become one object on the bus.
 	if got, err := ask(rpc.TrashPutBack, `{"entry":"e1","to":"b"}`); err != nil || !strings.Contains(got, `"id":"a"`) || put.Entry != "e1" || put.Body.To != "b" {
 		t.Errorf("%s, %v, %+v", got, err, put)
 	}

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestASilentDevServerIsHeldAgainstAProgramBesideIt: a busy machine, or a box
-// whose programs do not run, is not the source's doing.
+// TestASilentDevServerIsHeldAgainstAProgramBesideIt shows that a dev server that does not answer is
+// blamed on the source only if another program in the box ran meanwhile; otherwise the machine or
+// the box was too busy.
 func TestASilentDevServerIsHeldAgainstAProgramBesideIt(t *testing.T) {
 	for what, c := range map[string]struct {
 		beside          comparison
@@ -32,7 +33,7 @@ func TestTheFileThatWasChangedLast(t *testing.T) {
 	if got := lastChanged(files, now); got != "vite.config.ts" {
 		t.Errorf("%q", got)
 	}
-	files[2].time = at(time.Second) // a person mends it already
+	files[2].time = at(time.Second) // a person has begun to mend it
 	if got := lastChanged(files, now); got != "" {
 		t.Errorf("%q was changed last before the hang, though not last at all", got)
 	}

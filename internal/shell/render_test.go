@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// TestAttack46_WhoEndsTheCheckHasNotPassedIt: the page says what it likes and ends
-// the program with 0; the word was not its to say.
+// TestAttack46_WhoEndsTheCheckHasNotPassedIt: a page that takes over the program that checks it,
+// writes a verdict of its own and exits with 0 has not passed.
 func TestAttack46_WhoEndsTheCheckHasNotPassedIt(t *testing.T) {
 	word := newWord()
 	for _, said := range []string{"", "painted without throwing\n", "painted without throwing " + newWord() + "\n"} {
@@ -26,7 +26,8 @@ func TestAttack46_WhoEndsTheCheckHasNotPassedIt(t *testing.T) {
 	}
 }
 
-// TestAttack46_APageDoesNotJudgeItself: it runs in the program that looks at it.
+// TestAttack46_APageDoesNotJudgeItself: the page runs in the program that checks it, and must not
+// be able to change the verdict.
 func TestAttack46_APageDoesNotJudgeItself(t *testing.T) {
 	modules, err := filepath.Abs("../../desktop/node_modules")
 	if err != nil {

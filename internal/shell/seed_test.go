@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/sandbox/local"
 )
 
-// TestSeedChild is what TestASeedIsOnDiskBeforeItHasItsName watches.
+// TestSeedChild is the process that TestASeedIsOnDiskBeforeItHasItsName traces.
 func TestSeedChild(t *testing.T) {
 	dir := os.Getenv("SHELL_SEED")
 	if dir == "" {
@@ -38,9 +38,9 @@ func TestSeedChild(t *testing.T) {
 
 var systemCall = regexp.MustCompile(`^\d+ +(\w+)\((.*)$`)
 
-// TestASeedIsOnDiskBeforeItHasItsName follows the system calls: each file and
-// folder of a new computer is synced before the whole gets its name, and the name
-// is synced before anybody is told, which is before computer.created.
+// TestASeedIsOnDiskBeforeItHasItsName traces system calls: each file and folder of a new computer
+// is synced before the whole gets its name, and the name is synced before anything reports it,
+// which is before computer.created.
 func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -93,7 +93,7 @@ func TestASeedIsOnDiskBeforeItHasItsName(t *testing.T) {
 			for p := range made {
 				synced[p] = true
 			}
-		default: // some rename
+		default: // another rename
 			if p := at.FindStringSubmatch(m[2]); p == nil || filepath.Join(p[1], p[2]) != tmp || !strings.HasSuffix(m[2], " = 0") {
 				continue
 			}

@@ -15,8 +15,8 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// What is judged of the desktop is judged by everything that could be seen of the
-// log: a restore that a page was shown has happened.
+// TestTheShellIsJudgedByWhatCouldBeSeen: the desktop is judged by every event that could have been
+// seen. Once a page was shown a restore, that restore counts.
 func TestTheShellIsJudgedByWhatCouldBeSeen(t *testing.T) {
 	dir := t.TempDir()
 	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(dir, "nats")})
@@ -81,7 +81,7 @@ func TestTheShellIsJudgedByWhatCouldBeSeen(t *testing.T) {
 		if last := store.Last(); last < e.Sequence {
 			t.Fatalf("event %d was seen, and the shell goes by what was there up to %d", e.Sequence, last)
 		}
-		for len(live) > 0 { // only what has just come is still under way
+		for len(live) > 0 { // only the newest event may still be on its way
 			<-live
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/supervise"
 )
 
-// told collects failures.
+// told collects the failures that were reported.
 type told struct {
 	mu   sync.Mutex
 	list []supervise.Failure
@@ -50,7 +50,8 @@ func wait[T any](t *testing.T, c <-chan T, what string) (v T) {
 	return v
 }
 
-// A panic is one service's failure: it starts again, and its neighbour goes on.
+// TestAPanicIsOneServicesFailure shows that a service that panics is restarted, and that the others
+// are not affected.
 func TestAPanicIsOneServicesFailure(t *testing.T) {
 	var h told
 	tree := supervise.New(t.Context(), options(&h, make(chan error, 1)))
@@ -88,7 +89,7 @@ func TestAPanicIsOneServicesFailure(t *testing.T) {
 	}
 }
 
-// What goes on failing is escalated once, and does not start again.
+// TestEscalation shows that a service that keeps failing is escalated once and not restarted.
 func TestEscalation(t *testing.T) {
 	var h told
 	escalated := make(chan error, 10)
@@ -112,7 +113,7 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
-// What passes by itself is waited for without end.
+// TestWhatPassesIsNotEscalated shows that a failure that passes by itself is retried without limit.
 func TestWhatPassesIsNotEscalated(t *testing.T) {
 	var h told
 	full := errors.New("disk full")
@@ -133,7 +134,8 @@ func TestWhatPassesIsNotEscalated(t *testing.T) {
 	wait(t, done, "the thirteenth start")
 }
 
-// Close waits for what is slow to end, and nothing starts after it.
+// TestCloseWaits shows that Close waits for services that end slowly, and that nothing starts after
+// it.
 func TestCloseWaits(t *testing.T) {
 	var h told
 	tree := supervise.New(t.Context(), options(&h, make(chan error, 1)))
@@ -175,7 +177,7 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// A task that panics is told and ends nothing else.
+// TestATaskThatPanics shows that the panic of a task is reported and ends nothing else.
 func TestATaskThatPanics(t *testing.T) {
 	var h told
 	tree := supervise.New(t.Context(), options(&h, make(chan error, 1)))

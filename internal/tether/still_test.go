@@ -11,9 +11,9 @@ import (
 	"choir.dev/choiros/internal/tether"
 )
 
-// TestWhatWasAnsweredWhileTheHostStoodStillIsRead: the guest answers, and closes
-// the stream, while the host reads nothing for longer than a closed stream is waited
-// for. The whole answer is there when it goes on.
+// TestWhatWasAnsweredWhileTheHostStoodStillIsRead: the guest answers and closes the stream while
+// the host reads nothing for longer than the wait for a closed stream. When the host continues, it
+// gets the whole answer.
 func TestWhatWasAnsweredWhileTheHostStoodStillIsRead(t *testing.T) {
 	limits := tether.Limits{Closing: 20 * time.Millisecond}
 	var host *standing
@@ -31,8 +31,8 @@ func TestWhatWasAnsweredWhileTheHostStoodStillIsRead(t *testing.T) {
 	}
 }
 
-// standing is the end of a host that can stand still: what comes meanwhile waits
-// for it in the kernel.
+// standing is the host's end of a connection, which can stop reading: what arrives meanwhile waits
+// in the kernel.
 type standing struct {
 	net.Conn
 	still atomic.Bool

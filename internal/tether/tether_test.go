@@ -53,13 +53,13 @@ func twin(t testing.TB, token *tether.Token) *tether.Token {
 	return other
 }
 
-// sessions joins a host and a guest.
+// sessions connects a host and a guest.
 func sessions(t testing.TB, host, guest tether.Options) (*tether.Session, *tether.Session) {
 	t.Helper()
 	return sessionsOver(t, func(c net.Conn) net.Conn { return c }, host, guest)
 }
 
-// sessionsOver joins a host, over what is made of its end, and a guest.
+// sessionsOver connects a host, over a wrapper of its end, and a guest.
 func sessionsOver(t testing.TB, over func(net.Conn) net.Conn, host, guest tether.Options) (*tether.Session, *tether.Session) {
 	t.Helper()
 	a, b := pipe(t)
@@ -150,7 +150,7 @@ func TestUpgradeAndConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	big := bytes.Repeat([]byte("x"), 1<<20) // a tunnel is no body: the limit above is not for it
+	big := bytes.Repeat([]byte("x"), 1<<20) // a tunnel is not a body, so the limit above does not apply to it
 	go func() { _, _ = conn.Write(big) }()
 	got := make([]byte, 6+len(big))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got[:7]) != "early x" {
@@ -179,7 +179,7 @@ func TestUpgradeAndConnect(t *testing.T) {
 	_ = stream.Close()
 }
 
-// TestTokens: wrong, replayed, stolen and reflected tokens open nothing.
+// TestTokens shows that wrong, replayed, stolen and reflected tokens open nothing.
 func TestTokens(t *testing.T) {
 	try := func(host, guest *tether.Token) (error, error) {
 		a, b := pipe(t)
@@ -216,13 +216,13 @@ func TestTokens(t *testing.T) {
 	if herr, _ := try(fresh, fresh); !fault.Is(herr, fault.Denied) {
 		t.Errorf("a token after a wrong guess: %v", herr)
 	}
-	// Reflection: an end that sends back the host's own bytes.
+	// Reflection: the other end sends the host's own bytes back.
 	a, b := pipe(t)
 	go func() { _, _ = io.Copy(b, b) }()
 	if _, err := tether.Accept(t.Context(), a, tether.Options{Token: tether.NewToken(), Limits: tether.Limits{Handshake: time.Second}}); err == nil {
 		t.Error("the host was convinced by its own words")
 	}
-	// A replay of a whole recorded handshake against the same token's copy.
+	// Replay: a whole recorded handshake is sent to a host with the same token.
 	recorded := record(t)
 	a, b = pipe(t)
 	go func() { _, _ = io.CopyN(io.Discard, b, 40); _, _ = b.Write(recorded) }()
@@ -245,7 +245,7 @@ func tokenOf(t *testing.T, twoDigits string) *tether.Token {
 	return token
 }
 
-// record returns what a guest with token 11… says to a host in a handshake.
+// record returns what a guest with token 11… sends to a host in a handshake.
 func record(t *testing.T) []byte {
 	t.Helper()
 	a, b := pipe(t)
@@ -265,12 +265,12 @@ func record(t *testing.T) []byte {
 }
 
 func TestHandshakeIsBounded(t *testing.T) {
-	a, _ := pipe(t) // the other end says nothing
+	a, _ := pipe(t) // the other end sends nothing
 	_, err := tether.Accept(t.Context(), a, tether.Options{Token: tether.NewToken(), Limits: tether.Limits{Handshake: 50 * time.Millisecond}})
 	if !fault.Is(err, fault.Timeout) {
 		t.Errorf("got %v", err)
 	}
-	a, b := pipe(t) // or a byte at a time
+	a, b := pipe(t) // or one byte at a time
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() {
@@ -297,15 +297,15 @@ func TestHandshakeIsBounded(t *testing.T) {
 	}
 }
 
-// hostile makes a host session whose guest is the test, past the handshake, on
-// the raw connection.
+// hostile makes a host session and returns the raw connection after the handshake, on which the
+// test is the guest.
 func hostile(t *testing.T, o tether.Options) (*tether.Session, net.Conn) {
 	t.Helper()
 	a, b := pipe(t)
 	middle, far := pipe(t)
 	o.Token = tether.NewToken()
 	token := twin(t, o.Token)
-	// An honest guest shakes hands through a relay, which then takes over.
+	// An honest guest does the handshake through a relay, which then takes over.
 	var relay, dialled sync.WaitGroup
 	relay.Go(func() { _, _ = io.CopyN(middle, b, 8+32+32) })
 	relay.Go(func() { _, _ = io.CopyN(b, middle, 8+32+32) })
@@ -329,7 +329,8 @@ func frame(kind byte, flags uint16, stream, length uint32) []byte {
 	return binary.BigEndian.AppendUint32(f, length)
 }
 
-// TestHostileFrames: each breaks the session, which says why, and nothing else.
+// TestHostileFrames shows that each of these frames ends the session with an error that says why,
+// and has no other effect.
 func TestHostileFrames(t *testing.T) {
 	pings := bytes.Repeat(frame(2, 1, 0, 7), 200)
 	var opens []byte
@@ -362,8 +363,8 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded: a guest that opens streams and leaves them open can't
-// hold more than its share, and the host goes on serving once it lets go.
+// TestStreamsAreBounded shows that a guest that leaves streams open can't hold more than its share,
+// and that the host serves again once it closes them.
 func TestStreamsAreBounded(t *testing.T) {
 	const limit = 16
 	h, g := sessions(t, tether.Options{Handler: say("host"), Limits: tether.Limits{Streams: limit, ReadHeader: 300 * time.Millisecond}}, tether.Options{Handler: say("guest")})
@@ -373,10 +374,10 @@ func TestStreamsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = s.Write([]byte("GET / HT")) // slow-loris: a request that never ends
+		_, _ = s.Write([]byte("GET / HT")) // slow-loris: a request whose header never ends
 		held = append(held, s)
 	}
-	// Each ends, at once when it is one too many, else when its header took too long.
+	// A stream over the limit ends at once, and the others when their headers took too long.
 	for _, s := range held {
 		_ = s.SetReadDeadline(time.Now().Add(15 * time.Second))
 		said, err := io.ReadAll(s)
@@ -432,8 +433,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// FuzzFrames: whatever a guest sends after the handshake, the host neither
-// panics nor hangs.
+// FuzzFrames shows that the host neither panics nor hangs, whatever a guest sends after the
+// handshake.
 func FuzzFrames(f *testing.F) {
 	f.Add(frame(0, 1, 1, 4))
 	f.Add(append(frame(0, 1, 1, 18), "GET / HTTP/1.1\r\n\r\n"...))
@@ -468,8 +469,8 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// TestAFrameIsWrittenAtOnce: the header of a small frame and what it holds go out together,
-// so that the other end is woken once for it.
+// TestAFrameIsWrittenAtOnce shows that the header and the content of a small frame are written
+// together, so that the other end is woken only once for them.
 func TestAFrameIsWrittenAtOnce(t *testing.T) {
 	written := &writes{}
 	h, _ := sessionsOver(t, func(c net.Conn) net.Conn { written.Conn = c; return written }, tether.Options{}, tether.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -490,7 +491,7 @@ func TestAFrameIsWrittenAtOnce(t *testing.T) {
 			t.Fatalf("%d bytes came back as %d, %v", len(body), len(got), err)
 		}
 	}
-	left, small := 0, 0 // bytes of the frame that is being written
+	left, small := 0, 0 // bytes of the current frame that are still to be written
 	for _, b := range written.all()[shaken:] {
 		if left > 0 {
 			left -= len(b)
@@ -515,7 +516,7 @@ func TestAFrameIsWrittenAtOnce(t *testing.T) {
 	}
 }
 
-// writes remembers what was written to a connection, in the pieces in which it was.
+// writes keeps the pieces in which data were written to a connection.
 type writes struct {
 	net.Conn
 	mu     sync.Mutex

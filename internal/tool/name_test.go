@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNamesOfTools: a letter first, then letters, digits and _, 63 in all.
+// TestNamesOfTools: a name is a letter and then letters, digits and _, 63 in all.
 func TestNamesOfTools(t *testing.T) {
 	for _, s := range []string{"a", "z9_", "read_file", "a" + strings.Repeat("_", 62)} {
 		if !named(s) {

@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// whole is a declaration with everything that one needs.
+// whole returns a declaration with everything that one needs.
 func whole() tool.Tool {
 	return tool.Tool{Name: "look", Description: "Look at something.", Schema: tool.Object(`"at":{"type":"string","maxLength":9}`, "at"),
 		Executor: tool.Host, Effects: []tool.Effect{tool.Reads}, Callers: []tool.Caller{tool.Agent},

@@ -233,7 +233,7 @@ func TestNothingIsLeftAfterAFailedWrite(t *testing.T) {
 	if err := v.Set(t.Context(), "a", "old"); err != nil {
 		t.Fatal(err)
 	}
-	// The directory goes away and a file takes its place: nothing can be written.
+	// A file takes the place of the directory, so that nothing can be written.
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// An answer that is larger than its message may be is cut, says so, and stays valid JSON.
+// TestAnswersFit shows that an answer that is larger than its message may be is cut, says so, and
+// stays valid JSON.
 func TestAnswersFit(t *testing.T) {
 	const most = 700 << 10
 	changes := make([]contract.Change, 20000)
@@ -41,8 +42,8 @@ func TestAnswersFit(t *testing.T) {
 	if n := size(r, err); n > most || !r.Truncated || len(r.Kept) != 50 {
 		t.Errorf("a restore of %d bytes, %d kept", n, len(r.Kept))
 	}
-	// The lists beside the changes are long too: a restore that was done must not be
-	// answered with an error because its answer is too long.
+	// The lists beside the changes may be long too: a restore that was done must not be answered
+	// with an error because the answer is too long.
 	long := view.Restored{Changes: changes, Kept: make([]view.Kept, 50), Unkept: view.Unkept{Paths: make([]view.UnkeptPath, 100)}}
 	for i := range long.Kept {
 		long.Kept[i] = view.Kept{Path: strings.Repeat("k", 4096), Reason: "is in no checkpoint"}
@@ -71,7 +72,8 @@ func TestAnswersFit(t *testing.T) {
 	}
 }
 
-// A value's id has the name that events give it where it is shown beside events.
+// TestByName shows that a value's id has the same name as in events, where values are shown beside
+// events.
 func TestByName(t *testing.T) {
 	for want, v := range map[string]any{
 		`{"commit":"c1",`: view.ByName[view.Checkpoint]{Of: view.Checkpoint{ID: "c1"}}, `{"document":"d1",`: view.ByName[view.Document]{Of: view.Document{ID: "d1"}},

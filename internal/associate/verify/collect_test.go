@@ -11,12 +11,12 @@ import (
 	"choir.dev/choiros/internal/lockfile"
 )
 
-// lockBench is a project with a lock file. It says what was asked of it; its
-// checks pass once something was installed, if lacks is set.
+// lockBench is a project with a lock file. It records what it was asked for; if lacks is set, its
+// checks pass only once something was installed.
 type lockBench struct {
 	live  []lockfile.Tool
 	lacks bool
-	fails bool // nothing can be installed
+	fails bool // whether every installation fails
 	asked []string
 }
 
@@ -29,7 +29,7 @@ func (b *lockBench) facts() verify.Facts {
 
 func (b *lockBench) Look(context.Context, []string) (base, change verify.Facts, err error) {
 	base = b.facts()
-	base.Projects[1].Live = nil // ignored folders are not the base's
+	base.Projects[1].Live = nil // ignored folders do not belong to the base
 	return base, b.facts(), nil
 }
 
@@ -55,8 +55,9 @@ func (b *lockBench) Install(_ context.Context, locks []verify.Lock, of contract.
 	return []contract.Installation{i}
 }
 
-// TestWhichLocksAreInstalledFrom: the base's, once for each tree, unless what
-// they name is live and nothing is missing; the change's only when asked for.
+// TestWhichLocksAreInstalledFrom shows that the base's lock files are installed from, once for each
+// tree, unless the live tree has what they name and nothing is missing; the change's only when
+// asked for.
 func TestWhichLocksAreInstalledFrom(t *testing.T) {
 	npm := []lockfile.Tool{lockfile.NPM}
 	const held, after, before = "p of base, on the base false, restored 0", "p of change, on the base false, restored 0", "p of base, on the base true, restored 0"

@@ -10,7 +10,7 @@ import (
 
 var project = verify.Facts{Projects: []verify.Project{{Dir: "p", Manifests: []string{"package.json"}, RunFiles: []string{"p/scripts/check.sh"}}}}
 
-// ran is a check of project p: what its runner counted, and its exit code.
+// ran is a check of project p with its runner's counts and its exit code.
 func ran(passed, failed, skipped, code int) verify.Ran {
 	runner := verify.NodeTest
 	if passed+failed+skipped == 0 {
@@ -20,13 +20,13 @@ func ran(passed, failed, skipped, code int) verify.Ran {
 		Count: verify.Count{Runner: runner, Passed: passed, Failed: failed, Skipped: skipped}}
 }
 
-// named gives a check's count the tests that ran.
+// named adds the names of the tests that ran to a check's count.
 func named(r verify.Ran, tests ...string) verify.Ran {
 	r.Count.Tests = tests
 	return r
 }
 
-// of gives a check its command.
+// of sets a check's command.
 func of(r verify.Ran, argv ...string) verify.Ran {
 	r.Check.Argv = argv
 	return r
@@ -53,7 +53,7 @@ func changes(paths ...string) []contract.Change {
 	return out
 }
 
-// noModule is what go test says of a module that is in no cache, without a network.
+// noModule is the output of go test for a module that is in no cache, without a network.
 const noModule = `{"Action":"build-output","Output":"x.go:3:8: golang.org/x/text@v0.14.0: Get \"https://proxy.golang.org/golang.org/x/text/@v/v0.14.0.zip\": dial tcp: lookup proxy.golang.org: network is unreachable\n"}`
 
 func TestJudge(t *testing.T) {
@@ -160,8 +160,9 @@ func TestProjectsThatWereTouchedAllNeedTests(t *testing.T) {
 	}
 }
 
-// TestAFileOfNoProjectIsNotVerified: nor is one that was removed, beside a project
-// whose tests pass; what lies in a project's folder is the project's.
+// TestAFileOfNoProjectIsNotVerified shows that a changed or removed file that belongs to no project
+// counts as not verified, even beside a project whose tests pass. A file in a project's folder
+// belongs to the project.
 func TestAFileOfNoProjectIsNotVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		base, facts []string
@@ -197,8 +198,8 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// Tests that stand in the file whose code they test judge by what the base has
-// of them; the code is the change's.
+// TestTestsInAFileOfCode: tests may be in the same file as the code that they test. The base's
+// version of the tests is run against the change's version of the code.
 func TestTestsInAFileOfCode(t *testing.T) {
 	const code, tests = "pub fn add(a: i64, b: i64) -> i64 { a - b }\n", "#[cfg(test)]\nmod tests {\n    #[test]\n    fn adds() { assert_eq!(super::add(2, 3), 5); }\n}\n"
 	easy := strings.Replace(tests, "5", "-1", 1)

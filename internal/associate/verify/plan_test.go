@@ -107,8 +107,8 @@ func TestMoreChecksThanAreRunIsSaid(t *testing.T) {
 	}
 }
 
-// TestWhatAChecksScriptsRunJudges: scripts of scripts too; not the program that
-// another script starts, nor what is no script.
+// TestWhatAChecksScriptsRunJudges shows that what a check's scripts run, also through other
+// scripts, counts as a judge; a program that another script starts, or that is no script, does not.
 func TestWhatAChecksScriptsRunJudges(t *testing.T) {
 	f, err := verify.Gather(tree(t, map[string]string{
 		"p/package.json": `{"scripts":{"start":"node server.js","test":"npm run unit && run-p 'part:*' && concurrently npm:late npm:more-*","pretest":"sh ci/before","unit":"bash ci/run.sh","part:a":"node ci/a.js","late":"node ci/late.js","more-b":"node ci/b.js"}}`,

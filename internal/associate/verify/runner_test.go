@@ -13,7 +13,7 @@ import (
 	"choir.dev/choiros/internal/associate/verify"
 )
 
-// read lets a runner's output through as a check's would, with its report.
+// read passes a runner's output and report on as a check's are.
 func read(t *testing.T, runner verify.Runner, stdout, report string) (verify.Count, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func read(t *testing.T, runner verify.Runner, stdout, report string) (verify.Cou
 	}
 	var shown bytes.Buffer
 	out := verify.NewOutput(runner, &shown)
-	for rest := []byte(stdout); len(rest) > 0; { // as a pipe does
+	for rest := []byte(stdout); len(rest) > 0; { // in pieces, as from a pipe
 		n := min(7, len(rest))
 		if _, err := out.Write(rest[:n]); err != nil {
 			t.Fatal(err)
@@ -110,7 +110,8 @@ func TestReportsOfRunners(t *testing.T) {
 	}
 }
 
-// What a test prints is not a report, whatever it looks like.
+// TestForgedReports shows that what a test prints is not taken for a report, whatever it looks
+// like.
 func TestForgedReports(t *testing.T) {
 	forged := `test result: ok. 99 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s` + "\n"
 	for name, c := range map[string]struct {
@@ -134,8 +135,8 @@ func TestForgedReports(t *testing.T) {
 	}
 }
 
-// The runners of this machine, run as a check runs them, over tests that print
-// what a report looks like.
+// TestRunnersOfThisMachine runs the runners that this machine has, as a check does, on tests that
+// print what looks like a report.
 func TestRunnersOfThisMachine(t *testing.T) {
 	files := map[string]string{
 		"test_a.py":   "import sys, unittest\nclass A(unittest.TestCase):\n    def test_one(self): print('Ran 99 tests', file=sys.stderr)\n    def test_two(self): self.fail()\n    @unittest.skip('x')\n    def test_three(self): pass\n",
@@ -147,8 +148,8 @@ func TestRunnersOfThisMachine(t *testing.T) {
 	for _, c := range []struct {
 		runner verify.Runner
 		argv   []string
-		tests  string // which they are
-		files  string // where they stand
+		tests  string // the names of the tests
+		files  string // the files that they are in
 	}{
 		{verify.Python, []string{"python3"}, "test_a.A.test_one|test_a.A.test_two", "test_a.py"},
 		{verify.NodeTest, []string{"node", "a.test.js"}, "a.test.js: one|a.test.js: two", "a.test.js"},
@@ -164,7 +165,7 @@ func TestRunnersOfThisMachine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var shown, errors bytes.Buffer // one each: os/exec copies them side by side
+			var shown, errors bytes.Buffer // two buffers, because os/exec writes to both concurrently
 			out := verify.NewOutput(c.runner, &shown)
 			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 			cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = project, out, &errors, append(os.Environ(), env...)
@@ -173,7 +174,7 @@ func TestRunnersOfThisMachine(t *testing.T) {
 			}
 			got := out.Count(own).Within(project)
 			if got.Runner == verify.Pytest {
-				got.Runner = verify.Unittest // where it is installed it runs these too
+				got.Runner = verify.Unittest // where pytest is not installed, unittest runs these too
 			}
 			if got.Passed != 1 || got.Failed != 1 || got.Skipped != 1 || len(got.Names) != 1 || !strings.Contains(strings.ToLower(got.Names[0]), "two") {
 				t.Errorf("%+v\n%s%s", got, shown.String(), errors.String())
@@ -185,8 +186,8 @@ func TestRunnersOfThisMachine(t *testing.T) {
 	}
 }
 
-// TestACountIsBounded: what a check's box says of its tests is no longer than what
-// this program would say.
+// TestACountIsBounded shows that a count that a check's box reports is bounded like one that this
+// program makes.
 func TestACountIsBounded(t *testing.T) {
 	for name, c := range map[string]verify.Count{
 		"many tests":     {Tests: make([]string, 10_001)},
@@ -205,8 +206,8 @@ func TestACountIsBounded(t *testing.T) {
 	}
 }
 
-// TestPackagesOfPython: tests inside of a package know it by its name, wherever the
-// project begins, and are all run, once each, whether their folder is one or not.
+// TestPackagesOfPython shows that tests inside a package import it by its name, wherever the
+// project begins, and that each test runs exactly once, whether or not its folder is a package.
 func TestPackagesOfPython(t *testing.T) {
 	const head = "import unittest\n"
 	test := func(from string) string {
@@ -261,8 +262,8 @@ func TestPackagesOfPython(t *testing.T) {
 	}
 }
 
-// TestAFolderIsNoOptionOfPytest: whatever a project calls its folders, pytest, for
-// which one stands here that says what it is given, takes them for folders.
+// TestAFolderIsNoOptionOfPytest shows that pytest takes the names of a project's folders for
+// folders, however they are spelled. A stand-in for pytest prints its arguments.
 func TestAFolderIsNoOptionOfPytest(t *testing.T) {
 	root := tree(t, map[string]string{"-kno/__init__.py": "", "-kno/test_a.py": "", "-kno/a.py": ""})
 	f, err := verify.Gather(root, []string{"-kno/a.py"})
@@ -299,8 +300,8 @@ func TestAFolderIsNoOptionOfPytest(t *testing.T) {
 	}
 }
 
-// TestByteCodeInATreeIsNotRun: what lies beside a file of Python's and says that
-// it need not be compared with it.
+// TestByteCodeInATreeIsNotRun: byte code beside a Python file may say that it need not be compared
+// with its source; it must not be run.
 func TestByteCodeInATreeIsNotRun(t *testing.T) {
 	project, own := tree(t, map[string]string{
 		"test_a.py": "import unittest\nclass A(unittest.TestCase):\n    def test_one(self): self.fail()\n",
@@ -318,10 +319,10 @@ func TestByteCodeInATreeIsNotRun(t *testing.T) {
 	for _, c := range []struct {
 		env    []string
 		failed int
-	}{{env, 1}, {nil, 0}} { // the control: as it would be
+	}{{env, 1}, {nil, 0}} { // without the variables the byte code is run, which shows that the test works
 		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 		cmd.Dir, cmd.Env = project, append(os.Environ(), c.env...)
-		_ = cmd.Run() // its report says it
+		_ = cmd.Run() // its output shows the result
 		if got := verify.NewOutput(verify.Python, &bytes.Buffer{}).Count(own); got.Ran() != 1 || got.Failed != c.failed {
 			t.Errorf("%d variables: %+v", len(c.env), got)
 		}

@@ -24,8 +24,8 @@ import (
 
 const crashEnv = "CHOIR_BLOB_CRASH"
 
-// TestMain lets the test binary be its own victim: it puts one blob and kills
-// itself at the point it was told.
+// TestMain lets the test binary run itself as the process that is killed: it puts one blob and
+// kills itself at the given point.
 func TestMain(m *testing.M) {
 	orders := strings.Fields(os.Getenv(crashEnv))
 	if len(orders) != 3 {

@@ -70,7 +70,7 @@ func (a *anew) ensure(cid contract.CID) {
 	}
 }
 
-// again has the server start anew, and waits until its connection has found it.
+// again restarts the server and waits until the client has reconnected.
 func (a *anew) again() {
 	a.t.Helper()
 	a.FailStore()
@@ -83,7 +83,7 @@ func (a *anew) again() {
 	})
 }
 
-// block is the file that holds a log's messages.
+// block returns the path of the file that holds a log's messages.
 func (a *anew) block(cid contract.CID) string {
 	a.t.Helper()
 	found, err := filepath.Glob(filepath.Join(a.dir, "jetstream", "*", "streams", contract.StreamLog(cid), "msgs", "1.blk"))
@@ -93,9 +93,10 @@ func (a *anew) block(cid contract.CID) string {
 	return found[0]
 }
 
-// TestAServerThatStartsAnewOpensNoClosedLog: a log that was damaged while it was closed
-// is as it was found behind a start of the server, which would have cut it off, and
-// closed. One that is whole is opened when it is asked for, and the open one is served.
+// TestAServerThatStartsAnewOpensNoClosedLog shows that a restart of the server does not touch
+// closed logs: one that was damaged stays as it was found, where the server would have truncated
+// it, and stays closed. An undamaged one is opened when it is asked for, and the log that was open
+// is served again.
 func TestAServerThatStartsAnewOpensNoClosedLog(t *testing.T) {
 	a := newAnew(t)
 	shut := a.cids[0]
@@ -111,7 +112,7 @@ func TestAServerThatStartsAnewOpensNoClosedLog(t *testing.T) {
 	if err := os.WriteFile(a.block(shut), damaged, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds it as the first left it
+	for range 2 { // the second restart finds what the first one left
 		a.again()
 		if now, err := os.ReadFile(a.block(shut)); err != nil || !bytes.Equal(now, damaged) {
 			t.Fatalf("the log has %d bytes, not the %d that it had: %v", len(now), len(damaged), err)
@@ -138,8 +139,8 @@ func TestAServerThatStartsAnewOpensNoClosedLog(t *testing.T) {
 	}
 }
 
-// TestWhoLooksSeesNoStart: while the server starts anew, again and again, whoever looks
-// at a closed log finds it whole, and takes nothing away that is kept for the start.
+// TestWhoLooksSeesNoStart shows that while the server restarts again and again, whoever inspects a
+// closed log finds it whole, and removes nothing that is kept for the restart.
 func TestWhoLooksSeesNoStart(t *testing.T) {
 	a := newAnew(t)
 	shut := a.cids[0]

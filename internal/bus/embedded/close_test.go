@@ -21,9 +21,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestTheServerClosesStreamsAsItIsCalled: the methods of the server that are called by
-// name are declared as they are called, and the one that ends a stream ends all of an
-// account's with the same words when the server ends.
+// TestTheServerClosesStreamsAsItIsCalled shows that the server's unexported methods, which are
+// called by name, have the expected signatures, and that the server ends all streams of an account
+// with the same call with which one stream is closed here.
 func TestTheServerClosesStreamsAsItIsCalled(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "github.com/nats-io/nats-server/v2/server").Output()
 	if err != nil {
@@ -70,7 +70,7 @@ func declares(t *testing.T, file, want string) bool {
 	return false
 }
 
-// logs is a bus on a directory with logs of so many messages each.
+// logs is a bus on a directory with logs of some messages each.
 type logs struct {
 	*bus.Bus
 	t    *testing.T
@@ -126,7 +126,7 @@ func (l *logs) shut(cid contract.CID) {
 	}
 }
 
-// holds fails unless a log has so many messages, in order.
+// holds fails unless a log has exactly these messages, in order.
 func (l *logs) holds(cid contract.CID, messages int) {
 	l.t.Helper()
 	s, err := l.JetStream().Stream(l.t.Context(), contract.StreamLog(cid))
@@ -143,7 +143,7 @@ func (l *logs) holds(cid contract.CID, messages int) {
 	}
 }
 
-// goroutines counts those that a stream has, by where they are.
+// goroutines counts the goroutines of streams, recognised by their stacks.
 func goroutines(t *testing.T) int {
 	t.Helper()
 	var text strings.Builder
@@ -159,9 +159,9 @@ func goroutines(t *testing.T) int {
 	return n
 }
 
-// TestALogThatIsShutCostsNoGoroutine: of logs that are closed the server runs nothing,
-// what is published for one is refused, another one is served, and each is what it was
-// once it is opened again, also by another process.
+// TestALogThatIsShutCostsNoGoroutine shows that a closed log has no goroutines and refuses
+// messages, that other logs are served meanwhile, and that each log is unchanged once it is opened
+// again, also by another process.
 func TestALogThatIsShutCostsNoGoroutine(t *testing.T) {
 	l := newLogs(t, 100, 3)
 	if n := goroutines(t); n < 100 {
@@ -197,7 +197,8 @@ func TestALogThatIsShutCostsNoGoroutine(t *testing.T) {
 	l.holds(l.cids[3], 3)
 }
 
-// TestALogThatIsShutIsRemoved: its files go, and do not come back.
+// TestALogThatIsShutIsRemoved shows that a closed log can be removed, and that its files do not
+// come back.
 func TestALogThatIsShutIsRemoved(t *testing.T) {
 	l := newLogs(t, 1, 3)
 	l.shut(l.cids[0])
@@ -212,8 +213,8 @@ func TestALogThatIsShutIsRemoved(t *testing.T) {
 	}
 }
 
-// TestALogThatCannotBeOpenedIsRemoved: also one that the server fails to open, and one
-// that is set apart, go with all that is kept of them, and are made anew empty.
+// TestALogThatCannotBeOpenedIsRemoved shows that a log that the server fails to open, or that is
+// set apart, can be removed with everything that is kept of it, and that a new one is empty.
 func TestALogThatCannotBeOpenedIsRemoved(t *testing.T) {
 	l := newLogs(t, 3, 3)
 	l.shut(l.cids[0])
@@ -253,8 +254,8 @@ func TestALogThatCannotBeOpenedIsRemoved(t *testing.T) {
 	l.holds(l.cids[0], 0)
 }
 
-// TestALogThatCannotBeOpenedIsNotDeleted: the server deletes what it can't open. Its
-// files are there afterwards, and open once they can be.
+// TestALogThatCannotBeOpenedIsNotDeleted: the server deletes a stream that it can't open. Its files
+// must be there afterwards, and open once the cause is gone.
 func TestALogThatCannotBeOpenedIsNotDeleted(t *testing.T) {
 	for name, again := range map[string]func(*logs) error{
 		"while it runs": func(l *logs) error { return l.EnsureStream(l.t.Context(), l.cids[0]) },
@@ -285,8 +286,8 @@ func TestALogThatCannotBeOpenedIsNotDeleted(t *testing.T) {
 	}
 }
 
-// broken calls f while the first log can't be opened: a file is in the place of a
-// directory that the server wants in it.
+// broken calls f while the first log can't be opened, because a file is in the place of a directory
+// that the server needs.
 func (l *logs) broken(f func()) {
 	l.t.Helper()
 	found, err := filepath.Glob(filepath.Join(l.dir, "jetstream", "*", "streams", contract.StreamLog(l.cids[0])))
@@ -306,8 +307,8 @@ func (l *logs) broken(f func()) {
 	}
 }
 
-// TestWhatADeadProcessHeldIsPutBack: one that died between the deletion and its notice
-// left second names, by which the next one puts the log back.
+// TestWhatADeadProcessHeldIsPutBack: a process that died after the server deleted a log, and before
+// it noticed, left second names of the files, from which the next process restores the log.
 func TestWhatADeadProcessHeldIsPutBack(t *testing.T) {
 	l := newLogs(t, 2, 3)
 	if err := l.Close(); err != nil {

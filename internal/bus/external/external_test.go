@@ -22,7 +22,7 @@ import (
 
 const patience = 30 * time.Second
 
-// serve runs a server of its own, on this machine.
+// serve starts a NATS server on this machine.
 func serve(t testing.TB, o server.Options) *server.Server {
 	t.Helper()
 	o.Host, o.NoSigs, o.NoLog = "127.0.0.1", true, true
@@ -39,7 +39,7 @@ func serve(t testing.TB, o server.Options) *server.Server {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if o.Cluster.Name != "" { // which is ready once the others are there
+	if o.Cluster.Name != "" { // a cluster is ready only once the other servers have started
 		choirtest.Eventually(t, patience, "the server listens", func() bool { return s.ClusterAddr() != nil && s.Addr() != nil })
 	} else if !s.ReadyForConnections(patience) {
 		t.Fatal("the server is not ready")
@@ -61,9 +61,10 @@ func TestSuite(t *testing.T) {
 	bustest.Run(t, func(t testing.TB) *bus.Bus { return open(t, bus.Options{URL: s.ClientURL()}) })
 }
 
-// Three servers keep each log, and one that is gone is not missed.
+// TestReplicas shows that with three servers each has a copy of a log, and that the log stays
+// usable when one server is gone.
 func TestReplicas(t *testing.T) {
-	// Each has to know the others' addresses before it starts.
+	// Each server has to know the others' addresses before it starts.
 	var ports []int
 	var routes []*url.URL
 	for range 3 {
@@ -112,7 +113,7 @@ func TestReplicas(t *testing.T) {
 	if _, err := l.Append(t.Context(), say("with three")); err != nil {
 		t.Fatal(err)
 	}
-	// The one that answers for the log, and on which choir may be.
+	// This server leads the log's group, and choir may be connected to it.
 	stream, err := b.JetStream().Stream(t.Context(), contract.StreamLog(cid))
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +141,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// What one server can't do is said when the log is made, not found out later.
+// TestOneServerKeepsOneReplica shows that too many replicas are refused when the log is made.
 func TestOneServerKeepsOneReplica(t *testing.T) {
 	s := serve(t, server.Options{JetStream: true, StoreDir: t.TempDir()})
 	b := open(t, bus.Options{URL: s.ClientURL(), Replicas: 3})
@@ -217,7 +218,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A server that comes back is found again, and what it had acknowledged is there.
+// TestAServerThatComesBack shows that choir reconnects to a server that comes back, and that
+// everything that it had acknowledged is there.
 func TestAServerThatComesBack(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, server.Options{JetStream: true, StoreDir: dir})

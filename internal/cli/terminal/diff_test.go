@@ -10,8 +10,9 @@ import (
 	"github.com/creack/pty"
 )
 
-// TestADiffHasColoursOnATerminal, by what its lines are and not by how they begin, and
-// what it shows is laid out by nobody: in a pipe it is the diff itself, which tools take.
+// TestADiffHasColoursOnATerminal shows that a diff's lines are coloured by their meaning and not by
+// their first character, and that in a pipe a diff has no colours and no alignment, so that tools
+// can read it.
 func TestADiffHasColoursOnATerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")

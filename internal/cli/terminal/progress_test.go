@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestProgressIsForTerminals: on one it is drawn and gone at the end; colours are
-// there unless NO_COLOR says otherwise; a pipe gets neither.
+// TestProgressIsForTerminals shows that progress is drawn on a terminal only and erased at the end,
+// and that colours are used there unless NO_COLOR is set.
 func TestProgressIsForTerminals(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")

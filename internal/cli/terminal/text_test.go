@@ -17,12 +17,12 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// hostile is what a terminal would obey, in every spelling: a window's title and
-// the clipboard by escape sequences of two bytes and of one, the end of a line,
-// a deletion, and marks of direction.
+// hostile contains what a terminal would obey, in every spelling: escape sequences of two bytes and
+// of one that set the window's title and the clipboard, a carriage return, deletions, and marks of
+// direction.
 const hostile = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x1b\\\u009d0;owned\u009c\x1b[2Ja\rb\x7f\x08\u202eeslaf\u2066\u2028c"
 
-// obeys lists what of a program's output a terminal would obey.
+// obeys returns what a terminal would obey in a program's output.
 func obeys(out string) (bad []string) {
 	for _, r := range out {
 		if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028') {
@@ -32,8 +32,8 @@ func obeys(out string) (bad []string) {
 	return bad
 }
 
-// TestAttack26_WhatIsPrintedIsTextToATerminal plays a control plane that passes
-// on what models, boxes and providers said, to the real binary.
+// TestAttack26_WhatIsPrintedIsTextToATerminal plays a control plane that passes on texts of models,
+// boxes and providers to the real binary.
 func TestAttack26_WhatIsPrintedIsTextToATerminal(t *testing.T) {
 	answer := func(v any) []byte {
 		b, err := json.Marshal(v)
@@ -83,7 +83,7 @@ func TestAttack26_WhatIsPrintedIsTextToATerminal(t *testing.T) {
 	}
 }
 
-// TestNoCellEndsItsLine: one line of a list is one entry.
+// TestNoCellEndsItsLine shows that each entry of a list is one line, whatever is in it.
 func TestNoCellEndsItsLine(t *testing.T) {
 	var b bytes.Buffer
 	err := Table(&b, func(w io.Writer) {
@@ -95,7 +95,7 @@ func TestNoCellEndsItsLine(t *testing.T) {
 	}
 }
 
-// TestJSONHoldsTheSameValues: what is escaped is the same to a program.
+// TestJSONHoldsTheSameValues shows that escaping does not change the values that a program decodes.
 func TestJSONHoldsTheSameValues(t *testing.T) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -116,7 +116,8 @@ func TestJSONHoldsTheSameValues(t *testing.T) {
 	}
 }
 
-// TestAScreenShowsColoursAndText, however what it is given is cut.
+// TestAScreenShowsColoursAndText shows that colours and text pass the filter, however the input is
+// cut.
 func TestAScreenShowsColoursAndText(t *testing.T) {
 	const in = "ä\x1b[1;31mred\x1b[0m\n\tok\r\x1b]0;owned\x07\x1b[2J\x1b[6n\u009b2Jx\x1b[3\xff\x1b[1"
 	const want = "ä\x1b[1;31mred\x1b[0m\n\tok\r^[]0;owned^G^[[2J^[[6n<U+009B>2Jx^[[3\ufffd^[[1"
@@ -134,7 +135,7 @@ func TestAScreenShowsColoursAndText(t *testing.T) {
 	}
 }
 
-// TestAPipeGetsEveryByte: only a terminal is spared anything.
+// TestAPipeGetsEveryByte shows that output is filtered for terminals only.
 func TestAPipeGetsEveryByte(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -150,8 +151,8 @@ func TestAPipeGetsEveryByte(t *testing.T) {
 	}
 }
 
-// TestAttack26_AnEscapeIsNotHiddenByWhatATerminalSkips: terminals stay with an escape
-// over controls and bytes that mean nothing behind it.
+// TestAttack26_AnEscapeIsNotHiddenByWhatATerminalSkips: terminals continue an escape sequence after
+// control characters and after bytes that they ignore.
 func TestAttack26_AnEscapeIsNotHiddenByWhatATerminalSkips(t *testing.T) {
 	for _, between := range []string{"\x00", "\r", "\n\t", "\x07", "\x7f", "\xc2", "\x9d", "\xff", "\u00a3", "\x05\x1b\x00"} {
 		var out bytes.Buffer
@@ -168,8 +169,8 @@ func TestAttack26_AnEscapeIsNotHiddenByWhatATerminalSkips(t *testing.T) {
 	}
 }
 
-// TestADrawnTerminalIsNotSpokenTo: what a program draws comes through, however it
-// is cut, and the strings to the terminal itself do not.
+// TestADrawnTerminalIsNotSpokenTo shows that what a program draws passes the filter, however it is
+// cut, and that strings addressed to the terminal itself do not.
 func TestADrawnTerminalIsNotSpokenTo(t *testing.T) {
 	const in = "a\x1b[1;5Hb\x1b]0;title\x07c\x1b]52;c;b3du\x1b\\d\x1bPq1\x1b\\e\u00a3\u009d2;x\u009cf\x1b_x\x18g\x1bM\x1b\x1b[Ah\xff\xc2"
 	const want = "a\x1b[1;5Hbcde\u00a3fg\x1bM\x1b\x1b[Ah\xff"

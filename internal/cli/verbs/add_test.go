@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAFolderThatCantBePackedHasNoEnd: a file vanishes while its folder is packed.
-// What was packed so far must not read as a whole archive, for it would be brought
-// in as one.
+// TestAFolderThatCantBePackedHasNoEnd: a file vanishes while its folder is packed. What was packed
+// so far must not be readable as a whole archive, or the server would import it.
 func TestAFolderThatCantBePackedHasNoEnd(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mkfifo(filepath.Join(dir, "a"), 0o600); err != nil {
@@ -44,7 +43,7 @@ func TestAFolderThatCantBePackedHasNoEnd(t *testing.T) {
 	}
 }
 
-// errReader is a stream that breaks.
+// errReader is a stream that fails.
 type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

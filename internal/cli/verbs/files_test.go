@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestAFileGoesIntoADirectoryUnderItsOwnName: get names what it writes as cp does.
+// TestAFileGoesIntoADirectoryUnderItsOwnName shows that get names the file that it writes as cp
+// does.
 func TestAFileGoesIntoADirectoryUnderItsOwnName(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -34,7 +35,8 @@ func TestAFileGoesIntoADirectoryUnderItsOwnName(t *testing.T) {
 	}
 }
 
-// TestADirectoryIsNotPut: what is to be used instead is said, and nothing is sent.
+// TestADirectoryIsNotPut shows that put refuses a directory, names the verb to use instead, and
+// sends nothing.
 func TestADirectoryIsNotPut(t *testing.T) {
 	err := filesPut().Asks(t.Context(), nil, nil, []string{t.TempDir(), "workspace/p"})
 	if err == nil || !strings.Contains(err.Error(), "is a directory; choir add") {

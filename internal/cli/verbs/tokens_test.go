@@ -7,7 +7,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// The help says of each capability that a token can have what it is for, in one order.
+// TestTheHelpSaysWhatTokensAreFor shows that the help describes every capability that a token can
+// have, in one order.
 func TestTheHelpSaysWhatTokensAreFor(t *testing.T) {
 	var said []contract.Capability
 	for _, l := range lendable {

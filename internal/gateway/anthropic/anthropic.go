@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// BaseURL is where the service is when nothing else is configured.
+// BaseURL is the address of the service when no other is configured.
 const BaseURL = "https://api.anthropic.com/"
 
 // Provider implements provider.Provider.
@@ -54,7 +54,7 @@ func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink)
 	return r.finish, &provider.Error{Code: provider.CodeUnavailable, Message: "the model service's stream ended before its message was complete", Retriable: true}
 }
 
-// reader turns the events of one stream into sink calls.
+// reader turns the events of one stream into calls of the sink.
 type reader struct {
 	finish  provider.Finish
 	started bool
@@ -83,7 +83,7 @@ func (r *reader) take(e sdk.MessageStreamEventUnion, sink provider.Sink) error {
 			if err := sink.Call(int(e.Index), b.ID, b.Name); err != nil {
 				return err
 			}
-			// A service that does not stream arguments puts them here.
+			// A service that does not stream arguments sends them here.
 			if raw, err := json.Marshal(b.Input); err == nil && len(raw) > 2 && raw[0] == '{' {
 				return sink.Args(int(e.Index), string(raw))
 			}
@@ -130,8 +130,8 @@ func stop(s sdk.StopReason) contract.StopReason {
 	return contract.StopEnd
 }
 
-// failure makes a provider.Error of what the SDK returned, without the SDK's
-// own text, which names the request.
+// failure makes a provider.Error of an error of the SDK, without the SDK's own text, which names
+// the request.
 func failure(err error) error {
 	var api *sdk.Error
 	if errors.As(err, &api) {

@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// params is the request in the SDK's types. The system prompt and the tools,
-// which stay the same through a loop, end in cache breakpoints.
+// params returns the request in the SDK's types. The system prompt and the tools, which stay the
+// same through a loop, end in cache breakpoints.
 func params(c provider.Call) (sdk.MessageNewParams, error) {
 	p := sdk.MessageNewParams{Model: sdk.Model(c.Model), MaxTokens: int64(c.MaxTokens)}
 	if c.Request.System != "" {

@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// BaseURL is where the service is when nothing else is configured.
+// BaseURL is the address of the service when no other is configured.
 const BaseURL = "https://api.openai.com/v1/"
 
 // Provider implements provider.Provider.
@@ -63,7 +63,7 @@ func isOpenAI(base string) bool {
 	return err == nil && u.Hostname() == "api.openai.com"
 }
 
-// reader turns the chunks of one stream into sink calls.
+// reader turns the chunks of one stream into calls of the sink.
 type reader struct {
 	finish  provider.Finish
 	started bool
@@ -127,8 +127,8 @@ func stop(reason string) contract.StopReason {
 	return contract.StopEnd
 }
 
-// failure makes a provider.Error of what the SDK returned, without the SDK's
-// own text, which names the request.
+// failure makes a provider.Error of an error of the SDK, without the SDK's own text, which names
+// the request.
 func failure(err error) error {
 	var api *sdk.Error
 	if errors.As(err, &api) && api.StatusCode >= 400 {

@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// params is the request in the SDK's types. OpenAI's own newer models refuse
-// max_tokens, many compatible services know nothing else.
+// params returns the request in the SDK's types. OpenAI's newer models refuse max_tokens, and many
+// compatible services know nothing else.
 func params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:         shared.ChatModel(c.Model),
@@ -72,7 +72,7 @@ func assistant(m contract.Message) []sdk.ChatCompletionMessageParamUnion {
 	return []sdk.ChatCompletionMessageParamUnion{{OfAssistant: &out}}
 }
 
-// user puts tool returns first: the API wants them right after their calls.
+// user puts the results of tools first, because the API requires them right after their calls.
 func user(m contract.Message) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
 	var text []string

@@ -22,16 +22,16 @@ const (
 	CodeBudget      = "budget"
 )
 
-// ErrSlow is the cause of a call that the HTTP client cut because nothing
-// arrived for too long.
+// ErrSlow is the cause of the error when the HTTP client ended a call because nothing arrived for
+// too long.
 var ErrSlow = errors.New("nothing arrived from the model service in time")
 
-// ErrBody is the cause of a call that the HTTP client cut because the raw
-// answer was over the size limit.
+// ErrBody is the cause of the error when the HTTP client ended a call because the raw answer
+// exceeded the size limit.
 var ErrBody = errors.New("the model service's answer is over the size limit")
 
-// StatusError makes an Error of an HTTP answer that is not a success. body is
-// what the service said, as JSON if it is.
+// StatusError makes an Error of an HTTP answer that is not a success. body is the answer's text,
+// which may be JSON.
 func StatusError(status int, header http.Header, body string, now time.Time) *Error {
 	e := &Error{Status: status, Message: fmt.Sprintf("HTTP %d: %s", status, Message(body))}
 	e.RetryAfter = retryAfter(header, now)
@@ -76,8 +76,8 @@ func TransportError(err error) error {
 	return &Error{Code: CodeUnavailable, Message: err.Error(), Retriable: true, Err: err}
 }
 
-// StreamError makes an Error of an error that a service reports inside a
-// stream, by its type's name.
+// StreamError makes an Error of an error that a service reports inside a stream, from its type and
+// message.
 func StreamError(kind, message string) *Error {
 	e := &Error{Code: CodeUnavailable, Message: strings.TrimSpace(kind + ": " + message), Retriable: true}
 	switch {
@@ -89,8 +89,8 @@ func StreamError(kind, message string) *Error {
 	return e
 }
 
-// Message finds the message in the JSON error shapes in use; otherwise it is
-// the body itself.
+// Message finds the message in the shapes of JSON errors that services use, and otherwise returns
+// the body.
 func Message(body string) string {
 	var shape struct {
 		Message string          `json:"message"`

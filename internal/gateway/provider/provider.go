@@ -10,12 +10,12 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Provider speaks one wire format. Implementations are stateless and safe for
-// concurrent use, never retry, and pass on what they receive while it arrives.
+// Provider speaks one wire format. Implementations are stateless and safe for concurrent use, never
+// retry, and pass on what they receive as it arrives.
 type Provider interface {
-	// Stream asks for one turn. It returns an *Error for what the service or
-	// the network did, and the sink's error when the sink refused. The Finish
-	// is meaningful with an error too: it holds the usage known so far.
+	// Stream asks for one turn. It returns an *Error for a failure of the service or the network,
+	// and the sink's error when the sink refused. The Finish is meaningful with an error too: it
+	// holds the usage known so far.
 	Stream(ctx context.Context, c Call, sink Sink) (Finish, error)
 }
 
@@ -28,16 +28,16 @@ type Call struct {
 	Endpoint  Endpoint
 }
 
-// Endpoint is where a provider's service is, and the key for it. The HTTP
-// client bounds time and size and follows no redirect.
+// Endpoint is the address of a provider's service, and its key. The HTTP client bounds time and
+// size and follows no redirect.
 type Endpoint struct {
 	BaseURL string
 	Key     string
 	HTTP    *http.Client
 }
 
-// Sink takes a turn as it arrives. Every method may refuse with ErrFull, after
-// which the provider stops reading and returns that error.
+// Sink receives a turn as it arrives. Every method may return ErrFull, after which the provider
+// stops reading and returns that error.
 type Sink interface {
 	Text(fragment string) error
 	// Call announces tool call number index, or adds to its id and name.
@@ -46,25 +46,24 @@ type Sink interface {
 	Args(index int, fragment string) error
 }
 
-// ErrFull says that the answer is over the gateway's bounds.
+// ErrFull says that the answer exceeds the gateway's bounds.
 var ErrFull = errors.New("the answer is over the size limit")
 
-// Finish is how a turn ended. An empty Stop means the service never said.
+// Finish says how a turn ended. Stop is empty if the service gave no reason.
 type Finish struct {
 	Stop  contract.StopReason
 	Usage Usage
 }
 
-// Usage is what the service says it counted, in tokens. In excludes tokens read
-// from or written to a prompt cache. Known says that the service reported it.
+// Usage is the service's own count of tokens. In excludes tokens read from or written to a prompt
+// cache. Known says that the service reported it.
 type Usage struct {
 	In, Out, CacheRead, CacheWrite int64
 	Known                          bool
 }
 
-// Error is what a service or the way to it answered instead of a turn. Code is
-// one of contract.TurnError's. Message comes from outside and is not yet
-// redacted.
+// Error is a failure of the service or of the connection to it. Code is one of
+// contract.TurnError's. Message comes from outside and is not yet redacted.
 type Error struct {
 	Code       string
 	Message    string
@@ -86,9 +85,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Arguments is a call's arguments for a conversation's history. Services refuse
-// a history with arguments that are not an object, so what the model wrote
-// instead of one goes back to it under a name of its own.
+// Arguments returns a call's arguments as they go into a conversation's history. Services refuse a
+// history with arguments that are not an object, so anything else that the model wrote becomes the
+// only field of one.
 func Arguments(args json.RawMessage) json.RawMessage {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(args, &object) == nil && object != nil {
@@ -103,7 +102,7 @@ func Arguments(args json.RawMessage) json.RawMessage {
 		text = s
 	}
 	out, err := json.Marshal(map[string]string{"invalid_arguments": text})
-	if err != nil { // a map of strings always encodes
+	if err != nil { // a map of strings can always be encoded
 		return json.RawMessage("{}")
 	}
 	return out

@@ -1,3 +1,3 @@
-// Package rehearsal plays documented, deterministic plans from files where a
-// model would answer. It understands nothing, and its texts say so.
+// Package rehearsal stands in for a model: it plays documented, deterministic plans from files. It
+// understands nothing of a prompt, and its texts say so.
 package rehearsal

@@ -27,13 +27,13 @@ const (
 	maxSteps    = 50
 )
 
-// Plan is one file: what prompts it answers to, and what it then does.
+// Plan is one file: which prompts it answers, and what it then does.
 type Plan struct {
 	ID       string   `toml:"id"`
 	Title    string   `toml:"title"`
 	Examples []string `toml:"examples"`
-	// Patterns are RE2 expressions over the whole prompt; the first that
-	// matches gives the values, by group name.
+	// Patterns are RE2 expressions over the whole prompt; the first one that matches gives the
+	// values, by group name.
 	Patterns  []string  `toml:"patterns"`
 	Values    []Value   `toml:"values"`
 	Director  Director  `toml:"director"`
@@ -51,17 +51,17 @@ type Value struct {
 	Max     int      `toml:"max"` // bytes; 4096 when left out
 }
 
-// Director is what the planning loop does: one task, then a report, in which
-// {{summary}} is what the Associate said.
+// Director is what the planning loop does: it delegates one task and then reports, where
+// {{summary}} is the Associate's summary.
 type Director struct {
-	Kind      string   `toml:"kind"` // agent (also when left out) or inspect
+	Kind      string   `toml:"kind"` // agent (the default) or inspect
 	Objective string   `toml:"objective"`
 	Plan      []string `toml:"plan"`
 	Goal      string   `toml:"goal"`
 	Tools     []string `toml:"tools"`
 	Verify    string   `toml:"verify"` // none, smoke, standard, strict
 	Egress    string   `toml:"egress"` // none, default
-	Done      string   `toml:"done"`   // what the report says when it worked
+	Done      string   `toml:"done"`   // the report when the task succeeded
 }
 
 // Associate is what the executing loop does, one tool call after the other.
@@ -74,18 +74,18 @@ type Associate struct {
 type Step struct {
 	Tool string         `toml:"tool"`
 	Args map[string]any `toml:"args"`
-	// Capture finds further values in what the tool returned: name → expression
-	// with one group, in which {{name}} stands for a value, literally. A capture
-	// that is not found ends the task as failed.
+	// Capture finds further values in what the tool returned. It maps names to expressions with one
+	// group, in which {{name}} stands for a value, literally. If an expression is not found, the
+	// task fails.
 	Capture map[string]string `toml:"capture"`
-	// FailIf ends the task as failed when it matches what the tool returned.
+	// FailIf makes the task fail if it matches what the tool returned.
 	FailIf string `toml:"fail_if"`
 
 	failIf *regexp.Regexp
 }
 
-// Load reads the built-in plans and those in dir, which go first; dir may be "".
-// A malformed plan is an error that names file and field.
+// Load reads the built-in plans and those in dir, which are tried first; dir may be "". A malformed
+// plan is an error that names the file and the field.
 func Load(dir string) (*Provider, error) {
 	p := &Provider{}
 	if dir != "" {
@@ -217,8 +217,8 @@ func (p *Plan) compile() error {
 	return nil
 }
 
-// match reports whether the plan answers to a prompt, and with which values.
-// The error says what is wrong with a value; it is meant for the person.
+// match reports whether the plan answers a prompt, and with which values. The error says what is
+// wrong with a value and is shown to the person.
 func (p *Plan) match(prompt string) (values map[string]string, ok bool, err error) {
 	prompt = strings.TrimSpace(prompt)
 	for _, re := range p.compiled {
@@ -266,7 +266,7 @@ func (s *Step) capture(expr string, values map[string]string, text string) (foun
 
 var template = lazy.Regexp(`\{\{([a-z0-9_]+)\}\}`)
 
-// fill puts values into a text. A name without a value is left as it stands.
+// fill replaces the names of values in a text. A name without a value stays unchanged.
 func fill(s string, values map[string]string) string {
 	return template().ReplaceAllStringFunc(s, func(m string) string {
 		if v, ok := values[m[2:len(m)-2]]; ok {
@@ -276,8 +276,8 @@ func fill(s string, values map[string]string) string {
 	})
 }
 
-// next is the first step from the nth on that has something to do: an edit has
-// not, whose text already is what it would become.
+// next returns the first step from the nth on that changes anything: an edit is skipped if its new
+// text equals the old one.
 func (p *Plan) next(n int, values map[string]string) int {
 	for ; n < len(p.Associate.Steps); n++ {
 		step := p.Associate.Steps[n]
@@ -290,7 +290,7 @@ func (p *Plan) next(n int, values map[string]string) int {
 	return n
 }
 
-// fillAny is fill for every text within a decoded TOML value.
+// fillAny calls fill for every text within a decoded TOML value.
 func fillAny(v any, values map[string]string) any {
 	switch v := v.(type) {
 	case string:

@@ -12,19 +12,18 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// Notice is what every report says: that nobody understood anything, and how to
-// change that.
+// Notice is in every report: it says that no model was used, and how to connect one.
 const Notice = "This was a rehearsal: no model is connected, so a plan from a file was played and nothing was understood. " +
 	"To connect a model, store a key with `choir secrets set ANTHROPIC_API_KEY` (or `OPENAI_API_KEY`), or start a local model server such as Ollama, then prompt again."
 
-// Roles, as the host names them.
+// These are the roles' names on the host.
 const (
 	roleDirector  = "director"
 	roleAssociate = "associate"
 )
 
-// Provider implements provider.Provider. It keeps nothing between calls: what
-// comes next follows from the conversation alone.
+// Provider implements provider.Provider. It has no state between calls: the next step follows from
+// the conversation alone.
 type Provider struct {
 	plans []*Plan
 }
@@ -60,7 +59,7 @@ func (p *Provider) Stream(_ context.Context, c provider.Call, sink provider.Sink
 	return provider.Finish{Stop: stop, Usage: provider.Usage{Known: true}}, t.err
 }
 
-// role is what the host says, else what the offered tools tell.
+// role returns the role that the host gave, and otherwise deduces it from the offered tools.
 func role(c provider.Call) string {
 	if c.Role == roleDirector || c.Role == roleAssociate {
 		return c.Role
@@ -103,9 +102,9 @@ func (t *turn) call(tool string, args any) {
 	t.calls++
 }
 
-// conversation is what has happened so far.
+// conversation is the conversation so far.
 type conversation struct {
-	wake  string // the first message: what this is about
+	wake  string // the first message, which says what the loop was started for
 	calls []done
 }
 
@@ -168,7 +167,7 @@ func section(text string, names ...string) string {
 	return strings.TrimSpace(text)
 }
 
-// director plays the planning loop: plan and task first, then the report.
+// director plays the planning loop: first the plan and its task, then the report.
 func (p *Provider) director(t *turn, c conversation) {
 	prompt := section(c.wake, "Prompt", "The prompt", "Request", "Objective")
 	if d := c.last("delegate"); d != nil {
@@ -206,7 +205,7 @@ func (p *Provider) director(t *turn, c conversation) {
 	p.unknown(t, prompt, wrong)
 }
 
-// write shows the plan in the run's document, with one status for all of it.
+// write writes the plan to the run's document, with one status for all its steps.
 func (d Director) write(t *turn, values map[string]string, status string) {
 	steps := make([]map[string]string, len(d.Plan))
 	for i, s := range d.Plan {
@@ -224,10 +223,11 @@ func kind(d Director) string {
 
 const goalMark = "Rehearsal plan: "
 
-// goal carries plan and prompt to the Associate, which keeps nothing either.
+// goal passes plan and prompt to the Associate in the goal of its task, as the provider has no
+// state.
 func goal(plan *Plan, text, prompt string) string {
 	quoted, err := json.Marshal(prompt)
-	if err != nil { // a string always encodes
+	if err != nil { // a string can always be encoded
 		quoted = []byte(`""`)
 	}
 	return text + "\n\n" + goalMark + plan.ID + "\nPrompt: " + string(quoted)
@@ -250,11 +250,11 @@ func (p *Provider) unknown(t *turn, prompt string, wrong error) {
 	t.call("report", map[string]any{"status": "failed", "summary": b.String()})
 }
 
-// statuses finds the tasks' statuses in what delegate returned: lines such as
-// "task ID (agent) ok: goal".
+// statuses finds the tasks' statuses in the result of delegate, in lines such as "task ID (agent)
+// ok: goal".
 var statuses = lazy.Regexp(`(?m)^task \S+ \([a-z]+\) ([a-z_]+):`)
 
-// summaries finds what the Associate said.
+// summaries finds the Associate's summaries in the result of delegate.
 var summaries = lazy.Regexp(`(?ms)^  summary: (.*?)(?:^  (?:verification|changed|checkpoint|it asks|it suggests): |\z)`)
 
 func (p *Provider) report(t *turn, prompt string, d *done) {

@@ -182,7 +182,7 @@ func workspace(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	put(t, root, "artifacts/system/theme.json", theme)
-	// The marker is the shell's own: if it is renamed there, this fails.
+	// The marker is in the shell's own style sheet: this fails if it is renamed there.
 	css, err := os.ReadFile("../../../desktop/src/shell/desktop.css")
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestThemePlan(t *testing.T) {
 		if _, err := contract.DecodeTheme([]byte(got)); err != nil {
 			t.Errorf("%s: %v", prompt, err)
 		}
-		// Said again it is done already: nothing is edited.
+		// When the same prompt is sent again, nothing is left to edit.
 		status, summary, used := perform(t, root, prompt)
 		if status != "done" || contains(used, "edit") || get(t, root, "artifacts/system/theme.json") != got {
 			t.Errorf("%s, again: %s with %v: %s", prompt, status, used, summary)

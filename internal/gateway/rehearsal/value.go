@@ -13,7 +13,8 @@ import (
 
 var hex = lazy.Regexp(`^#(?:[0-9a-f]{3}|[0-9a-f]{6})$`)
 
-// check normalises what a prompt gave for a value, or says why it can't be used.
+// check returns the normalised form of what a prompt gave for a value, or says why it can't be
+// used.
 func (v Value) check(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -66,7 +67,7 @@ func color(s string) (string, error) {
 	return "", fmt.Errorf("%q is not a colour I know; write it as #rrggbb or by its CSS name", s)
 }
 
-// ours are names that people use and CSS does not have.
+// ours are names of colours that people use and CSS does not have.
 var ours = map[string]string{
 	"deepblue": "0b2a55", "deepgreen": "0b3d2e", "deepred": "5a0f16", "deeppurple": "35144f",
 	"nightblue": "10162b", "petrol": "0f4c5c", "mint": "98e5c5", "sand": "d8c9a3", "rust": "9c4a1a", "charcoal": "26282b",

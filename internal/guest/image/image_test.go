@@ -50,7 +50,7 @@ func TestWhatIsPackedIsPlaced(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o555 || filepath.Dir(path) != dir || !bytes.Equal(read(), binary) {
 		t.Fatalf("%v %v", info, err)
 	}
-	// It is written once; a damaged copy is replaced, not trusted.
+	// It is written once, and a damaged copy is replaced.
 	before, _ := os.Stat(path)
 	if again, err := place(packed, dir); err != nil || again != path {
 		t.Fatal(again, err)
@@ -70,7 +70,7 @@ func TestWhatIsPackedIsPlaced(t *testing.T) {
 	if !bytes.Equal(read(), binary) {
 		t.Fatal("the damaged copy was kept")
 	}
-	// A damaged payload is never placed.
+	// A damaged payload is never written out.
 	for _, at := range []int{3, 40, len(packed) - 1} {
 		bad := bytes.Clone(raw)
 		bad[at] ^= 1

@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/tool/boxtools"
 )
 
-// What judges a change is put back whatever the change left in its place, and
-// nothing outside of the tree is touched by it.
+// TestACheckRunsWithWhatTheBaseJudgesBy shows that the files that judge a change are restored,
+// whatever the change left in their places, and that nothing outside the tree is touched by that.
 func TestACheckRunsWithWhatTheBaseJudgesBy(t *testing.T) {
 	base, tree, outside := t.TempDir(), t.TempDir(), t.TempDir()
 	lay := func(dir, name, text string, mode os.FileMode) {
@@ -80,8 +80,9 @@ func TestACheckRunsWithWhatTheBaseJudgesBy(t *testing.T) {
 	}
 }
 
-// Which tests ran is told of as many as are kept, however long that is: a green
-// suite must not fail for having many tests. What a person reads of it is cut.
+// TestACheckTellsOfManyTests shows that the names of all kept tests are reported, however long the
+// list is, because a suite must not fail for having many tests. Only what a person reads of it is
+// cut.
 func TestACheckTellsOfManyTests(t *testing.T) {
 	tree := t.TempDir()
 	const tests = 9000

@@ -145,7 +145,8 @@ func TestReadWriteEdit(t *testing.T) {
 	}
 }
 
-// Attack row 11 at the tools: nothing outside the workspace is read or written.
+// TestNoPathLeavesTheWorkspace (attack 11) shows that the tools read and write nothing outside the
+// workspace.
 func TestNoPathLeavesTheWorkspace(t *testing.T) {
 	b := newBox(t)
 	outside := filepath.Join(filepath.Dir(b.root), "secret")
@@ -287,7 +288,7 @@ func TestBashIsKilledAsAGroup(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	// A child that keeps the output open does not keep the call.
+	// A child that keeps the output open does not delay the end of the call.
 	if r := b.call("bash", m{"command": "sleep 30 & echo hi"}); !r.OK || !strings.Contains(r.Output, "hi") {
 		t.Fatalf("%+v", r)
 	}
@@ -342,7 +343,7 @@ func git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Attack row 12 at the tools: git runs nothing that the tree says.
+// TestGitRunsNothingOfTheTree (attack 12) shows that git runs no program that the tree configures.
 func TestGitRunsNothingOfTheTree(t *testing.T) {
 	b := newBox(t)
 	mark := filepath.Join(t.TempDir(), "ran")
@@ -385,8 +386,8 @@ func TestGitRunsNothingOfTheTree(t *testing.T) {
 	}
 }
 
-// A commit has manifests in place of large files: what git says of them is that
-// they were not compared.
+// TestGitLeavesLargeFilesAlone: a commit contains manifests in place of large files, so git's
+// output says that these were not compared.
 func TestGitLeavesLargeFilesAlone(t *testing.T) {
 	b := newBox(t)
 	b.put("a.txt", "one\n", 0o644)
@@ -442,7 +443,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// A box's first process has no PATH of its own; commands get one by Env.
+// TestProgramsAreFoundInTheCommandsOwnPath: a box's first process has no PATH, and commands get
+// theirs by Env.
 func TestProgramsAreFoundInTheCommandsOwnPath(t *testing.T) {
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", "")

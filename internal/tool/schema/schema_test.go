@@ -66,9 +66,9 @@ func FuzzValidate(f *testing.F) {
 	})
 }
 
-// What a declared schema accepts here, the field's own validator accepts too;
-// and it accepts nothing more, but for what is measured otherwise: lengths are
-// bytes here, and 1.0 is no whole number.
+// TestAgreesWithAnotherValidator shows that a value that this validator accepts is accepted by a
+// common JSON Schema library too, and the reverse, with two exceptions: lengths are in bytes here,
+// and 1.0 is no integer.
 func TestAgreesWithAnotherValidator(t *testing.T) {
 	seen := map[bool]int{}
 	for _, d := range append(append(boxtools.Declared(), associate.Declared()...), director.Declared([]string{"read", "bash"})...) {
@@ -111,10 +111,10 @@ func TestAgreesWithAnotherValidator(t *testing.T) {
 	}
 }
 
-// chance is rarely true: the generator prefers small numbers.
+// chance is rarely true; it compares with 50 because the generator prefers small numbers.
 func chance(t *rapid.T) bool { return rapid.IntRange(0, 99).Draw(t, "chance") == 50 }
 
-// value is mostly what the schema wants, and sometimes something else.
+// value draws mostly what the schema wants, and sometimes something else.
 func value(t *rapid.T, s map[string]any) any {
 	kind, _ := s["type"].(string)
 	if chance(t) {
