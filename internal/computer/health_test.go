@@ -76,7 +76,7 @@ func (d *shellDesk) begin() *runspace.Overlay {
 	return o.(*runspace.Overlay)
 }
 
-// edit is a tool call of a task that edits the shell.
+// edit makes a tool call of a task that edits the shell.
 func (d *shellDesk) edit(o *runspace.Overlay, text string) (published int) {
 	d.t.Helper()
 	d.write(d.volumes.at(d.t, o.Upper), text)
@@ -142,11 +142,11 @@ func TestWhatBrokeIsNotGoodVerifiedOrNot(t *testing.T) {
 	if d.source() != "two\n" {
 		t.Fatalf("the shell is %q", d.source())
 	}
-	// Until a page has painted it counts as broken, and nobody's edit.
+	// Until a page has painted, the desktop counts as broken, and nobody is blamed.
 	d.wantStatus(true, "", fine)
 	d.beat(false)
 	d.wantStatus(false, "", fine)
-	// Undone, it is the user's own doing, and good is on the line before it.
+	// The undo is the user's own, and the state before it is good.
 	d.back(view.RestoreRequest{Undo: true})
 	d.wantStatus(false, "", broken)
 	d.beat(true)
@@ -168,7 +168,7 @@ func TestAnEditByHandIsNobodysButTheUsers(t *testing.T) {
 	d.byUser("two\nand broken by hand\n")
 	d.beat(true)
 	d.wantStatus(true, "", fine)
-	// The page said it once: nothing is looked into again, or said twice.
+	// The page reported it once, so nothing is examined or reported again.
 	last := d.log.Last()
 	d.beat(true)
 	if d.log.Last() != last {
@@ -187,7 +187,7 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 	d.beat(true)
 	d.wantStatus(true, o.Ref.Run, first)
 
-	// Its verification is told what the browser said, without a box.
+	// Its verification gets the browser's report without opening a box.
 	m, err := d.runs.Merge(t.Context(), o)
 	d.fatal(err)
 	cmd, err := d.Computer.shell.Render(t.Context(), o, m.Commit)
@@ -205,7 +205,7 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 	}
 }
 
-// shows is a live page that is well, heard as often as it takes to be believed.
+// shows makes a live page report that it is well, as often as it takes to be believed.
 func (d *shellDesk) shows(page string) {
 	d.t.Helper()
 	for range 2 {
@@ -222,7 +222,7 @@ func (d *shellDesk) wantAuto(want bool) {
 	}
 }
 
-// unasked is the console's own rewind; it reports whether it was done.
+// unasked is a rewind by the console; it reports whether it was done.
 func (d *shellDesk) unasked(to string) bool {
 	d.t.Helper()
 	_, err := d.Restore(d.t.Context(), view.RestoreRequest{To: to, Paths: []string{"choiros", "artifacts/system/theme.json"}, Unasked: true})
@@ -232,7 +232,8 @@ func (d *shellDesk) unasked(to string) bool {
 	return err == nil
 }
 
-// 47: what a check has passed is not taken back because of somebody's browser.
+// TestAttack47_VerifiedWorkDoesNotGoBackByItself shows that work that a check has passed is not
+// taken back because of one person's browser.
 func TestAttack47_VerifiedWorkDoesNotGoBackByItself(t *testing.T) {
 	d := openShell(t)
 	d.byUser("one\n")
@@ -252,8 +253,9 @@ func TestAttack47_VerifiedWorkDoesNotGoBackByItself(t *testing.T) {
 	}
 }
 
-// 47: nothing but the one task's edits goes back unasked; what people edited and
-// a page showed healthy is good.
+// TestAttack47_UsersEditsAreNeverTakenBack shows that without a person's request only the edits of
+// the one task go back, and that a state that people edited counts as good once a page showed it
+// healthy.
 func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
 	d := openShell(t)
 	d.byUser("one\n")
@@ -270,7 +272,7 @@ func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
 	d.back(view.RestoreRequest{To: first})
 	d.beat(false)
 
-	// Seen to work it is something to go back to.
+	// Once a page showed it working, it is a state to go back to.
 	d.byUser("two, by hand\n")
 	d.shows("a page")
 	o = d.begin()
@@ -279,7 +281,7 @@ func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
 	d.wantAuto(true)
 	s, err := d.Computer.shell.Status(t.Context())
 	d.fatal(err)
-	// What somebody edits before the time is up counts.
+	// An edit before the time is up counts.
 	d.byUser("broken again, being mended\n")
 	if d.unasked(s.LastGood) || d.source() != "broken again, being mended\n" {
 		t.Errorf("an edit made meanwhile went back unasked: %q", d.source())
@@ -290,7 +292,8 @@ func TestAttack47_UsersEditsAreNeverTakenBack(t *testing.T) {
 	}
 }
 
-// A page that newer source could not be loaded into says nothing about that.
+// TestAStalePageIsNoProof shows that a page that could not load newer source says nothing about
+// that source.
 func TestAStalePageIsNoProof(t *testing.T) {
 	d := openShell(t)
 	d.byUser("one\n")
@@ -303,8 +306,8 @@ func TestAStalePageIsNoProof(t *testing.T) {
 	d.wantStatus(true, "", first)
 }
 
-// TestATaskThatFailedKeepsItsTree: a tree that is to be kept for a look is named by a
-// ref after its overlay is gone; one that is not, is not.
+// TestATaskThatFailedKeepsItsTree shows that a tree that is to be kept for inspection has a ref
+// after its overlay is gone, and that another tree has none.
 func TestATaskThatFailedKeepsItsTree(t *testing.T) {
 	d := openShell(t)
 	for _, keep := range []bool{true, false} {

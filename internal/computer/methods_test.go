@@ -6,7 +6,7 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// Every declared method is answered by an awake computer.
+// TestEveryMethodIsAnswered shows that an awake computer answers every declared method.
 func TestEveryMethodIsAnswered(t *testing.T) {
 	if missing := (&Computer{}).bindMethods().Unbound(func(d rpc.Declared) bool { return !d.Host }); len(missing) > 0 {
 		t.Errorf("nothing answers %v", missing)

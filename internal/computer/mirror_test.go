@@ -22,7 +22,7 @@ import (
 
 var errDied = errors.New("the process died")
 
-// director is the hand that writes documents of runs.
+// director is the author of runs' documents.
 var director = document.Author{Name: string(contract.KindDirector), By: contract.DirectorOf("")}
 
 const mirrored = "artifacts/runs/plan.md"
@@ -40,19 +40,19 @@ func TestRevisionsReachTheFileAndEditsTheDocument(t *testing.T) {
 	if r := d.head(); r.Author != "person" {
 		t.Errorf("the edit is by %s", r.Author)
 	}
-	// Nothing echoes, now or after a restart.
+	// The mirror does not take its own writes for edits, now or after a restart.
 	d.settle()
 	d.restart()
 	d.settle()
 	d.want(2, "one\nby hand\n")
-	// An agent writes while the user edits the file elsewhere: both stay.
+	// An agent writes while the user edits the file elsewhere: both changes stay.
 	d.revise("zero\none\nby hand\n", director)
 	d.byHand("one\nby hand\nmore\n")
 	d.settle()
 	if got := d.text(); got != "zero\none\nby hand\nmore\n" || d.head().Body != got {
 		t.Errorf("merged %q, document %q", got, d.head().Body)
 	}
-	// Where both changed the same line the user's text wins, whoever was last.
+	// If both change the same line, the user's text wins, whoever was last.
 	d.revise("agent\none\nby hand\nmore\n", director)
 	d.byHand("user\none\nby hand\nmore\n")
 	d.settle()
@@ -82,9 +82,9 @@ func TestACrashBetweenFileAndLogIsNoEdit(t *testing.T) {
 	}
 }
 
-// What somebody writes of a document is in its file when it is acknowledged, after
-// whatever the file held that nobody had seen; a death before the log says that it
-// is there, and what is done to the file meanwhile, come to what they are.
+// TestWhoWritesARevisionHasItInTheFile shows that a person's revision is in the file when it is
+// acknowledged, after anything that the file contained and nobody had seen, and that neither a
+// crash before the event that says so, nor an edit of the file meanwhile, loses anything.
 func TestWhoWritesARevisionHasItInTheFile(t *testing.T) {
 	d := open(t)
 	d.create("one\n")
@@ -108,29 +108,29 @@ func TestWhoWritesARevisionHasItInTheFile(t *testing.T) {
 		t.Errorf("whoever writes a revision waits for %d events", n)
 	}
 	d.want(3, "one\ntwo\nthree\n")
-	// It is no edit to whoever only looks, or starts.
+	// Reading it, or a restart, makes no edit of it.
 	d.dies.Store(true)
 	d.settle()
 	d.restart()
 	d.dies.Store(false)
 	d.settle()
 	d.want(3, "one\ntwo\nthree\n")
-	// An edit of the file that nobody saw is the older one.
+	// An edit of the file that was not seen yet counts as the older one.
 	d.byHand("zero\none\ntwo\nthree\n")
 	write(3, "one\ntwo\nthree\nfour\n")
 	d.want(5, "zero\none\ntwo\nthree\nfour\n")
-	// One made right after it is made of it: nothing of both is in conflict.
+	// An edit right after the write is based on it, so the two do not conflict.
 	write(5, "zero\none\n")
 	d.byHand("0\none\n")
 	d.settle()
 	d.want(7, "0\none\n")
-	// What was written over the same lines since is told, and changes nothing.
+	// If others changed the same lines since, the conflict is reported and nothing is changed.
 	var conflict *document.ConflictError
 	if _, err := d.mirror.Revise(t.Context(), d.id, 5, "null\none\n", me); !errors.As(err, &conflict) || conflict.Current.Revision != 7 {
 		t.Errorf("over a newer revision: %v", err)
 	}
 	d.want(7, "0\none\n")
-	// A file that was removed right after it stays away over a start.
+	// A file that was removed right after the write stays removed over a restart.
 	write(7, "last\n")
 	if err := os.Remove(d.file()); err != nil {
 		t.Fatal(err)
@@ -149,8 +149,8 @@ func TestWhoWritesARevisionHasItInTheFile(t *testing.T) {
 	}
 }
 
-// A revision of a run's document is in the log at once, and in its file when no run
-// is under way.
+// TestARevisionDoesNotChangeWhatIsVerified shows that a revision of a run's document is in the log
+// at once, and in its file only when no run is under way.
 func TestARevisionDoesNotChangeWhatIsVerified(t *testing.T) {
 	d := open(t)
 	d.create("one\n")
@@ -164,7 +164,8 @@ func TestARevisionDoesNotChangeWhatIsVerified(t *testing.T) {
 	d.want(2, "two\n")
 }
 
-// Revisions come with their text, newest first and a page at a time.
+// TestRevisionsWithTheirText shows that revisions are listed with their text, newest first, a page
+// at a time.
 func TestRevisionsWithTheirText(t *testing.T) {
 	d := open(t)
 	d.create("1\n")
@@ -200,12 +201,12 @@ func TestAnOlderTextIsARevision(t *testing.T) {
 	d.settle()
 	d.revise("two\n", director)
 	d.settle()
-	d.byHand("one\n") // such as a restore, and then the process dies
+	d.byHand("one\n") // as a restore does, and then the process dies
 	d.restart()
 	d.settle()
 	d.want(3, "one\n")
-	// The same for a revision that came from the file: nothing else says that
-	// it was there.
+	// The same holds for a revision that came from the file, of which there is no other record in
+	// the file system.
 	d.byHand("one\nby hand\n")
 	d.settle()
 	d.restart()
@@ -284,8 +285,9 @@ func TestWhatTheUserRemovedOrReplacedIsLeftAlone(t *testing.T) {
 	d.want(3, "text again\n")
 }
 
-// Going back with everything leaves documents alone, whose authority is the log;
-// naming the file is going back with the document.
+// TestARestoreOfEverythingLeavesDocumentsAlone shows that a restore of everything leaves documents
+// alone, because the log decides what they say, and that a restore that names a document's file
+// restores the document.
 func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 	d := open(t)
 	note := filepath.Join(d.dir, "workspace", "note.txt")
@@ -331,17 +333,17 @@ func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 	d.settle()
 	write("after\n")
 
-	// Neither to before the document was, nor to its older text, nor back again.
+	// It goes neither to before the document existed, nor to its older text, nor back again.
 	back(view.RestoreRequest{To: before}, "note.txt")
 	d.want(2, "two\n")
 	back(view.RestoreRequest{To: old}, "note.txt")
 	back(view.RestoreRequest{Undo: true}, "note.txt")
 	d.want(2, "two\n")
-	// An edit that nobody has told of is a revision first, and stays too.
+	// An edit that is not in the log yet becomes a revision first, and stays too.
 	d.byHand("two\nby hand\n")
 	back(view.RestoreRequest{To: old}, "note.txt")
 	d.want(3, "two\nby hand\n")
-	// Neither is a revision that waits for its file a reason.
+	// A revision that waits for its file is left alone as well.
 	d.busy.Store(true)
 	d.revise("four\n", director)
 	r, err := d.Restore(t.Context(), view.RestoreRequest{To: before, DryRun: true})
@@ -352,27 +354,27 @@ func TestARestoreOfEverythingLeavesDocumentsAlone(t *testing.T) {
 	d.settle()
 	d.want(4, "four\n")
 
-	// Named, it goes back: to an older text, and away.
+	// If it is named, it goes back to an older text, and is removed.
 	back(view.RestoreRequest{To: old, Paths: []string{mirrored}}, mirrored)
 	d.want(5, "one\n")
 	back(view.RestoreRequest{Undo: true}, mirrored)
 	d.want(6, "four\n")
-	back(view.RestoreRequest{To: before, Paths: []string{"artifacts"}}, "artifacts/", mirrored) // an empty folder then
+	back(view.RestoreRequest{To: before, Paths: []string{"artifacts"}}, "artifacts/", mirrored) // at that time an empty folder
 	if r := d.head(); r.Revision != 6 || d.text() != "" {
 		t.Errorf("revision %d, the file holds %q", r.Revision, d.text())
 	}
 	back(view.RestoreRequest{Undo: true}, "artifacts/", mirrored)
 	d.want(6, "four\n")
 
-	// A file that is no document any more is like any other.
+	// A file that is no longer a document is like any other file.
 	d.byHand("\x00\xff")
 	d.settle()
 	back(view.RestoreRequest{To: old}, mirrored)
 	d.want(7, "one\n")
 }
 
-// Whoever writes what, wherever, with crashes in between: document and file end
-// equal, and no line that a person wrote was lost without a revision of it.
+// TestMirrorLaws shows that whoever writes what and where, with crashes in between, document and
+// file end equal, and that no line that a person wrote is lost without being in a revision.
 func TestMirrorLaws(t *testing.T) {
 	// Each check opens a log and a tree: 15 by default, more with -rapid.checks.
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
@@ -408,7 +410,7 @@ func TestMirrorLaws(t *testing.T) {
 				if text := d.text(); text != "" {
 					d.byHand(insert(text))
 					users = append(users, line)
-					d.settle() // who saves twice in a second replaces what they saved
+					d.settle() // a second save within the same second replaces the first
 				}
 			case "settle":
 				d.settle()

@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// task is a task at work on an overlay of the desk.
+// task is a task that works on an overlay of the desk.
 type task struct {
 	d  *desk
 	o  ports.Overlay
@@ -38,7 +38,7 @@ func (d *desk) begin(name string) *task {
 	return &task{d, o, ws}
 }
 
-// write is what the task's programs write.
+// write writes a file as the task's programs do.
 func (k *task) write(p, text string) {
 	k.d.t.Helper()
 	file := filepath.Join(k.d.volumes.at(k.d.t, k.o.(*runspace.Overlay).Upper), filepath.FromSlash(p))
@@ -66,8 +66,9 @@ func (d *desk) open() []view.Proposal {
 	return list
 }
 
-// A task and the user edit the same line of a document's file: the user's text
-// stays, and the task's waits for them, with what accepting it would change.
+// TestATasksConflictingEditIsAProposal: when a task and the user edit the same line of a document's
+// file, the user's text stays, and the task's becomes a proposal that says what accepting it would
+// change.
 func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	d := open(t)
 	d.create("one\ntwo\nthree\nfour\nfive\n")
@@ -88,7 +89,7 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	if len(open) != 1 || open[0].Base != 1 || open[0].Author != "associate" || open[0].Task != contract.DeriveID("task", "a") || open[0].Run != contract.DeriveID("run", "a") {
 		t.Fatalf("%+v", open)
 	}
-	// The same publish again, as after a crash, is the same proposal.
+	// Publishing again, as after a crash, makes the same proposal.
 	d.restart()
 	if again := k.publish(); strings.Join(again.Proposed, " ") != mirrored || len(d.open()) != 1 {
 		t.Errorf("published again: %+v, %d open", again, len(d.open()))
@@ -113,8 +114,8 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	if closed, err := d.proposals().Get(t.Context(), d.id, open[0].ID); err != nil || closed.Diff != "" || closed.Body == "" {
 		t.Errorf("%+v %v", closed, err)
 	}
-	// What the user writes in that very moment is a revision before anything is
-	// proposed against it; what is the base's text is no proposal.
+	// What the user writes at that moment becomes a revision before the proposal is made. A text
+	// that equals the base is not proposed.
 	d.byHand("one\nfaster\n")
 	ref := k.o.(*runspace.Overlay).Ref
 	by := document.Author{Name: string(contract.KindAssociate), By: contract.AssociateOf(ref.Task), Run: ref.Run, Task: ref.Task}
@@ -124,8 +125,9 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	d.want(4, "one\nfaster\n")
 }
 
-// What is no text, too long, or no document makes no proposal; a file that the
-// user removed does, and so does one that the log alone has moved on.
+// TestWhichConflictsAreProposals shows that a text that is too long, or no text, or no document's
+// makes no proposal, and that one for a file that the user removed, or for one that has changed
+// only in the log, does.
 func TestWhichConflictsAreProposals(t *testing.T) {
 	d := open(t)
 	d.create("one\n")
@@ -169,7 +171,7 @@ func TestWhichConflictsAreProposals(t *testing.T) {
 		t.Errorf("accepted what was dismissed: %v", err)
 	}
 
-	// The file follows the log later; the task knew the older text only.
+	// The file follows the log later, so the task saw only the older text.
 	d.byHand("one\ntwo\n")
 	d.settle()
 	d.busy.Store(true)

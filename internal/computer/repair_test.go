@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// 49: a history that ends before, or elsewhere than, the log knows is damage, and
-// nothing is written to it.
+// TestAttack49_AnotherHistoryIsNotTakenForWhole shows that a history that ends before the place
+// that the log knows, or elsewhere, is damage, and that nothing is written to it.
 func TestAttack49_AnotherHistoryIsNotTakenForWhole(t *testing.T) {
 	d := openShell(t)
 	d.byUser("one\n")

@@ -34,8 +34,9 @@ func (d *desk) damageEvents() []contract.DamageFound {
 	return out
 }
 
-// A state whose row is not what the log holds is noticed and made anew; a blob
-// that an event names and that is gone is named, once, until it is there again.
+// TestAScrubHealsTheStateAndNamesALostBlob shows that a state with a row that differs from the log
+// is noticed and rebuilt, and that a blob that an event refers to and that is gone is reported
+// once, until it is there again.
 func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	b, _ := newBus(t)
 	dir := t.TempDir()
@@ -63,7 +64,7 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	d.revise(strings.Repeat("a long text that travels as a blob\n", 4000), director)
 	d.settle()
 	d.upkeep = d.newUpkeep()
-	scrub := func() { // so small a computer is looked through in one slice
+	scrub := func() { // the computer is so small that one slice scrubs all of it
 		t.Helper()
 		if err := d.upkeep.Slice(t.Context()); err != nil {
 			t.Fatal(err)
@@ -124,9 +125,9 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	if got := d.Wounds(); len(got) != 0 {
 		t.Errorf("after it is back the user is told %q", got)
 	}
-	// A row of another table is compared with the log once a day, whoever wakes it.
+	// The rows of other tables are compared with the log once a day.
 	d.tables(t)
-	// Where the files hold the same, a lost or damaged one is made again from them.
+	// If the files still have the contents, a lost or damaged blob is made again from them.
 	copied := filepath.Join(d.dir, "workspace", "copy")
 	if err := os.WriteFile(copied, content, 0o644); err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	d.setAside(t)
 }
 
-// tables changes a title behind the state's back, and scrubs.
+// tables changes a title in the state's file, past the store, and scrubs.
 func (d *desk) tables(t *testing.T) {
 	t.Helper()
 	title := func() (out string) {
@@ -209,8 +210,8 @@ func (d *desk) tables(t *testing.T) {
 	}
 }
 
-// setAside: the record of a publish that was set aside is told once, and is no
-// standing wound.
+// setAside shows that the record of a publish that was set aside is reported once, and does not
+// count as damage afterwards.
 func (d *desk) setAside(t *testing.T) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(d.dir, "workspace/.git/choir/unreadable/task-1-1700000000000000000"), 0o755); err != nil {

@@ -14,9 +14,9 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// A page sees an event as soon as the log has it, which may be before whoever asked
-// for it is answered. What it then asks for, in that very moment, has them: a list that is
-// asked for once, because of an event, would lack it for good.
+// TestWhoSawAnEventIsNotAnsweredFromBeforeIt: a page sees an event as soon as the log has it, which
+// may be before the caller of the append is answered. What the page then asks for must include the
+// event: a list that is requested once, because of the event, would lack it for good.
 func TestWhoSawAnEventIsNotAnsweredFromBeforeIt(t *testing.T) {
 	d := open(t)
 	d.create("one\n")
@@ -24,7 +24,7 @@ func TestWhoSawAnEventIsNotAnsweredFromBeforeIt(t *testing.T) {
 	if _, err := d.bus.Conn().ChanSubscribe(contract.SubjectLive(d.cid), live); err != nil {
 		t.Fatal(err)
 	}
-	// One that proposes, and others whose events are stored together with it.
+	// One caller proposes, and the others append events that are stored together with the proposal.
 	const proposals, others = 15, 6
 	over, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
@@ -62,7 +62,7 @@ func TestWhoSawAnEventIsNotAnsweredFromBeforeIt(t *testing.T) {
 	}
 }
 
-// nextProposal returns the next event that says that something was proposed.
+// nextProposal returns the next event about a proposal.
 func nextProposal(t *testing.T, live <-chan *nats.Msg) contract.Event {
 	t.Helper()
 	late := time.After(time.Minute)

@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// failures reads what the log tells of a service.
+// failures returns the log's events about failures of a service.
 func (d *desk) failures(service string) []contract.ServiceFailed {
 	d.t.Helper()
 	events, err := d.log.Read(d.t.Context(), 0, 500)
@@ -32,8 +32,8 @@ func (d *desk) failures(service string) []contract.ServiceFailed {
 	return out
 }
 
-// A service that panics once is told of, starts again, and takes nothing along:
-// revisions still reach their files.
+// TestAServiceThatPanicsStartsAgain shows that when a service panics once, the failure is recorded,
+// the service restarts, and revisions still reach their files.
 func TestAServiceThatPanicsStartsAgain(t *testing.T) {
 	d := open(t)
 	var runs atomic.Int32
@@ -56,8 +56,8 @@ func TestAServiceThatPanicsStartsAgain(t *testing.T) {
 	d.settle()
 }
 
-// What goes on failing is told to who holds the computers, once, and of this one;
-// another one of the same machine goes on.
+// TestWhatGoesOnFailingIsToldOfItsComputer shows that the fleet is told once that a service of one
+// computer keeps failing, and that another computer of the same machine is not affected.
 func TestWhatGoesOnFailingIsToldOfItsComputer(t *testing.T) {
 	d, other := open(t), open(t)
 	type fall struct {

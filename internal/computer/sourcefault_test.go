@@ -16,7 +16,7 @@ func TestFilesTheDevServerStartsFrom(t *testing.T) {
 		{"package.json", "[]", "package.json is a list, where an object has to be"},
 		{"package.json", `{"dependencies": []}`, "package.json: dependencies is a list, where an object of names and texts has to be"},
 		{"package.json", `{"scripts": {"dev": 1}}`, `package.json: "dev" in scripts is a number, where a text has to be`},
-		{"package.json", `{"scripts": {"dev": "exit 1"}}`, ""}, // nobody runs it
+		{"package.json", `{"scripts": {"dev": "exit 1"}}`, ""}, // nobody runs this script
 		{"package.json", "{}", ""},
 		{"index.html", "<p>", `index.html has no element with id="root", which the desktop is put into`},
 		{"index.html", `<div id="root">`, "index.html does not load /src/main.tsx"},

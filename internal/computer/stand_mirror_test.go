@@ -34,8 +34,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// desk is what the mirror needs of a computer, with a real log, projection and
-// keeper, but no boxes.
+// desk is the part of a computer that the mirror needs, with a real log, projection and keeper, but
+// without boxes.
 type desk struct {
 	*Computer
 	t       testing.TB
@@ -47,14 +47,13 @@ type desk struct {
 	volumes onlyVolumes
 	busy    atomic.Bool
 	dies    atomic.Bool // before the system's file.written is appended
-	synced  atomic.Bool // a file, since the last file.written
+	synced  atomic.Bool // whether a file was synced since the last file.written
 	id      string
 
 	beforeWrite func()
 }
 
-// mortal is the log of a process that dies before it says that a file was
-// mirrored.
+// mortal is the log of a process that dies before it records that a file was mirrored.
 type mortal struct {
 	*ledger.Log
 	d *desk
@@ -70,7 +69,7 @@ func (l mortal) Append(ctx context.Context, drafts ...contract.Draft) ([]contrac
 	return l.Log.Append(ctx, drafts...)
 }
 
-// toKeeper sends to the keeper; before is called ahead of each write.
+// toKeeper sends to the keeper; before is called before each write.
 type toKeeper struct {
 	server *httptest.Server
 	before func()
@@ -124,7 +123,7 @@ func newDesk(t testing.TB, b *bus.Bus, blobs *disk.Store) *desk {
 	return d
 }
 
-// start opens everything, as a process that starts would.
+// start opens everything, as a process does that starts.
 func (d *desk) start() {
 	d.t.Helper()
 	c := &Computer{cid: d.cid, logger: slog.New(slog.DiscardHandler)}
@@ -207,8 +206,8 @@ func (d *desk) text() string {
 	return string(b)
 }
 
-// byHand edits the file as an editor would that nobody knows of. The time of
-// the file moves by a second each, for listings show milliseconds.
+// byHand edits the file as an unknown editor would. It adds a second to the time of the file with
+// each edit, because listings show milliseconds.
 func (d *desk) byHand(text string) {
 	d.t.Helper()
 	at := time.Now().Add(time.Duration(edits.Add(1)) * time.Second)

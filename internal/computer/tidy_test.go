@@ -57,8 +57,8 @@ func TestTidyDropsOnlyBlobsThatNothingRefersTo(t *testing.T) {
 	}
 }
 
-// TestADaysBytesAreExact: what is counted of a day after a restart is what the
-// log holds, in bytes and not letters, with data in blobs at their size.
+// TestADaysBytesAreExact shows that the count of a day's bytes after a restart equals what the log
+// contains: in bytes rather than letters, and including data in blobs.
 func TestADaysBytesAreExact(t *testing.T) {
 	d := open(t)
 	d.machine = &Machine{Blobs: d.blobs}

@@ -10,7 +10,7 @@ import (
 	"choir.dev/choiros/internal/shell"
 )
 
-// onlyVolumes is a computer of the driver that has no boxes, only what they see.
+// onlyVolumes is a driver's computer that has volumes and no boxes.
 type onlyVolumes struct {
 	sandbox.Computer
 	v *local.Volumes
@@ -18,7 +18,7 @@ type onlyVolumes struct {
 
 func (o onlyVolumes) Volumes() sandbox.Volumes { return o.v }
 
-// openVolumes opens the volumes of a directory; whoever asks closes them.
+// openVolumes opens the volumes of a directory; the caller closes them.
 func openVolumes(t testing.TB, dir string) onlyVolumes {
 	t.Helper()
 	v, err := local.OpenVolumes(local.VolumesOptions{
@@ -30,7 +30,7 @@ func openVolumes(t testing.TB, dir string) onlyVolumes {
 	return onlyVolumes{v: v}
 }
 
-// at is where a volume lies.
+// at returns the path of a volume.
 func (o onlyVolumes) at(t testing.TB, v sandbox.Volume) string {
 	t.Helper()
 	p, err := o.v.Path(v)

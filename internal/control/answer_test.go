@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// rawServer is a dev server that says exactly what it is told to, to every request.
+// rawServer is a dev server that answers every request with exactly this text.
 func (w *world) rawServer(says string) {
 	w.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,8 +45,8 @@ func (w *world) rawServer(says string) {
 	m.mu.Unlock()
 }
 
-// heard are the answers to one request as they came over the connection, the
-// informational ones too, and what followed the last one's headers.
+// heard returns the answers to one request as they came over the connection, including
+// informational ones, and what followed the last one's headers.
 func (w *world) heard(host, target string, headers ...string) (statuses []string, heads []textproto.MIMEHeader, rest string) {
 	w.t.Helper()
 	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", w.port), 5*time.Second)
@@ -84,8 +84,8 @@ const evilHead = "Content-Security-Policy: default-src *\nPermissions-Policy: ca
 	"Set-Cookie: a=b\nLink: <http://evil.example/x>; rel=preload\nClear-Site-Data: \"*\"\nService-Worker-Allowed: /\nRefresh: 0; url=http://evil.example\n" +
 	"Cross-Origin-Opener-Policy: unsafe-none\nCross-Origin-Resource-Policy: cross-origin\nReferrer-Policy: unsafe-url\nSpeculation-Rules: \"/x\"\nReporting-Endpoints: a=\"http://evil.example\"\n"
 
-// 44: whatever kind of answer the dev server gives, ours is the only word on
-// what a browser may do with it.
+// TestAttack44_HostsHeadersAreLast shows that whatever answer the dev server gives, only choir's
+// headers decide what a browser may do with it.
 func TestAttack44_HostsHeadersAreLast(t *testing.T) {
 	want := map[string]string{
 		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox", "Origin-Agent-Cluster": "?1", "X-Content-Type-Options": "nosniff",

@@ -53,8 +53,8 @@ func (w *world) answers() int {
 	return len(m.decided)
 }
 
-// TestOnlyTheConsoleAnswersApprovals: not a desktop, however it asks, and not a
-// token that was handed out, nor a session that it makes itself.
+// TestOnlyTheConsoleAnswersApprovals shows that approvals can be answered neither by a desktop, in
+// any way, nor with a token that was handed out, nor in a session that such a token makes.
 func TestOnlyTheConsoleAnswersApprovals(t *testing.T) {
 	w := open(t)
 	cookie := w.signIn()
@@ -83,11 +83,11 @@ func TestOnlyTheConsoleAnswersApprovals(t *testing.T) {
 			t.Fatalf("%s: %d %s", name, res.StatusCode, res.body)
 		}
 	}
-	// What a desktop may say to its bus does not include it.
+	// A desktop may not append it on its bus either.
 	if info, ok := contract.Lookup("approval.answered"); !ok || info.Action || info.SaidBy(contract.KindApp) || len(info.Boxes) > 0 {
 		t.Errorf("approval.answered: %+v", info)
 	}
-	// That token reads, though.
+	// Such a token can read approvals.
 	if res := w.ask("GET", hostOf(w.console()), "/api/computers/-/approvals", "", "Authorization: Bearer "+token); res.StatusCode != http.StatusOK || !strings.Contains(res.body, "a.example") {
 		t.Errorf("%d %s", res.StatusCode, res.body)
 	}
@@ -98,8 +98,8 @@ func TestOnlyTheConsoleAnswersApprovals(t *testing.T) {
 	}
 }
 
-// TestAttack22_ATokenMakesNobodyWhoAnswers: who holds a token that was handed out makes
-// no account to sign in to, lets it in as another owner, and answers as that one.
+// TestAttack22_ATokenMakesNobodyWhoAnswers shows that the holder of a token that was handed out
+// can't create an account, make it another owner, and answer as that account.
 func TestAttack22_ATokenMakesNobodyWhoAnswers(t *testing.T) {
 	w := open(t)
 	w.signIn()
@@ -126,7 +126,7 @@ func TestAttack22_ATokenMakesNobodyWhoAnswers(t *testing.T) {
 	t.Errorf("a token made an account: %d; it answered %d approvals", res.StatusCode, w.answers())
 }
 
-// TestApprovalsThroughTheClient: the owner's own program on the machine.
+// TestApprovalsThroughTheClient shows that the owner's own program on the machine can answer.
 func TestApprovalsThroughTheClient(t *testing.T) {
 	w := open(t)
 	c, ctx := w.client(), within(t)

@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// connectDesktop connects as the page does: session, WebSocket, NATS.
+// connectDesktop connects as the page does, with a session, over a WebSocket, to NATS.
 func (w *world) connectDesktop(origin, cookie string) (*nats.Conn, string) {
 	w.t.Helper()
 	res := w.ask("GET", hostOf(origin), "/_choir/session", "", append(fetched(origin)[1:], cookie)...)
@@ -49,7 +49,7 @@ type dialer func() (net.Conn, error)
 func (d dialer) Dial(string, string) (net.Conn, error) { return d() }
 func (d dialer) SkipTLSHandshake() bool                { return true }
 
-// loopback dials the port whatever the name.
+// loopback dials loopback for every name.
 func (w *world) loopback() *http.Client {
 	tr := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", w.port))
@@ -153,13 +153,13 @@ func TestDesktopOnTheBus(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the command was not stopped")
 	}
-	// Signing out cuts the connection.
+	// Signing out ends the connection.
 	w.ask("POST", hostOf(w.console()), "/api/signout?everywhere=true", "", append(fetched(w.console()), cookie)...)
 	w.waitFor(nc.IsClosed)
 }
 
-// A request whose answer panics, or a command that does, is answered with an
-// error, and the process and its other requests go on.
+// TestAPanicIsOneRequestsFault shows that a panic in a request or in a command is answered with an
+// error, and affects neither the process nor other requests.
 func TestAPanicIsOneRequestsFault(t *testing.T) {
 	w := open(t)
 	origin, desktop := w.enter(w.signIn())
@@ -178,7 +178,8 @@ func TestAPanicIsOneRequestsFault(t *testing.T) {
 	}
 }
 
-// 33: an answer never goes where the client says, but to its own inbox.
+// TestAttack33_ReplySubjects shows that an answer goes to the client's own inbox only, whatever
+// reply subject the client names.
 func TestAttack33_ReplySubjects(t *testing.T) {
 	w := open(t)
 	origin, desktop := w.enter(w.signIn())

@@ -16,8 +16,9 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// What roles allow, and accounts where no computer is asked, once more and in other words
-// than the table of internal/grant: what decides here is not what is tested.
+// These are the capabilities of each role, and those of an account where no computer is named. They
+// are written down a second time, apart from the table of internal/grant, because that table is
+// what is tested.
 var (
 	ofViewers = []contract.Capability{"read", "enter", "self"}
 	ofEditors = append(slices.Clone(ofViewers), "prompt", "write", "exec", "restore", "arrange", "network")
@@ -26,12 +27,12 @@ var (
 	ofAnybody = []contract.Capability{"read", "self"}
 )
 
-// able says whether somebody has all that a method takes.
+// able reports whether somebody has all capabilities that a method requires.
 func able(d rpc.Declared, may []contract.Capability) bool {
 	return !slices.ContainsFunc(d.Takes(), func(c contract.Capability) bool { return !slices.Contains(may, c) })
 }
 
-// lent makes a token of a person's for a few things.
+// lent makes a token of a person's with some capabilities.
 func (w *world) lent(p person, may []contract.Capability, until time.Time) string {
 	w.t.Helper()
 	_, secret, err := w.ids.NewToken(context.Background(), p.ID, "lent", identity.TokenScope{May: may, Expires: until})
@@ -41,13 +42,13 @@ func (w *world) lent(p person, may []contract.Capability, until time.Time) strin
 	return secret
 }
 
-// some is a random part of a list, which is never nil.
+// some returns a random part of a list, never nil.
 func some[T any](of []T) []T {
 	return slices.DeleteFunc(append(make([]T, 0, len(of)), of...), func(T) bool { return rand.IntN(2) == 0 })
 }
 
-// Whoever asks, whatever their role, their powers and their token: each method that there
-// is answers over HTTP as the table says, by their role and powers and by what the token was made for.
+// TestMethodsAnswerAsTheTableSays draws callers with any role, powers and token: each method
+// answers over HTTP as the table says.
 func TestMethodsAnswerAsTheTableSays(t *testing.T) {
 	w := open(t)
 	scopes := make([][]contract.Capability, 0, 12)
@@ -83,7 +84,7 @@ func TestMethodsAnswerAsTheTableSays(t *testing.T) {
 			}
 			may := able(d, granted) && able(d, scope)
 			if may && d.Kind == rpc.Stream {
-				continue // it goes on
+				continue // the answer is a stream that goes on
 			}
 			res := w.asks(p, method, string(m.cid), map[string]any{"powers": []grant.Power{}})
 			if refused := res.StatusCode == http.StatusForbidden && strings.Contains(res.body, "was not given to you"); refused == may {
@@ -93,7 +94,8 @@ func TestMethodsAnswerAsTheTableSays(t *testing.T) {
 	}
 }
 
-// The same of every kind of actor, of what anybody can be given, by the way that the bus goes.
+// TestActorsOfEveryKindAskAsTheTableSays does the same on the bus, for every kind of actor with any
+// grant.
 func TestActorsOfEveryKindAskAsTheTableSays(t *testing.T) {
 	for _, kind := range contract.ActorKinds {
 		for range 50 {
@@ -110,8 +112,8 @@ func TestActorsOfEveryKindAskAsTheTableSays(t *testing.T) {
 	}
 }
 
-// A token that is for a few things ends nobody's sessions, and what its account may not
-// it may not either.
+// TestALentTokenEndsNoSessions shows that a token with few capabilities can't end its account's
+// sessions, and that it never allows more than its account may do.
 func TestALentTokenEndsNoSessions(t *testing.T) {
 	w := open(t)
 	p := w.person("B")
@@ -128,8 +130,8 @@ func TestALentTokenEndsNoSessions(t *testing.T) {
 	}
 }
 
-// A stream is read with a token for reading, and no other; when the token's time is over,
-// the stream is, too, and the token is no good.
+// TestAStreamIsHeldToItsToken shows that a stream requires a token that allows reading, and ends
+// when the token expires, after which the token is refused.
 func TestAStreamIsHeldToItsToken(t *testing.T) {
 	w := open(t)
 	p := w.person("B")

@@ -21,23 +21,23 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// memory is a control plane's computers, in memory.
+// memory is the computers of a control plane, in memory.
 type memory struct {
 	mu    sync.Mutex
 	list  []*machine
-	early error // what asking for one that is not awake answers, when none is
-	laid  error // what forking one answers once it is laid out
-	looks int   // how often all of them were looked at
+	early error // the error for a computer that is not awake, while none is
+	laid  error // the error of a fork once it is laid out
+	looks int   // how often all of them were listed
 }
 
-// say has every computer not awake, for this reason, or awake again.
+// say makes every computer not awake, for this reason, or awake again.
 func (m *memory) say(early error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.early = early
 }
 
-// full has every fork fail, for this reason, or none.
+// full makes every fork fail, for this reason, or none.
 func (m *memory) full(why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +110,7 @@ func (m *memory) Fork(ctx context.Context, _ contract.Actor, from, cid contract.
 	return m.Create(ctx, cid, name)
 }
 
-// Asleep says of a machine that sleeps how it is.
+// Asleep describes a machine that sleeps.
 func (m *memory) Asleep(_ context.Context, cid contract.CID) (view.Computer, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,7 +146,7 @@ func (m *memory) Export(_ context.Context, cid contract.CID, w io.Writer) error 
 // machine is one computer in memory.
 type machine struct {
 	cid    contract.CID
-	asleep bool // as the tests say; asking for it does not change that
+	asleep bool // as the test set it; asking for the computer does not change it
 
 	mu       sync.Mutex
 	name     string
@@ -160,12 +160,12 @@ type machine struct {
 	beats    chan view.Heartbeat
 	restored []view.RestoreRequest
 	decided  []view.Decision
-	before   struct { // what the log holds of today's appends
+	before   struct { // what the log holds of the current day
 		events int
 		bytes  int64
 	}
-	killed chan struct{} // receives when a command was ended by its context
-	fail   error         // what Info answers with, when set
+	killed chan struct{} // receives when a command's context ended
+	fail   error         // the error of Info, if set
 }
 
 func newMachine(name string) *machine {
@@ -186,7 +186,7 @@ func newMachine(name string) *machine {
 	}
 }
 
-// fatal is the revision that makes the machine panic.
+// fatal is a revision that makes the machine panic.
 const fatal = 666
 
 func (m *machine) info() view.Computer {
@@ -479,7 +479,7 @@ func (m *machine) AddURL(_ context.Context, by contract.Actor, r view.AddRequest
 	return view.Added{ID: "workspace/x", Origin: r.URL}, nil
 }
 
-// Repository knows one, and a folder that is none.
+// Repository knows one repository, and one folder that is none.
 func (m *machine) Repository(_ context.Context, name string) (string, error) {
 	switch strings.TrimSuffix(name, ".git") {
 	case "":
@@ -492,7 +492,7 @@ func (m *machine) Repository(_ context.Context, name string) (string, error) {
 	return "", fault.New("memory.Repository", fault.NotFound, "", errors.New("there is no such repository"))
 }
 
-// Git says what it was asked for, and returns what it was sent.
+// Git writes its arguments, and then what it was sent.
 func (m *machine) Git(_ context.Context, c view.GitCall, in io.Reader, out io.Writer) error {
 	if c.Repository == "workspace/folder" {
 		return fault.New("memory.Git", fault.NotFound, "", errors.New("there is no such repository"))
@@ -505,7 +505,7 @@ func (m *machine) Git(_ context.Context, c view.GitCall, in io.Reader, out io.Wr
 	return err
 }
 
-// Exec knows three commands: echo, cat and sleep (until it is ended).
+// Exec knows three commands: echo, cat and sleep, which lasts until it is ended.
 func (m *machine) Exec(ctx context.Context, r view.ExecRequest, streams view.ExecIO) (view.Exit, error) {
 	if r.Argv[0] == "panic" {
 		panic("a fault of ours")

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestAttack22_CookiesOfADesktopKeepNobodyOut: what its page set for the
-// console's host as well is answered, and taken back; ours stays.
+// TestAttack22_CookiesOfADesktopKeepNobodyOut: a desktop's page can set cookies for the console's
+// host as well. Requests with these are answered, and the cookies are removed; the console's own
+// stays.
 func TestAttack22_CookiesOfADesktopKeepNobodyOut(t *testing.T) {
 	w := open(t)
 	session := w.signIn()
@@ -39,7 +40,7 @@ func TestAttack22_CookiesOfADesktopKeepNobodyOut(t *testing.T) {
 	if len(names) != 180 || !paths["/"] || size > 32<<10 {
 		t.Errorf("%d cookies of 180 are taken back, in %v, by %d bytes", len(names), paths, size)
 	}
-	// As few as leave room: for every path that one can have been set for.
+	// If there are few, there is room to remove each for every path that it can have been set for.
 	got := fmt.Sprint(ask("; odd").Header.Values("Set-Cookie"))
 	for _, path := range []string{"/", "/api", "/api/"} {
 		if want := "odd; Domain=choir.localhost; Path=" + path + "; Max-Age=0; Secure"; !strings.Contains(got, want) {

@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/internal/control/devserver"
 )
 
-// vite is a dev server on a real port that means no good: it sets what it must
-// not, and remembers what it was asked.
+// vite is a hostile dev server on a real port: it sets headers that it must not set, and records
+// what it was asked.
 type vite struct {
 	asked chan *http.Request
 	html  string
@@ -109,8 +109,8 @@ func TestDesktopPageFromBuildAndLive(t *testing.T) {
 			t.Errorf("the policy allows %s", foreign)
 		}
 	}
-	// A nonce that somebody has seen allows nothing: every answer has its own, in
-	// the policy and in the page, and none is ever answered from a cache.
+	// A nonce that somebody has seen allows nothing: every answer has its own, in the policy and in
+	// the page, and no answer comes from a cache.
 	seen := map[string]bool{}
 	fresh := func(ask ...string) {
 		t.Helper()
@@ -152,12 +152,12 @@ func TestDesktopPageFromBuildAndLive(t *testing.T) {
 	fresh()
 	fresh(conditions...)
 	for range 2 {
-		// Else the dev server could say that nothing has changed.
+		// Otherwise the dev server could answer that nothing has changed.
 		if asked := <-v.asked; asked.Header.Get("If-None-Match") != "" || asked.Header.Get("If-Modified-Since") != "" {
 			t.Errorf("the box was asked for its page on a condition: %v", asked.Header)
 		}
 	}
-	// The page of the build is still open somewhere: its assets are still there.
+	// The page of the build may still be open somewhere, so its assets must be served.
 	own := append(fetched(origin)[1:3:3], "Sec-Fetch-Dest: script", cookie)
 	if res := w.ask("GET", hostOf(origin), "/assets/app-1.js", "", own...); res.StatusCode != 200 || res.body != "export {}" {
 		t.Errorf("an old page's asset: %d", res.StatusCode)
@@ -185,7 +185,8 @@ func TestDesktopPageFromBuildAndLive(t *testing.T) {
 	}
 }
 
-// 21: nothing outside the desktop's source, and the box is not even asked.
+// TestAttack21_DevServerPaths shows that nothing outside the desktop's source is served, and that
+// the box is not even asked for it.
 func TestAttack21_DevServerPaths(t *testing.T) {
 	w := open(t)
 	v := w.startVite()
@@ -223,7 +224,7 @@ func TestAttack21_DevServerPaths(t *testing.T) {
 	}
 }
 
-// 20, 22, 23: who may speak with a desktop's origin, and how.
+// TestDesktopRefusals (attacks 20, 22 and 23) shows who may use a desktop's origin, and how.
 func TestDesktopRefusals(t *testing.T) {
 	w := open(t)
 	other := newMachine("Other")
@@ -338,7 +339,7 @@ func TestHMRThroughTheProxy(t *testing.T) {
 	}
 }
 
-// loadOf serves a page and returns the name it reports under.
+// loadOf serves a page and returns the name under which the page reports.
 func (w *world) loadOf(origin, cookie string) string {
 	w.t.Helper()
 	page := w.ask("GET", hostOf(origin), "/", "", append(iframed[:len(iframed):len(iframed)], cookie)...)
@@ -350,14 +351,15 @@ func (w *world) loadOf(origin, cookie string) string {
 	return load
 }
 
-// 47: one visitor's broken page declares nothing while another page is well,
-// and a page that says nothing at all never does.
+// TestAttack47_APageSpeaksForItself shows that a broken page of one visitor does not make the
+// desktop count as broken while another page is well, and that a page that reports nothing has no
+// effect.
 func TestAttack47_APageSpeaksForItself(t *testing.T) {
 	w := open(t)
 	origin, mine := w.enter(w.signIn())
 	_, theirs := w.enter(w.signIn())
 	a, b := w.loadOf(origin, mine), w.loadOf(origin, theirs)
-	w.loadOf(origin, theirs) // is never heard
+	w.loadOf(origin, theirs) // this page never reports
 	beat := func(load, cookie, says string) {
 		t.Helper()
 		own := append(fetched(origin), cookie, "Content-Type: application/json")
@@ -393,14 +395,14 @@ func TestAttack47_APageSpeaksForItself(t *testing.T) {
 	beat(b, theirs, `"broken":true`)
 	none()
 	beat(a, mine, `"gone":true`)
-	beat(a, mine, `"broken":false,"hidden":true`) // was on its way
+	beat(a, mine, `"broken":false,"hidden":true`) // this report was on its way
 	none()
 	beat(b, theirs, `"broken":true`)
 	want(true)
 }
 
-// Each page that enters gives the browser a new session: what it already shows
-// reports under that one, and is heard.
+// TestAPageIsHeardAfterAnotherEntered: each page that enters gives the browser a new session. The
+// pages that it shows already report in that session, and must still be heard.
 func TestAPageIsHeardAfterAnotherEntered(t *testing.T) {
 	w := open(t)
 	console := w.signIn()
@@ -433,7 +435,7 @@ func TestHeartbeat(t *testing.T) {
 	if b := <-w.machine().beats; b.Broken || b.Mode != "build" {
 		t.Errorf("%+v", b)
 	}
-	// At once: what a page says in the same moment as something else is not refused.
+	// This comes at once: a page's report in the same moment as another is not refused.
 	if got := beat(`{"load":"`+load+`","broken":true,"reason":"error","detail":"Bang\u0007\u001b[31m`+strings.Repeat("x", 3000)+`"}`, own...); got != 204 {
 		t.Fatalf("threw: %d", got)
 	}

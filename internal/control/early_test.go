@@ -16,12 +16,12 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// whileAsleep are the operations that are there for a computer that is not awake.
+// whileAsleep are the operations that work for a computer that is not awake.
 var whileAsleep = []string{"computers-wake", "computers-recover", "computers-export", "computers-remove", "computers-put-back",
 	"members-list", "members-change", "members-remove", "members-leave", "invitations-create", "invitations-list", "invitations-revoke"}
 
-// bodies are what operations need to be asked at all; to the others nothing, or an
-// empty object, is enough.
+// bodies are the bodies without which these operations refuse a request; for the others nothing, or
+// an empty object, is enough.
 var bodies = map[string]string{
 	"approvals-answer": `{"digest":"` + strings.Repeat("a", 64) + `","answer":"deny"}`, "computers-rename": `{"name":"n"}`, "computers-fork": `{"name":"n"}`,
 	"prompts-submit": `{"text":"hello"}`, "runs-steer": `{"text":"left"}`, "runs-answer": `{"question":"` + contract.NewID() + `","answer":"red"}`,
@@ -29,8 +29,8 @@ var bodies = map[string]string{
 	"git-token": `{"name":"git"}`, "documents-revise": `{"base":1,"text":"words"}`, "files-move": `{"from":"workspace/a","to":"workspace/b"}`,
 }
 
-// operations lists every operation on a computer as the API describes itself,
-// with an address that names the computer and a body.
+// operations returns every operation on a computer that the API describes, each with an address
+// that names the computer and a body.
 func (w *world) operations() map[string][3]string {
 	w.t.Helper()
 	var doc struct {
@@ -70,9 +70,9 @@ func (w *world) operations() map[string][3]string {
 	return out
 }
 
-// Whoever asks for a computer that is not awake yet, at whatever door, is told
-// so, that nothing is wrong, and when to come again; nobody hears that there is
-// none, or that something failed.
+// TestWhoComesEarlyIsToldToComeAgain shows that every way of asking for a computer that is not
+// awake yet is answered with when to try again, and neither with an error nor as if there were no
+// such computer.
 func TestWhoComesEarlyIsToldToComeAgain(t *testing.T) {
 	w := open(t)
 	cookie := w.signIn()
@@ -91,7 +91,7 @@ func TestWhoComesEarlyIsToldToComeAgain(t *testing.T) {
 		}
 	}
 
-	// The API, as a program and as the console's page ask.
+	// This is the API, as a program and as the console's page use it.
 	operations := w.operations()
 	if len(operations) < 30 {
 		t.Fatalf("only %d operations are described", len(operations))
@@ -104,13 +104,13 @@ func TestWhoComesEarlyIsToldToComeAgain(t *testing.T) {
 		if body != "" {
 			headers = []string{"Content-Type: application/json"}
 		}
-		if id != "frame-ticket" { // tickets are for the console's page
+		if id != "frame-ticket" { // tickets can be had by the console's page only
 			told("token, "+id, w.ask(o[0], fmt.Sprintf("127.0.0.1:%d", w.port), o[1], body, append(headers, "Authorization: Bearer "+w.token)...))
 		}
 		told("console, "+id, w.ask(o[0], hostOf(w.console()), o[1], body, append(append(headers, fetched(w.console())...), cookie)...))
 	}
 
-	// The desktop's origin.
+	// This is the desktop's origin.
 	own := append(fetched(origin)[1:], desktop)
 	told("session", w.ask("GET", hostOf(origin), "/_choir/session", "", own...))
 	told("page", w.ask("GET", hostOf(origin), "/", "", append(iframed, desktop)...))
@@ -129,7 +129,7 @@ func TestWhoComesEarlyIsToldToComeAgain(t *testing.T) {
 		}
 	}
 
-	// The bus, over a connection from before.
+	// This is the bus, over a connection that was made before.
 	for _, subject := range []string{"user." + cid + ".action", "svc." + cid + ".log.read", "svc." + cid + ".state.snapshot", "svc." + cid + ".run.get", "svc." + cid + ".run.undo",
 		"svc." + cid + ".document.get", "svc." + cid + ".proposal.list", "svc." + cid + ".checkpoint.list", "svc." + cid + ".checkpoint.create", "svc." + cid + ".checkpoint.restore",
 		"svc." + cid + ".files.list", "svc." + cid + ".exec.run", "svc." + cid + ".exec.output"} {
@@ -138,7 +138,7 @@ func TestWhoComesEarlyIsToldToComeAgain(t *testing.T) {
 		}
 	}
 
-	// The client, on which the command line stands.
+	// This is the client, which the command line uses.
 	if _, err := w.client().Info(t.Context()); !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.Text(err), "is waking") || fault.HintOf(err) == "" {
 		t.Errorf("the client: %v", err)
 	}
@@ -149,8 +149,9 @@ func TestWhoComesEarlyIsToldToComeAgain(t *testing.T) {
 	}
 }
 
-// A link that is used while the computer does not wake signs in, for the page it
-// leads to says why; it is used up either way.
+// TestAClaimOfAComputerThatDoesNotWakeSignsIn shows that a link that is used while the computer
+// does not wake signs in, because the page that it leads to says what is wrong. The link is used up
+// in any case.
 func TestAClaimOfAComputerThatDoesNotWakeSignsIn(t *testing.T) {
 	w := open(t)
 	w.computers.say(fault.New("", fault.Damaged, "Recover it.", errors.New("its log is damaged")))

@@ -6,17 +6,17 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// Streams is how many long answers are under way.
+// Streams returns how many long answers are under way.
 func (s *Server) Streams() int {
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
 	return len(s.streams.open)
 }
 
-// Followed is how many runs are followed, each as often as it is.
+// Followed returns how many runs are followed; a run counts once for each follower.
 func (s *Server) Followed() int { return s.services.Followed() }
 
-// Own are the methods that are answered here.
+// Own returns the methods that the control plane answers itself.
 func (s *Server) Own() rpc.Table {
 	t := maps.Clone(s.own)
 	maps.Copy(t, s.services.Methods())

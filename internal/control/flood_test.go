@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// openLimited is open with bounds on what clients append, and a clock that only
-// moves when it is told.
+// openLimited is open with bounds on what clients append, and with a clock that moves only when the
+// test moves it.
 func openLimited(t *testing.T, l quota.Limits) (*world, func(time.Duration)) {
 	t.Helper()
 	begin := time.Now().UTC().Truncate(24 * time.Hour).Add(12 * time.Hour)
@@ -31,13 +31,13 @@ func openLimited(t *testing.T, l quota.Limits) (*world, func(time.Duration)) {
 	return w, func(d time.Duration) { gone.Add(int64(d)) }
 }
 
-// moved is a person's intention of about so many bytes.
+// moved is an event that a person may append, of about this many bytes.
 func moved(bytes int) string {
 	return fmt.Sprintf(`{"type":"window.opened","id":%q,"data":{"window":"w","app":"a","title":"t","frame":{"x":0,"y":0,"w":1,"h":1},"state":"normal","props":{"x":%q}}}`,
 		contract.NewID(), strings.Repeat("y", max(0, bytes-200)))
 }
 
-// fill appends until it is refused, and returns how often it was not.
+// fill appends until it is refused, and returns how many events were accepted.
 func fill(t *testing.T, nc *nats.Conn, cid string, bytes, atMost int) int {
 	t.Helper()
 	for n := range atMost + 1 {
@@ -53,8 +53,8 @@ func fill(t *testing.T, nc *nats.Conn, cid string, bytes, atMost int) int {
 	return 0
 }
 
-// TestClientsCantFloodTheLog: by events or bytes, of one session, all of a
-// computer's, or a day; reading goes on, and the person is told.
+// TestClientsCantFloodTheLog shows that events and bytes are bounded by session, by computer and by
+// day; that reading goes on; and that the person is told.
 func TestClientsCantFloodTheLog(t *testing.T) {
 	const many = 1 << 30
 	for _, c := range []struct {
@@ -75,7 +75,7 @@ func TestClientsCantFloodTheLog(t *testing.T) {
 			cookie := w.signIn()
 			origin, desktop := w.enter(cookie)
 			nc, cid := w.connectDesktop(origin, desktop)
-			// The ticket that let the desktop in is the console session's.
+			// The ticket that let the desktop in counts for the console's session.
 			before := w.machine().Last()
 			first := fill(t, nc, cid, c.bytes, 50)
 			if first < c.want-1 || first > c.want {
@@ -91,7 +91,7 @@ func TestClientsCantFloodTheLog(t *testing.T) {
 			if !strings.Contains(res.body, `"limited":"`) {
 				t.Errorf("the console is not told: %s", res.body)
 			}
-			// A program is another session, of the same computer and day.
+			// A program is another session of the same computer on the same day.
 			_, err := w.client().Prompt(within(t), view.Prompt{Text: strings.Repeat("z", c.bytes)})
 			if other := strings.HasPrefix(c.name, "a session"); other != (err == nil) || !other && !fault.Is(err, fault.Exhausted) {
 				t.Errorf("another session: %v", err)
@@ -106,7 +106,7 @@ func TestClientsCantFloodTheLog(t *testing.T) {
 	}
 }
 
-// TestARestartForgivesNothing: what the log holds of the day counts.
+// TestARestartForgivesNothing shows that after a restart the day's events in the log still count.
 func TestARestartForgivesNothing(t *testing.T) {
 	w, pass := openLimited(t, quota.Limits{DayEvents: 10, DayBytes: 1 << 20})
 	w.machine().before.events = 9
@@ -128,9 +128,8 @@ func TestARestartForgivesNothing(t *testing.T) {
 	}
 }
 
-// TestAttack45_AFloodTakesNothingOutOfItsUsersHands: a desktop's page, which
-// agents write, stores all that a computer may in a minute, or in a day. What it
-// did is stopped and taken back all the same.
+// TestAttack45_AFloodTakesNothingOutOfItsUsersHands: a desktop's page, which agents write, stores
+// as much as a computer may store in a minute, or in a day. The user can still stop runs and undo.
 func TestAttack45_AFloodTakesNothingOutOfItsUsersHands(t *testing.T) {
 	const many = 1 << 30
 	for name, limits := range map[string]quota.Limits{
@@ -156,7 +155,7 @@ func TestAttack45_AFloodTakesNothingOutOfItsUsersHands(t *testing.T) {
 					t.Errorf("%s: %s", path, res.body)
 				}
 			}
-			// It has a bound of its own.
+			// These have a bound of their own.
 			refused := false
 			for range 2 * limits.SessionEvents {
 				refused = refused || post("/ticket", "").StatusCode == http.StatusTooManyRequests

@@ -12,9 +12,9 @@ import (
 	"choir.dev/choiros/internal/grant"
 )
 
-// A run's words, while they come, are seen by the sessions that follow it: not by
-// another member who has not asked, not by another page of the same person, and by
-// nobody any more whose connection has ended.
+// TestARunsWordsAreTheirFollowers shows that a run's text, while it is being written, is sent only
+// to sessions that follow the run: not to another member, nor to another page of the same person,
+// nor to a connection that has ended.
 func TestARunsWordsAreTheirFollowers(t *testing.T) {
 	w := open(t)
 	b := w.person("B")
@@ -44,8 +44,9 @@ func TestARunsWordsAreTheirFollowers(t *testing.T) {
 			t.Fatalf("follow: %s", got)
 		}
 	}
-	// words says how many pieces of a run's text each page gets of one that is said. The
-	// pieces of a run that all follow come behind it, so that what has not come by then never will.
+	// words returns how many pieces of a run's text each page gets of one that is sent. Pieces of a
+	// run that all of them follow are sent after it, so that what has not arrived before these
+	// never will.
 	mark := contract.NewID()
 	for _, p := range []page{prompter, again, viewer} {
 		follow(p, mark)
@@ -78,7 +79,7 @@ func TestARunsWordsAreTheirFollowers(t *testing.T) {
 	if got := words(run, prompter, again, viewer); fmt.Sprint(got) != "[1 0 0]" {
 		t.Errorf("a run's words went to %v of prompter, another page of theirs, a viewer", got)
 	}
-	follow(viewer, run) // opened the run
+	follow(viewer, run) // it opened the run
 	if got := words(run, prompter, again, viewer); fmt.Sprint(got) != "[1 0 1]" {
 		t.Errorf("once a viewer follows, to %v", got)
 	}
@@ -96,7 +97,7 @@ func TestARunsWordsAreTheirFollowers(t *testing.T) {
 	}
 }
 
-// streamsOf is the subject of what is a page's alone.
+// streamsOf returns the subject of a page's own streams.
 func (w *world) streamsOf(origin, cookie string) string {
 	w.t.Helper()
 	var s struct{ NATS struct{ Streams string } }

@@ -15,12 +15,12 @@ import (
 	"choir.dev/choiros/internal/identity"
 )
 
-// basic is how git gives a token.
+// basic returns the header in which git sends a token.
 func basic(secret string) string {
 	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("any name:"+secret))
 }
 
-// gitToken makes a token for git of somebody's.
+// gitToken makes a token for git for a user.
 func (w *world) gitToken(user string, cid contract.CID, repository string, write bool) (id, secret string) {
 	w.t.Helper()
 	k, secret, err := w.ids.NewGitToken(context.Background(), user, "", "git", identity.GitScope{
@@ -30,7 +30,8 @@ func (w *world) gitToken(user string, cid contract.CID, repository string, write
 	return k.ID, secret
 }
 
-// fetches asks what a repository has, pushes for what it would take, as git does.
+// fetches asks what a repository has, as git fetch does, and pushes what it would accept, as git
+// push does.
 func (w *world) fetches(at string, headers ...string) answer {
 	return w.ask("GET", hostOf(w.console()), at+"/info/refs?service=git-upload-pack", "", headers...)
 }
@@ -39,8 +40,8 @@ func (w *world) pushes(at string, headers ...string) answer {
 	return w.ask("POST", hostOf(w.console()), at+"/git-receive-pack", "orders", headers...)
 }
 
-// TestATokenIsOfARepository: one is made for what git can be served from, and for
-// nothing else.
+// TestATokenIsOfARepository shows that a token can be made only for a repository that git can be
+// served from.
 func TestATokenIsOfARepository(t *testing.T) {
 	w := open(t)
 	at := "/api/computers/" + string(w.machine().cid) + "/git/tokens"
@@ -52,10 +53,11 @@ func TestATokenIsOfARepository(t *testing.T) {
 	}
 }
 
-// TestGitIsLetIn: a token as the password, of who may, for what it was made for.
+// TestGitIsLetIn shows that git is let in with a token as its password, if its account may, for
+// what the token was made for.
 func TestGitIsLetIn(t *testing.T) {
 	w := open(t)
-	w.ask("GET", hostOf(w.console()), "/api/computers", "", "Authorization: Bearer "+w.token) // which records whose it is
+	w.ask("GET", hostOf(w.console()), "/api/computers", "", "Authorization: Bearer "+w.token) // this records whose token it is
 	cid := w.machine().cid
 	at := "/git/" + string(cid) + "/workspace/app.git"
 	id, secret := w.gitToken(w.owner.ID, cid, "workspace/app", true)
@@ -126,11 +128,11 @@ func TestGitIsLetIn(t *testing.T) {
 	}
 }
 
-// TestGitByRole: who is in a computer reads, who may change it pushes, and to anybody
-// else there is no such computer, whatever the token says.
+// TestGitByRole shows that any member of a computer can fetch, that those who may change it can
+// push, and that for anybody else there is no such computer, whatever their token says.
 func TestGitByRole(t *testing.T) {
 	w := open(t)
-	w.ask("GET", hostOf(w.console()), "/api/computers", "", "Authorization: Bearer "+w.token) // which records whose it is
+	w.ask("GET", hostOf(w.console()), "/api/computers", "", "Authorization: Bearer "+w.token) // this records whose token it is
 	cid := w.machine().cid
 	at := "/git/" + string(cid) + "/workspace/app.git"
 	b := w.person("B")
@@ -167,7 +169,7 @@ func TestGitByRole(t *testing.T) {
 		}
 		check(t, err)
 		if change.to == grant.None {
-			w.join(b, cid, grant.Editor) // who comes back has not got what they lost
+			w.join(b, cid, grant.Editor) // a member who comes back does not get back the tokens that they lost
 		}
 		for _, token := range change.good {
 			if res := w.fetches(at, basic(token)); res.StatusCode != http.StatusOK {

@@ -49,7 +49,7 @@ func (w *world) person(name string, powers ...grant.Power) person {
 	return p
 }
 
-// computer adds a computer of an account's.
+// computer adds a computer that an account owns.
 func (w *world) computer(name, owner string) *machine {
 	w.t.Helper()
 	m := newMachine(name)
@@ -80,8 +80,8 @@ func (w *world) join(p person, cid contract.CID, role grant.Role) {
 	}
 }
 
-// asks sends a well-formed request of a method by the widest door that a person
-// has to it, who is not the machine's owner.
+// asks sends a well-formed request of a method, in the way that allows most to a person who is not
+// the machine's owner.
 func (w *world) asks(p person, m rpc.Any, computer string, fields map[string]any) answer {
 	w.t.Helper()
 	r := rpctest.HTTP(m, computer, fields)
@@ -95,11 +95,11 @@ func (w *world) asks(p person, m rpc.Any, computer string, fields map[string]any
 	return w.ask(r.Verb, hostOf(w.console()), r.Target, r.Body, headers...)
 }
 
-// Every method that there is, asked of somebody else's computer, answers as if
-// there were no such computer, to the letter.
+// TestForeignComputersAreNotThere shows that every method answers about somebody else's computer
+// exactly as if there were no such computer.
 func TestForeignComputersAreNotThere(t *testing.T) {
 	w := open(t)
-	b := w.person("B", grant.Powers()...) // whatever is theirs on the machine
+	b := w.person("B", grant.Powers()...) // B has every power over the machine
 	w.computer("B's", b.ID)
 	foreign, unknown := w.machine(), contract.NewCID()
 	before := foreign.Last()
@@ -129,8 +129,8 @@ func TestForeignComputersAreNotThere(t *testing.T) {
 	}
 }
 
-// What a member may is what their role allows, method by method, over HTTP and on
-// the bus.
+// TestMembersDoWhatTheirRoleAllows shows that a member may call exactly the methods that their role
+// allows, over HTTP and on the bus.
 func TestMembersDoWhatTheirRoleAllows(t *testing.T) {
 	for _, role := range []grant.Role{grant.Viewer, grant.Editor} {
 		w := open(t)
@@ -145,7 +145,7 @@ func TestMembersDoWhatTheirRoleAllows(t *testing.T) {
 			}
 			may := able(d, roleMay[role])
 			if may && d.Kind == rpc.Stream {
-				continue // it goes on
+				continue // the answer is a stream that goes on
 			}
 			if d.HTTP.ID != "" && d.Callers&rpc.API != 0 {
 				if res := w.asks(p, m, cid, nil); (res.StatusCode != http.StatusForbidden) != may && d.Callers&(rpc.Program|rpc.Console) != 0 {
@@ -166,7 +166,8 @@ func TestMembersDoWhatTheirRoleAllows(t *testing.T) {
 	}
 }
 
-// What is the machine's takes the power for it, whatever is one's in a computer.
+// TestTheMachineIsItsAdministrators shows that methods about the machine require the power for
+// them, whatever role the caller has in a computer.
 func TestTheMachineIsItsAdministrators(t *testing.T) {
 	w := open(t)
 	b := w.person("B")
@@ -192,8 +193,9 @@ func TestTheMachineIsItsAdministrators(t *testing.T) {
 	}
 }
 
-// Who may change a computer and make others forks it, and owns the fork alone. Of a fork
-// that came to nothing nobody is the owner, and its handle is free.
+// TestAForkIsWhoseForkedIt shows that a person who may change a computer and make computers can
+// fork it, and is the only owner of the fork. A fork that failed has no owner, and its handle can
+// be used again.
 func TestAForkIsWhoseForkedIt(t *testing.T) {
 	w := open(t)
 	source := w.machine().cid
@@ -251,7 +253,7 @@ func TestAForkIsWhoseForkedIt(t *testing.T) {
 	if err != nil || len(members) != 1 || members[0].Account != p.ID || members[0].Role != grant.Owner {
 		t.Errorf("members of the fork: %+v, %v", members, err)
 	}
-	// One that is there stays whose it is, though asking for it again fails.
+	// A fork that exists keeps its owner even if forking it again fails.
 	w.computers.full(fault.New("", fault.Exhausted, "", errors.New("there is too much of it")))
 	fork(p, cid, "Attempt")
 	if members, err := w.ids.Members(t.Context(), cid); err != nil || len(members) != 1 {
@@ -259,7 +261,7 @@ func TestAForkIsWhoseForkedIt(t *testing.T) {
 	}
 }
 
-// places are the computers that accounts know of.
+// places returns the computers that accounts are members of.
 func (w *world) places() []identity.Place {
 	w.t.Helper()
 	out, err := w.ids.Places(w.t.Context())
@@ -269,8 +271,9 @@ func (w *world) places() []identity.Place {
 	return out
 }
 
-// A command's output is of the session that started it: another member of the
-// computer, or the same person at another browser, finds no such command.
+// TestACommandsOutputIsItsSessions shows that a command's output belongs to the session that
+// started it: for another member of the computer, or the same person in another browser, there is
+// no such command.
 func TestACommandsOutputIsItsSessions(t *testing.T) {
 	w := open(t)
 	b := w.person("B")
@@ -286,7 +289,7 @@ func TestACommandsOutputIsItsSessions(t *testing.T) {
 		return request(t, nc, "svc."+cid+".exec.output", `{"command":"`+command+`","after":-1}`)
 	}
 	w.waitFor(func() bool { return strings.Contains(output(nc), "mine") })
-	again, desktop2 := w.enter(mine) // the console reloaded
+	again, desktop2 := w.enter(mine) // the console was reloaded
 	nc2, _ := w.connectDesktop(again, desktop2)
 	if got := output(nc2); !strings.Contains(got, "mine") {
 		t.Errorf("after a reload: %s", got)
@@ -303,8 +306,9 @@ func TestACommandsOutputIsItsSessions(t *testing.T) {
 	}
 }
 
-// Who may invite accounts gives no power that is not theirs, governs nobody who has
-// one, and so never becomes more than they are.
+// TestNobodyGivesWhatTheyHaveNot shows that a person who may invite accounts can give only powers
+// that they have, and can't manage an account that has any power, so they can never gain power in
+// this way.
 func TestNobodyGivesWhatTheyHaveNot(t *testing.T) {
 	w := open(t)
 	b := w.person("B", grant.Accounts)

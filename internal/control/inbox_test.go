@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What a page is given goes beside what is there, under the workspace's inbox,
-// and nowhere else.
+// TestAPageBringsFilesIn shows that files that a page is given are put into the workspace's inbox,
+// beside existing ones, and nowhere else.
 func TestAPageBringsFilesIn(t *testing.T) {
 	w := open(t)
 	origin, cookie := w.enter(w.signIn())
@@ -40,8 +40,8 @@ func TestAPageBringsFilesIn(t *testing.T) {
 	}
 }
 
-// A desktop's generations are origins of their own: a session of one is none of
-// another, and what is no generation is no host of ours.
+// TestGenerationsOfADesktop: each generation of a desktop has an origin of its own. A session of
+// one is not valid in another, and a host that names no generation is refused.
 func TestGenerationsOfADesktop(t *testing.T) {
 	w := open(t)
 	console := w.signIn()

@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/internal/grant"
 )
 
-// stream opens a long answer over HTTP and returns what ends when it does.
+// stream opens a long answer over HTTP and returns a channel that is closed when it ends.
 func (w *world) stream(p person, target string) <-chan string {
 	w.t.Helper()
 	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", w.port), 5*time.Second)
@@ -40,9 +40,9 @@ func (w *world) stream(p person, target string) <-chan string {
 	return ended
 }
 
-// Who is taken out of a computer, or may less in it, or signs out, or whose token
-// or account goes, loses at once what they have under way there, and only there:
-// streams over HTTP, the desktop's connections, commands.
+// TestWhoLeavesLosesWhatIsUnderWay shows that when somebody is removed from a computer or gets a
+// lesser role there, signs out, or loses their token or account, what they have under way there,
+// and only there, ends at once: streams over HTTP, the desktop's connections and commands.
 func TestWhoLeavesLosesWhatIsUnderWay(t *testing.T) {
 	for how, leave := range map[string]func(w *world, p person, cid contract.CID) (method, target, body string){
 		"is taken out": func(w *world, p person, cid contract.CID) (string, string, string) {
@@ -112,7 +112,7 @@ func TestWhoLeavesLosesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// A token that is revoked loses what it has under way.
+// TestARevokedTokenLosesItsStreams shows that revoking a token ends what is under way with it.
 func TestARevokedTokenLosesItsStreams(t *testing.T) {
 	w := open(t)
 	p := w.person("B")
@@ -132,11 +132,11 @@ func TestARevokedTokenLosesItsStreams(t *testing.T) {
 	}
 }
 
-// slow are computers that nobody gets before they are let.
+// slow are computers that callers get only when the test lets them.
 type slow struct {
 	*memory
 	let   atomic.Pointer[chan struct{}]
-	asked atomic.Int64 // how many wait
+	asked atomic.Int64 // how many callers wait
 }
 
 func (s *slow) Get(ctx context.Context, cid contract.CID) (control.Computer, error) {
@@ -147,8 +147,9 @@ func (s *slow) Get(ctx context.Context, cid contract.CID) (control.Computer, err
 	return s.memory.Get(ctx, cid)
 }
 
-// Who is taken out between the look whether they may and the start of their command
-// has no command: whoever ends what they have under way did not find it.
+// TestWhoLeavesBeginsNothing: somebody is removed after it was checked that they may, and before
+// their command starts. The command must not start, because ending what they have under way could
+// not find it.
 func TestWhoLeavesBeginsNothing(t *testing.T) {
 	var computers *slow
 	w := openWith(t, console.Files(), func(o *control.Options) {
@@ -165,7 +166,7 @@ func TestWhoLeavesBeginsNothing(t *testing.T) {
 	if err := nc.PublishRequest("svc."+string(cid)+".exec.run", nc.NewInbox(), []byte(`{"id":"`+contract.NewID()+`","argv":["sleep"]}`)); err != nil {
 		t.Fatal(err)
 	}
-	w.waitFor(func() bool { return computers.asked.Load() >= 2 }) // one is the tick, of which there is one
+	w.waitFor(func() bool { return computers.asked.Load() >= 2 }) // one of them is the tick, of which there is only one
 	if res := w.ask("DELETE", hostOf(w.console()), "/api/computers/"+string(cid)+"/members/"+p.ID, "", "Authorization: Bearer "+w.token); res.StatusCode/100 != 2 {
 		t.Fatalf("%d %s", res.StatusCode, res.body)
 	}

@@ -8,7 +8,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Methods are what the tests ask of the declared methods.
+// Methods are the declared methods that the tests call.
 func (m *machine) Methods() rpc.Table {
 	t := rpc.Table{}
 	rpc.Bind(t, rpc.ComputerRebuild, func(ctx context.Context, _ rpc.Caller, in rpc.RebuildRequest) (view.Rebuilt, error) {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestTheOneComputerIsFoundWithoutLookingAtAny: a request that names none costs the
-// same however many there are, and one that nobody has is its owner's from the first
-// request on.
+// TestTheOneComputerIsFoundWithoutLookingAtAny shows that a request that names no computer costs
+// the same however many there are, and that a computer without an owner belongs to the machine's
+// owner from the first request on.
 func TestTheOneComputerIsFoundWithoutLookingAtAny(t *testing.T) {
 	w := open(t)
 	bearer := "Authorization: Bearer " + w.token

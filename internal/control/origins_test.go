@@ -13,7 +13,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// What must not appear in any answer to somebody who may not have it.
+// TestWhoMayAskForWhat also says what must not appear in any answer to somebody who may not have
+// it.
 func TestWhoMayAskForWhat(t *testing.T) {
 	w := open(t)
 	cookie := w.signIn()
@@ -31,7 +32,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 		headers            []string
 		status             int
 	}{
-		// 20: unknown names, on every path.
+		// Attack 20: unknown host names, on every path.
 		{"rebinding", "GET", "evil.example:" + port, "/api/computers", "", []string{bearer}, 421},
 		{"rebinding health", "GET", "evil.example:" + port, "/health", "", nil, 421},
 		{"a name that ends like ours", "GET", "evilconsole.choir.localhost:" + port, "/", "", nil, 421},
@@ -45,13 +46,13 @@ func TestWhoMayAskForWhat(t *testing.T) {
 		{"an address has health", "GET", "127.0.0.1:" + port, "/health", "", nil, 200},
 		{"an address with a token", "GET", "localhost:" + port, "/api/computers", "", []string{bearer}, 200},
 		{"case of a name", "GET", "CONSOLE.choir.localhost:" + port, "/health", "", nil, 200},
-		// Signing in.
+		// These sign in.
 		{"nobody", "GET", hostOf(con), "/api/computers", "", []string{"Sec-Fetch-Site: same-origin"}, 401},
 		{"a wrong token", "GET", hostOf(con), "/api/computers", "", []string{"Authorization: Bearer choir_" + strings.Repeat("a", 43)}, 401},
 		{"basic", "GET", hostOf(con), "/api/computers", "", []string{"Authorization: Basic YTpi"}, 401},
 		{"a page with a token", "GET", hostOf(con), "/api/computers", "", []string{bearer, "Sec-Fetch-Site: same-origin"}, 403},
 		{"a page of another origin with a token", "POST", hostOf(con), "/api/computers/-/prompts", prompt, []string{bearer, jsonType, "Origin: http://evil.example"}, 403},
-		// 24, 28: the console's session used by another page.
+		// Attacks 24 and 28: another page uses the console's session.
 		{"the console reads", "GET", hostOf(con), "/api/computers", "", with("Sec-Fetch-Site: same-origin"), 200},
 		{"a foreign page reads", "GET", hostOf(con), "/api/computers", "", with("Sec-Fetch-Site: cross-site", "Origin: http://evil.example"), 403},
 		{"a desktop reads, without Origin", "GET", hostOf(con), "/api/computers", "", with("Sec-Fetch-Site: same-site"), 403},
@@ -71,16 +72,16 @@ func TestWhoMayAskForWhat(t *testing.T) {
 		{"login CSRF by a desktop", "POST", hostOf(con), "/api/claim", `{"token":"x"}`, []string{jsonType, "Origin: " + desk, "Sec-Fetch-Site: same-site"}, 403},
 		{"a prefetched claim", "GET", hostOf(con), "/api/claim", "", []string{"Sec-Fetch-Site: none"}, 405},
 		{"a link made by a browser", "POST", hostOf(con), "/api/links", "", with("Origin: "+con, "Sec-Fetch-Site: same-origin"), 403},
-		// The console's cookie given twice is nobody's.
+		// If the console's cookie is given twice, neither counts.
 		{"a shadowed cookie", "GET", hostOf(con), "/api/computers", "", with("Sec-Fetch-Site: same-origin", "Cookie: __Host-choir-console=x"), 401},
-		// The desktop's origin.
+		// These use the desktop's origin.
 		{"the console's cookie on a desktop", "GET", hostOf(desk), "/_choir/session", "", with("Sec-Fetch-Site: same-origin", "Sec-Fetch-Dest: empty"), 401},
 		{"no API on a desktop", "GET", hostOf(desk), "/api/computers", "", with("Sec-Fetch-Site: same-origin", "Sec-Fetch-Dest: empty", bearer), 401},
 		{"what is public", "GET", hostOf(con), "/api/openapi.json", "", nil, 200},
 		{"a schema", "GET", hostOf(con), "/api/schemas/data/prompt.submitted.json", "", nil, 200},
 		{"a schema out of the way", "GET", hostOf(con), "/api/schemas/..%2f..%2fevent.go", "", nil, 404},
 		{"a strange method", "TRACE", hostOf(con), "/", "", nil, 405},
-		// Input.
+		// These have invalid input.
 		{"an unknown field", "POST", hostOf(con), "/api/computers/-/prompts", `{"text":"x","admin":true}`, []string{bearer, jsonType}, 422},
 		{"no text", "POST", hostOf(con), "/api/computers/-/prompts", `{}`, []string{bearer, jsonType}, 422},
 		{"too large", "POST", hostOf(con), "/api/computers/-/prompts", `{"text":"` + strings.Repeat("x", 2<<20) + `"}`, []string{bearer, jsonType}, 413},
@@ -107,7 +108,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 			}
 		})
 	}
-	if n := w.machine().Last(); n != 1 { // the claim's new name
+	if n := w.machine().Last(); n != 1 { // the event is the claim's new name
 		t.Errorf("%d events were written", n)
 	}
 }
@@ -122,7 +123,7 @@ func TestClaim(t *testing.T) {
 	if u := w.srv.ClaimURL(token); u != w.console()+"/claim#"+token {
 		t.Errorf("the token is not in the fragment: %s", u)
 	}
-	// A prefetcher fetches the page, as often as it likes.
+	// A prefetcher may fetch the page any number of times.
 	for range 3 {
 		if res := w.ask("GET", hostOf(w.console()), "/claim", ""); res.StatusCode != 200 || !strings.Contains(res.body, "claim.js") {
 			t.Fatalf("page: %d", res.StatusCode)

@@ -6,7 +6,8 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// What is declared as the control plane's is answered by it, and nothing else.
+// TestOwnMethods shows that the control plane answers exactly the methods that are declared as its
+// own.
 func TestOwnMethods(t *testing.T) {
 	own := open(t).srv.Own()
 	if missing := own.Unbound(func(d rpc.Declared) bool { return d.Host }); len(missing) > 0 {

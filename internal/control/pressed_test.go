@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestABuildsFilesComePressed: what a build holds in Brotli comes so to who takes
-// it, under the type of what it is.
+// TestABuildsFilesComePressed shows that files that a build holds in Brotli are sent so to clients
+// that accept it, with the type of their content.
 func TestABuildsFilesComePressed(t *testing.T) {
 	w := open(t)
 	origin, cookie := w.enter(w.signIn())
@@ -38,8 +38,8 @@ func TestABuildsFilesComePressed(t *testing.T) {
 	}
 }
 
-// TestAFileIsNotSentTwice: whoever has what a file holds is told so, whatever it
-// came in; the console's files are asked for with each of its pages.
+// TestAFileIsNotSentTwice shows that a client that has a file's content is told so, in whatever
+// encoding it came, because the console's files are requested with each of its pages.
 func TestAFileIsNotSentTwice(t *testing.T) {
 	w := open(t)
 	origin, cookie := w.enter(w.signIn())

@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// The page compares what it was made with to what it is told when it asks: were
-// those other words, it would load itself again and again.
+// TestTheStoppedPageKnowsWhatItIsTold: the page compares the status that it was made with to the
+// one that it polls. If they were spelled differently, it would reload itself again and again.
 func TestTheStoppedPageKnowsWhatItIsTold(t *testing.T) {
 	t.Parallel()
 	page, err := stopped.New(stopped.Options{Console: console.Files(), Host: "choir.localhost", Port: 1})
@@ -46,9 +46,9 @@ func TestTheStoppedPageKnowsWhatItIsTold(t *testing.T) {
 	}
 }
 
-// TestWhoIsCutOffIsNoFailure: a connection on which nothing is asked, as browsers
-// open some ahead, keeps the page's end waiting and does not make it an error, for
-// choir up goes on only without one.
+// TestWhoIsCutOffIsNoFailure: browsers open some connections ahead. One on which nothing is asked
+// delays the end of the page's server and must not make it an error, because choir up continues
+// only without one.
 func TestWhoIsCutOffIsNoFailure(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,7 +68,7 @@ func TestWhoIsCutOffIsNoFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	// Connections are accepted in their order: once a later one is answered, this is there.
+	// Connections are accepted in order: once a later one is answered, this one was accepted.
 	asked, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)

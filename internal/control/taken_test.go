@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/grant"
 )
 
-// The request after the one that took something away is refused, by whichever way it
-// comes in, although the one before was answered.
+// TestTheNextRequestIsRefused shows that the request right after something was taken away is
+// refused, whichever way it comes in, although the one before was answered.
 func TestTheNextRequestIsRefused(t *testing.T) {
 	ctx := context.Background()
 	w := open(t)
@@ -42,7 +42,7 @@ func TestTheNextRequestIsRefused(t *testing.T) {
 	for _, step := range []struct {
 		what string
 		take func() error
-		then map[string]int // what is answered from then on
+		then map[string]int // the answers from then on
 	}{
 		{"nothing", func() error { return nil }, nil},
 		{"the token", func() error { return last(w.ids.RevokeToken(ctx, p.ID, tokens[0].ID)) }, map[string]int{"by a token": http.StatusUnauthorized, "the only computer there is": http.StatusUnauthorized}},

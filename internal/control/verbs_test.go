@@ -21,8 +21,9 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// A computer is made once, however often it is asked for, and is its maker's;
-// what names no computer then says that there are several.
+// TestComputersAreMade shows that asking again for a new computer does not make another one, that
+// it belongs to its maker, and that a request that names no computer is then refused because there
+// are several.
 func TestComputersAreMade(t *testing.T) {
 	w := open(t)
 	c, ctx := w.client(), within(t)
@@ -286,7 +287,7 @@ func TestExecEndsWhenTheClientLeaves(t *testing.T) {
 	}
 }
 
-// blocked is a standard input on which nothing comes.
+// blocked is a standard input from which nothing ever comes.
 type blocked struct{}
 
 func (blocked) Read([]byte) (int, error) { select {} }

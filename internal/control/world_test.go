@@ -131,14 +131,13 @@ func (w *world) client() *client.Client {
 	return c
 }
 
-// answer is a response, read.
+// answer is a response that was read to its end.
 type answer struct {
 	*http.Response
 	body string
 }
 
-// ask sends one raw request to the port, with exactly these headers. headers
-// are "Name: value".
+// ask sends one request to the port with exactly these headers, each written as "Name: value".
 func (w *world) ask(method, host, target, body string, headers ...string) answer {
 	w.t.Helper()
 	req := &http.Request{Method: method, Header: http.Header{}, Host: host, ContentLength: int64(len(body))}
@@ -167,7 +166,7 @@ func (w *world) ask(method, host, target, body string, headers ...string) answer
 // hostOf strips the scheme.
 func hostOf(origin string) string { return strings.TrimPrefix(origin, "http://") }
 
-// fetched are the headers a browser sends with a page's own request.
+// fetched returns the headers that a browser sends with a page's own request.
 func fetched(origin string) []string {
 	return []string{"Origin: " + origin, "Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: cors", "Sec-Fetch-Dest: empty"}
 }
@@ -207,7 +206,7 @@ func (w *world) ticketTo(cookie, computer string) (action, ticket string) {
 	return out.Action, out.Ticket
 }
 
-// framed are the headers of the ticket's form as the console's page posts it.
+// framed returns the headers with which the console's page posts the ticket's form.
 func (w *world) framed() []string {
 	return []string{"Origin: " + w.console(), "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe", "Content-Type: application/x-www-form-urlencoded"}
 }

@@ -21,14 +21,14 @@ type broken struct{ sandbox.Driver }
 
 func (broken) Name() string { return "broken" }
 
-// A computer that could not be made leaves nothing: it is in no list, and neither is
-// its directory or its log. One whose log has begun is there, and says why it does
+// TestWhatCouldNotBeMadeLeavesNothing shows that a computer that could not be made is in no list
+// and leaves neither a directory nor a log. One whose log has begun is listed and says why it does
 // not wake.
 func TestWhatCouldNotBeMadeLeavesNothing(t *testing.T) {
 	p := newPurse(t)
 	p.ctx = t.Context()
 	cid := contract.NewCID()
-	if err := os.WriteFile(p.Dir.Computer(cid), nil, 0o600); err != nil { // where its directory should be
+	if err := os.WriteFile(p.Dir.Computer(cid), nil, 0o600); err != nil { // a file in the place of its directory
 		t.Fatal(err)
 	}
 	p.Driver = broken{}
@@ -62,8 +62,8 @@ func TestWhatCouldNotBeMadeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsMadeAgainIsNotRemoved: who asks again for a computer that could not be
-// made gets one that stays, however long it takes to remove what was begun before.
+// TestWhatIsMadeAgainIsNotRemoved shows that when a computer could not be made and is asked for
+// again, the new one stays, however long it takes to remove what the first try left.
 func TestWhatIsMadeAgainIsNotRemoved(t *testing.T) {
 	s := newSleeper(t)
 	cid := contract.NewCID()
@@ -119,8 +119,8 @@ func TestWhatIsMadeAgainIsNotRemoved(t *testing.T) {
 	}
 }
 
-// TestWhatWasThereBeforeIsNotUnmade: a directory that nobody knew of may be
-// somebody's computer, whose log is elsewhere.
+// TestWhatWasThereBeforeIsNotUnmade: a directory that existed before may be a computer whose log is
+// elsewhere, so a failure to make a computer of the same id must not remove it.
 func TestWhatWasThereBeforeIsNotUnmade(t *testing.T) {
 	s := newSleeper(t)
 	cid := contract.NewCID()
@@ -136,7 +136,7 @@ func TestWhatWasThereBeforeIsNotUnmade(t *testing.T) {
 	}
 }
 
-// There are no more computers than a machine can have.
+// TestComputersAreBounded shows that there are no more computers than a machine may have.
 func TestComputersAreBounded(t *testing.T) {
 	p := newPurse(t)
 	for range maxComputers {

@@ -15,8 +15,9 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// TestAttack43_NothingKeepsTheRestOutOfAnArchive: what a box left that can't be
-// read, is a pipe, lies too deep, or changes meanwhile, is named in it.
+// TestAttack43_NothingKeepsTheRestOutOfAnArchive shows that things that a box left and that can't
+// be archived (unreadable, a pipe, too deep, changing meanwhile) are named in the archive, and that
+// everything else is in it.
 func TestAttack43_NothingKeepsTheRestOutOfAnArchive(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -41,7 +42,7 @@ func TestAttack43_NothingKeepsTheRestOutOfAnArchive(t *testing.T) {
 			}
 		})
 		deep(t, dir, 30)
-		// It becomes shorter as soon as its beginning is in the archive.
+		// The file is truncated as soon as its beginning is in the archive.
 		var b bytes.Buffer
 		out := tar.NewWriter(writes(func(p []byte) (int, error) {
 			if bytes.Contains(p, []byte("xxxx")) {
@@ -88,7 +89,7 @@ func TestAttack43_NothingKeepsTheRestOutOfAnArchive(t *testing.T) {
 	})
 }
 
-// deep makes a chain of folders of long names, longer than a path can be.
+// deep makes a chain of folders with names so long that their path exceeds the kernel's limit.
 func deep(t *testing.T, dir string, levels int) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// laid lays out what a fork begins with.
+// laid makes the directory from which a fork begins.
 func (s *sleepFixture) laid(cid contract.CID) string {
 	s.t.Helper()
 	dir := filepath.Join(s.Dir.Path("computers"), forkDir+string(cid))
@@ -24,7 +24,7 @@ func (s *sleepFixture) laid(cid contract.CID) string {
 	return dir
 }
 
-// computers are the directories that there are of computers, made and being made.
+// computers returns the directories of computers, including unfinished ones.
 func (s *sleepFixture) computers() (out []string) {
 	s.t.Helper()
 	list, err := os.ReadDir(s.Dir.Path("computers"))
@@ -37,9 +37,9 @@ func (s *sleepFixture) computers() (out []string) {
 	return out
 }
 
-// What was laid out for a fork becomes a computer, or nothing stays of it: not where
-// there are too many by then, nor where its id was given away or removed, nor where
-// choir is being stopped, nor where it does not begin.
+// TestAForkThatComesToNothingLeavesNothing shows that what was laid out for a fork becomes a
+// computer or is removed: if there are too many computers by then, if its id was used or removed,
+// if choir is being stopped, or if it does not start.
 func TestAForkThatComesToNothingLeavesNothing(t *testing.T) {
 	s := newSleeper(t)
 	source := s.made("Source")
@@ -85,7 +85,7 @@ func TestAForkThatComesToNothingLeavesNothing(t *testing.T) {
 	nothing("while choir is stopped", cid, fault.Unavailable, err)
 	s.closed.Store(false)
 
-	// Who removes what came to nothing does not take along what is laid out for another try.
+	// Removing what a failed fork left does not remove what is laid out for another try.
 	through := make(chan struct{})
 	s.unmaking = map[contract.CID]chan struct{}{cid: through}
 	waits, cancel := context.WithCancel(t.Context())
@@ -101,7 +101,7 @@ func TestAForkThatComesToNothingLeavesNothing(t *testing.T) {
 		}
 		return open(ctx, cid, w)
 	}
-	for _, when := range []string{"made", "made again"} { // of which is told as by its log, which is empty here
+	for _, when := range []string{"made", "made again"} { // NotFound: it is described from its log, which is empty here
 		_, err := s.make(t.Context(), cid, "New", s.laid(cid))
 		if p := s.places[cid]; !fault.Is(err, fault.NotFound) || p == nil || p.state != view.StateAwake || len(s.computers()) != 2 {
 			t.Errorf("%s: %+v, %v, %v", when, p, err, s.computers())

@@ -24,8 +24,9 @@ type asleep struct{ sandbox.Driver }
 
 func (asleep) Name() string { return "test" }
 
-// Who asks for a computer while it wakes waits, and then gets it, or why not;
-// its own runs reach it meanwhile. Nobody is told that there is none.
+// TestWhoAsksWhileAComputerWakesWaits shows that callers who ask for a computer while it wakes
+// wait, and then get it, or the reason why it did not wake, and never hear that there is none. The
+// computer's own runs reach it meanwhile.
 func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
 	cid := contract.NewCID()
 	fl := &Fleet{Options: Options{Logger: slog.New(slog.DiscardHandler), Driver: asleep{}, Report: &recovery.Report{}}, ctx: t.Context(), places: map[contract.CID]*place{}}
@@ -40,7 +41,7 @@ func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
 	if _, err := fl.get(cid); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("its runs, before its log is open: %v", err)
 	}
-	// What a box asks through its tether ends up at these.
+	// Requests of a box through its tether end up here.
 	for what, err := range map[string]error{
 		"a model's call":   fl.meter(t.Context(), gateway.Scope{CID: cid}, contract.UsageMetered{}),
 		"a connection":     fl.decide(t.Context(), egress.Scope{CID: cid}, true, contract.EgressDecided{}),
@@ -76,17 +77,18 @@ func TestWhoAsksWhileAComputerWakesWaits(t *testing.T) {
 	}
 }
 
-// A panic on the way is the failure of the computer that woke.
+// TestAPanicWhileWakingIsThatComputersFailure shows that a panic during waking fails only the
+// computer that woke.
 func TestAPanicWhileWakingIsThatComputersFailure(t *testing.T) {
 	fl := &Fleet{Options: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
-	c, err := fl.wakeAlone(&place{cid: contract.NewCID()}, view.WakeRequest{}, nil) // a host without any of its parts
+	c, err := fl.wakeAlone(&place{cid: contract.NewCID()}, view.WakeRequest{}, nil) // the host lacks all its parts, so this panics
 	if c != nil || !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "failed inside") {
 		t.Errorf("got %v, %v", c, err)
 	}
 }
 
-// One computer's damage keeps that one asleep, its log's too; what all share keeps
-// all of them.
+// TestDamageKeepsOnlyThoseAsleepThatItTouches shows that damage of one computer, or of its log,
+// keeps only that one asleep, and that damage of something shared keeps all of them asleep.
 func TestDamageKeepsOnlyThoseAsleepThatItTouches(t *testing.T) {
 	a, b := contract.NewCID(), contract.NewCID()
 	refusal := func(shared, damage []bus.Damage) (error, error) {
@@ -106,8 +108,8 @@ func TestDamageKeepsOnlyThoseAsleepThatItTouches(t *testing.T) {
 	}
 }
 
-// A computer whose own services go on failing is put to sleep and says why;
-// another one of the same fleet stays awake. And it can be opened again.
+// TestAComputerFallsAlone shows that a computer whose own services keep failing is put to sleep and
+// says why, that another one of the same fleet stays awake, and that the first can be opened again.
 func TestAComputerFallsAlone(t *testing.T) {
 	p := newPurse(t)
 	p.ctx = t.Context()
@@ -127,7 +129,7 @@ func TestAComputerFallsAlone(t *testing.T) {
 	if _, err := b.Log().Append(t.Context(), contract.Draft{Actor: contract.System(), Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}); err != nil {
 		t.Errorf("the other one's log: %v", err)
 	}
-	p.fell(a, errors.New("again")) // it was told twice
+	p.fell(a, errors.New("again")) // the failure was reported twice
 	if again := p.open(a.CID()); again.Log().Last() != a.Log().Last() {
 		t.Errorf("opened again its log ends at %d", again.Log().Last())
 	}

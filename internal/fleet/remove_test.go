@@ -14,9 +14,9 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// TestARemovedComputerIsGoneInTheEnd: it is put aside under whoever has it, nobody
-// finds it, it can be put back for a week and not any longer, and then nothing of it is
-// left; what a death left of that the next sweep takes.
+// TestARemovedComputerIsGoneInTheEnd shows that a removed computer is set aside even while it is in
+// use, that nobody finds it, that it can be put back for a week and no longer, and that nothing of
+// it is left then. If a crash leaves something, the next sweep removes it.
 func TestARemovedComputerIsGoneInTheEnd(t *testing.T) {
 	s := newSleeper(t)
 	keep, cid := s.made("Kept"), s.made("Removed")
@@ -83,8 +83,8 @@ func TestARemovedComputerIsGoneInTheEnd(t *testing.T) {
 	}
 }
 
-// TestARemovedComputerIsNotWoken: who asks for a computer that sleeps while it is being
-// removed does not wake what is gone, and it can be put back.
+// TestARemovedComputerIsNotWoken shows that a request for a sleeping computer that is being removed
+// does not wake it, and that it can be put back.
 func TestARemovedComputerIsNotWoken(t *testing.T) {
 	s := newSleeper(t)
 	for range 10 {
@@ -115,8 +115,8 @@ func TestARemovedComputerIsNotWoken(t *testing.T) {
 	}
 }
 
-// TestAClockPutForwardTakesNoComputer: what was removed is as old as the program has
-// seen it become, and of the time in which it did not run at most a day counts.
+// TestAClockPutForwardTakesNoComputer shows that the age of a removed computer counts the time that
+// the program itself saw pass, plus at most a day for the time in which it did not run.
 func TestAClockPutForwardTakesNoComputer(t *testing.T) {
 	now := time.Now()
 	for what, c := range map[string]struct {

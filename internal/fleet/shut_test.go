@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// open says whether the server has a log open.
+// open reports whether the server has a log open.
 func (s *sleepFixture) open(cid contract.CID) bool {
 	s.t.Helper()
 	open, err := s.Bus.Serves(s.t.Context(), cid)
@@ -26,7 +26,7 @@ func (s *sleepFixture) open(cid contract.CID) bool {
 	return open
 }
 
-// damage changes a byte of an event that a log holds, and says where.
+// damage changes a byte of an event in a log's file.
 func (s *sleepFixture) damage(cid contract.CID) {
 	s.t.Helper()
 	found, err := filepath.Glob(s.Dir.Path("nats", "jetstream", "*", "streams", contract.StreamLog(cid), "msgs", "1.blk"))
@@ -47,9 +47,9 @@ func (s *sleepFixture) damage(cid contract.CID) {
 	}
 }
 
-// TestAHundredSleepersCostNoGoroutine: with a hundred computers asleep this process has
-// the goroutines that it has with two, the server's among them, and under a megabyte
-// more for each. Any of them wakes.
+// TestAHundredSleepersCostNoGoroutine shows that with a hundred sleeping computers this process,
+// including the NATS server in it, has as many goroutines as with two, and needs less than a
+// megabyte more for each, and that any of them wakes.
 func TestAHundredSleepersCostNoGoroutine(t *testing.T) {
 	s := newSleeper(t)
 	cids := []contract.CID{s.made("A"), s.made("B")}
@@ -57,7 +57,7 @@ func TestAHundredSleepersCostNoGoroutine(t *testing.T) {
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
-		runtime.GC() // what the first one finalized
+		runtime.GC() // to collect what the first collection finalized
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc + m.StackInuse
 	}
@@ -91,9 +91,9 @@ func TestAHundredSleepersCostNoGoroutine(t *testing.T) {
 	t.Logf("its log and state are awake after %v", time.Since(start))
 }
 
-// TestWhatIsDamagedAsleepIsSeenBeforeItIsOpened: the log of a computer that sleeps is
-// read whole before the server, which would cut it off, opens it, be it that the
-// computer wakes or that its log is read. It alone is damaged then.
+// TestWhatIsDamagedAsleepIsSeenBeforeItIsOpened shows that the log of a sleeping computer is read
+// and checked before the server opens it, whether the computer wakes or only its log is read,
+// because the server would truncate a damaged log. Only that computer then counts as damaged.
 func TestWhatIsDamagedAsleepIsSeenBeforeItIsOpened(t *testing.T) {
 	for name, ask := range map[string]func(*sleepFixture, contract.CID) error{
 		"woken": func(s *sleepFixture, cid contract.CID) error { _, err := s.Get(s.t.Context(), cid); return err },
@@ -129,8 +129,8 @@ func TestWhatIsDamagedAsleepIsSeenBeforeItIsOpened(t *testing.T) {
 	}
 }
 
-// TestALogThatWasReadAsleepIsClosedAgain: a log that is read while its computer sleeps
-// stays open for the next who reads it, until nobody has for a while.
+// TestALogThatWasReadAsleepIsClosedAgain shows that a log that is read while its computer sleeps
+// stays open for further readers, and is closed when there were none for a while.
 func TestALogThatWasReadAsleepIsClosedAgain(t *testing.T) {
 	s := newSleeper(t)
 	cid := s.made("A")

@@ -21,7 +21,7 @@ import (
 type sleepFixture struct {
 	*spendingFixture
 	wakes atomic.Int64
-	fails atomic.Pointer[contract.CID] // which one does not wake
+	fails atomic.Pointer[contract.CID] // the one that does not wake
 }
 
 func newSleeper(t *testing.T) *sleepFixture {
@@ -55,8 +55,8 @@ func opened() contract.Draft {
 	return contract.Draft{ID: contract.NewID(), Actor: contract.System(), Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}
 }
 
-// race has callers ask two computers for something at once, while whichever of
-// them is idle is put to sleep, and notes what they were told is stored.
+// race makes callers ask two computers for something at once, while whichever of them is idle is
+// put to sleep, and records what was acknowledged.
 func (s *sleepFixture) race(cids []contract.CID, acked [][]string) {
 	s.t.Helper()
 	var asking sync.WaitGroup
@@ -99,14 +99,14 @@ func (s *sleepFixture) race(cids []contract.CID, acked [][]string) {
 	}
 }
 
-// TestASleepThatRacesWithRequestsLosesNothing: computers are put to sleep whenever
-// nobody asks for anything, while many ask; each gets the computer awake, for as long
-// as it needs it, and what was acknowledged is in the log.
+// TestASleepThatRacesWithRequestsLosesNothing: computers are put to sleep whenever they are idle,
+// while many callers ask for them. Each caller gets an awake computer for as long as it needs it,
+// and everything that was acknowledged is in the log.
 func TestASleepThatRacesWithRequestsLosesNothing(t *testing.T) {
 	s := newSleeper(t)
 	cids := []contract.CID{s.made("A"), s.made("B")}
 	acked := make([][]string, 8)
-	for range 4 { // each begins with both asleep
+	for range 4 { // each round begins with both asleep
 		s.race(cids, acked)
 		s.laidAll(cids...)
 	}
@@ -139,7 +139,7 @@ func TestASleepThatRacesWithRequestsLosesNothing(t *testing.T) {
 	s.laidAll(cids...)
 }
 
-// laidAll puts computers to sleep, once their callers are done.
+// laidAll puts computers to sleep as soon as their callers are done.
 func (s *sleepFixture) laidAll(cids ...contract.CID) {
 	s.t.Helper()
 	choirtest.Eventually(s.t, 30*time.Second, "computers that nobody uses fall asleep", func() bool {
@@ -154,9 +154,9 @@ func (s *sleepFixture) laidAll(cids ...contract.CID) {
 	})
 }
 
-// TestWhoAsksTogetherWakesOnce: many who ask for a computer that sleeps get the one
-// that one waking brings. One that does not wake tells all of them, and the other is
-// awake meanwhile.
+// TestWhoAsksTogetherWakesOnce shows that many concurrent requests for a sleeping computer wake it
+// once, that if it does not wake all of them get the error, and that another computer is awake
+// meanwhile.
 func TestWhoAsksTogetherWakesOnce(t *testing.T) {
 	s := newSleeper(t)
 	a, b := s.made("A"), s.made("B")
@@ -186,8 +186,8 @@ func TestWhoAsksTogetherWakesOnce(t *testing.T) {
 	}
 }
 
-// TestACallerKeepsItAwake: a computer does not fall asleep under who has it, however
-// long that takes, and does when the last of them is done.
+// TestACallerKeepsItAwake shows that a computer does not fall asleep while a caller has it, however
+// long that takes, and does so when the last one is done.
 func TestACallerKeepsItAwake(t *testing.T) {
 	s := newSleeper(t)
 	cid := s.made("A")
@@ -209,8 +209,9 @@ func TestACallerKeepsItAwake(t *testing.T) {
 	s.laidAll(cid)
 }
 
-// TestWhatHasHappenedIsReadAsleep: the log and the list of checkpoints of a computer
-// that sleeps are answered without waking it, and so is what is told to all.
+// TestWhatHasHappenedIsReadAsleep shows that the log and the list of checkpoints of a sleeping
+// computer are read without waking it, and that an event for the logs of all computers does not
+// wake it either.
 func TestWhatHasHappenedIsReadAsleep(t *testing.T) {
 	s := newSleeper(t)
 	cid := s.made("Quiet")
@@ -235,7 +236,7 @@ func TestWhatHasHappenedIsReadAsleep(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].State != view.StateAsleep || list[0].Name != "Quiet" || list[0].Trouble != nil {
 		t.Errorf("listed: %+v, %v", list, err)
 	}
-	// Once it is awake its history is the computer's own.
+	// Once it is awake, the computer itself answers about its history.
 	if _, err := s.Get(t.Context(), cid); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func newPurse(t *testing.T) *spendingFixture {
 	return p
 }
 
-// reopen is what a restart leaves of the fleet.
+// reopen makes the fleet anew, as a restart does.
 func (p *spendingFixture) reopen() {
 	p.t.Helper()
 	store, err := identity.Open(p.t.Context(), p.Dir.Path("control.sqlite"))
@@ -84,7 +84,7 @@ func (p *spendingFixture) reopen() {
 	}
 }
 
-// computer makes one whose log is open.
+// computer makes a computer whose log is open.
 func (p *spendingFixture) computer(name string) *computer.Computer {
 	p.t.Helper()
 	cid := contract.NewCID()
@@ -107,7 +107,7 @@ func (p *spendingFixture) open(cid contract.CID) *computer.Computer {
 	return c
 }
 
-// sleep closes a computer; counted says whether there was time to count.
+// sleep closes a computer; counted says whether its spending was counted before.
 func (p *spendingFixture) sleep(c *computer.Computer, counted bool) {
 	p.t.Helper()
 	if p.machine.Count = nil; counted {
@@ -124,7 +124,7 @@ func metered(tokens int64) contract.UsageMetered {
 		Usage: contract.Usage{TokensOut: tokens, CostUSD: float64(tokens) / 1000}}
 }
 
-// log appends what a call consumed to the log alone, as a crash would leave it.
+// log appends the usage of a call to the log only, as after a crash.
 func (p *spendingFixture) log(c *computer.Computer, at time.Time, m contract.UsageMetered) {
 	p.t.Helper()
 	if _, err := c.Log().Append(p.t.Context(), contract.Draft{ID: contract.DeriveID(m.Call, "usage"), Actor: contract.System(), Type: "usage.metered", Time: at, Data: m}); err != nil {
@@ -143,8 +143,8 @@ func (p *spendingFixture) want(what string, cid contract.CID, day string, tokens
 	}
 }
 
-// TestWhatIsSpentCountsWhoeverSleeps: the day's and the owner's sum hold every
-// call that a log holds, once, whatever became of its computer and of the sum.
+// TestWhatIsSpentCountsWhoeverSleeps shows that the sums of the day and of the owner contain every
+// call that is in a log, once, whatever happened to its computer and to the stored sum.
 func TestWhatIsSpentCountsWhoeverSleeps(t *testing.T) {
 	p := newPurse(t)
 	now := time.Now()
@@ -153,7 +153,7 @@ func TestWhatIsSpentCountsWhoeverSleeps(t *testing.T) {
 	if err := p.meter(t.Context(), gateway.Scope{CID: a.CID()}, metered(1)); err != nil {
 		t.Fatal(err)
 	}
-	p.log(a, now, metered(10)) // nobody came to count it
+	p.log(a, now, metered(10)) // the process died before it was counted
 	p.log(a, now.Add(-24*time.Hour), metered(100))
 	p.sleep(a, false)
 	p.log(b, now, metered(1000))
@@ -182,13 +182,13 @@ func TestWhatIsSpentCountsWhoeverSleeps(t *testing.T) {
 	p.want("a test of a model, after a restart", "", today, 11_011)
 	p.want("a test is no computer's", a.CID(), "", 111)
 
-	delete(p.places, a.CID()) // deleted, with its log
+	delete(p.places, a.CID()) // it was deleted together with its log
 	p.order = p.order[1:]
 	p.want("A is deleted", "", today, 11_011)
 }
 
-// TestALogThatWasRecoveredIsCountedOnce: another log than the one that was
-// counted is read from its start, and what is known of it stays counted once.
+// TestALogThatWasRecoveredIsCountedOnce shows that a log that differs from the one that was counted
+// is read from its start, and that no call counts twice.
 func TestALogThatWasRecoveredIsCountedOnce(t *testing.T) {
 	p := newPurse(t)
 	a := p.computer("A")
@@ -207,8 +207,8 @@ func TestALogThatWasRecoveredIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestUnknownSpendingIsNotNothing: a log that can't be read counts with what was
-// counted of it, if that is certainly all; otherwise nothing is known, and said.
+// TestUnknownSpendingIsNotNothing shows that a log that can't be read counts with its stored sum if
+// that is certainly complete; otherwise the spending is unknown, and an error says so.
 func TestUnknownSpendingIsNotNothing(t *testing.T) {
 	p := newPurse(t)
 	a := p.computer("Ann's")
@@ -262,8 +262,8 @@ func TestUnknownSpendingIsNotNothing(t *testing.T) {
 	}
 }
 
-// TestWhoSpendsWaitsForNoSum: a call that was metered is in the log, and its caller goes on
-// although nobody can count; the sum follows without being asked for.
+// TestWhoSpendsWaitsForNoSum shows that a caller continues once the call's usage is in the log,
+// even while nothing can be counted, and that the sum is updated later without being asked for.
 func TestWhoSpendsWaitsForNoSum(t *testing.T) {
 	p := newPurse(t)
 	a := p.computer("A")

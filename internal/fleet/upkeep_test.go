@@ -14,9 +14,9 @@ import (
 	"choir.dev/choiros/internal/identity"
 )
 
-// TestTheMachineIsLookedAfter: a file of accounts that is damaged while it is open
-// is told, with since when and what to do, to every computer's user; and so is a
-// disk that fills. When it is fine again nothing is told any more.
+// TestTheMachineIsLookedAfter shows that when the file of accounts is damaged while it is open, or
+// the disk fills up, every computer's user is told since when and what to do, and that the notice
+// goes away when the cause does.
 func TestTheMachineIsLookedAfter(t *testing.T) {
 	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
@@ -27,7 +27,7 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := made.Close(); err != nil { // all of it is in the one file then
+	if err := made.Close(); err != nil { // this moves everything into the one file
 		t.Fatal(err)
 	}
 	accounts, err := identity.Open(t.Context(), dir.Path("control.sqlite"))
@@ -80,7 +80,7 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 		t.Errorf("a disk with space: %+v; %q", f, fl.notices())
 	}
 
-	// A disk can have space and no room for one more file.
+	// A disk can have space left and no room for another file.
 	few := datadir.Room{Bytes: 100 << 30, Files: 12}
 	if f := spaceLeft(few); f.Status != "warn" || !strings.Contains(f.Detail, "only 12 files can be made") || f.Hint == "" {
 		t.Errorf("a disk with room for few files: %+v", f)
@@ -95,7 +95,7 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 		t.Errorf("free: %+v, %v", room, err)
 	}
 
-	// It is looked at without being asked, and ends with its host.
+	// The machine is checked without a request, and the checks end with the fleet.
 	fl.lookAfter()
 	fl.cancel()
 	fl.upkeep.done.Wait()

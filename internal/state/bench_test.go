@@ -16,8 +16,7 @@ import (
 
 const benchEvents = 4000
 
-// benchLog is a log as runs make them: tasks with their tool calls, files, and
-// windows moving.
+// benchLog is a log as runs make it: tasks with their tool calls, files, and windows that move.
 func benchLog(b *testing.B) *memLog {
 	l := newLog()
 	l.say(b, "computer.created", &contract.ComputerCreated{Name: "one", Driver: "local"})
@@ -39,8 +38,8 @@ func benchLog(b *testing.B) *memLog {
 	return l
 }
 
-// rawTables are copied by the raw counterpart: every row that the projection
-// wrote, inserted in batches of the same size.
+// rawTables are the tables of the raw side of the comparison: it inserts every row that the
+// projection wrote, in batches of the same size.
 var rawTables = []string{"events", "runs", "conversations", "messages", "tasks", "tool_calls", "files", "windows"}
 
 type rawTable struct {
@@ -83,10 +82,9 @@ func rawRows(b *testing.B, path string) []rawTable {
 	return out
 }
 
-// BenchmarkReplay compares the replay of a log with raw inserts of the rows it
-// leaves behind, into the same schema with the same pragmas and batches. The
-// projection also updates rows (a tool call's return, a window's frame), which
-// the raw side does not have to.
+// BenchmarkReplay compares the replay of a log with raw inserts of the resulting rows, into the
+// same schema with the same pragmas and batches. The projection also updates rows (a tool call's
+// return, a window's frame), which the raw side need not do.
 func BenchmarkReplay(b *testing.B) {
 	l := benchLog(b)
 	ctx := context.Background()
@@ -120,7 +118,7 @@ func BenchmarkReplay(b *testing.B) {
 }
 
 func insertRaw(b *testing.B, path string, tables []rawTable) time.Duration {
-	if err := mustOpen(b, path).Close(); err != nil { // the schema
+	if err := mustOpen(b, path).Close(); err != nil { // this makes the schema
 		b.Fatal(err)
 	}
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(NORMAL)&_pragma=temp_store(MEMORY)")
@@ -138,8 +136,8 @@ func insertRaw(b *testing.B, path string, tables []rawTable) time.Duration {
 		defer stmts[i].Close()
 	}
 	const batch = 500
-	// One transaction per 500 events, as the projector has, with a like share
-	// of every other table's rows. Foreign keys are off, to the raw side's gain.
+	// Like the projector, this makes one transaction per 500 events, with a proportional share of
+	// every other table's rows. Foreign keys are off, which makes the raw side faster.
 	events := len(tables[0].rows)
 	share := func(i, done int) int { return len(tables[i].rows) * min(done, events) / events }
 	for done := 0; done < events; done += batch {
@@ -161,7 +159,7 @@ func insertRaw(b *testing.B, path string, tables []rawTable) time.Duration {
 	return time.Since(at)
 }
 
-// BenchmarkApplyOne is the projector's own part of an event's way to a reader.
+// BenchmarkApplyOne measures the projector's part of the time from an event to its reader.
 func BenchmarkApplyOne(b *testing.B) {
 	l, s := newLog(), newStore(b)
 	l.say(b, "window.opened", &contract.WindowOpened{Window: "w", App: "a", State: contract.WindowNormal})

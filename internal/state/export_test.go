@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// HasProjection reports whether a type has one.
+// HasProjection reports whether events of a type are projected.
 func HasProjection(eventType string) bool { _, ok := projections[eventType]; return ok }
 
-// WithSchema opens at an older schema.
+// WithSchema opens a store with an older schema.
 var WithSchema = withSchema
 
 // LimitPages bounds the file as a full disk would.
 func (s *Store) LimitPages(ctx context.Context, n int) error {
-	var got int // SQLite does not go below what the file has
+	var got int // SQLite does not go below the file's present size
 	return s.write.conn.QueryRowContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", n)).Scan(&got)
 }
 
-// Plans makes the store tell how SQLite goes about each list's query, as it is
-// asked.
+// Plans makes the store report SQLite's query plan for each query of a list when it is made.
 func (s *Store) Plans(tell func(op, plan string)) {
 	s.asked = func(op, query string, args []any) {
 		rows, err := s.read.Query("EXPLAIN QUERY PLAN "+query, args...)

@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/run/runtest"
 )
 
-// TestRunsGolden holds the tables of runs against the cases of the reducer.
+// TestRunsGolden compares the tables of runs with the reducer's golden cases.
 func TestRunsGolden(t *testing.T) {
 	files, err := filepath.Glob("../run/testdata/*.json")
 	if err != nil || len(files) == 0 {

@@ -10,8 +10,9 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// A question about the past is answered by an index: what SQLite reads for it
-// does not grow with the log. What it may read whole is what a computer has few of.
+// TestNoQuestionReadsTheWholeLog shows that questions about the past are answered by an index, so
+// that what SQLite reads does not grow with the log. It may read a table whole only if a computer
+// has few of its rows.
 func TestNoQuestionReadsTheWholeLog(t *testing.T) {
 	newest := []string{"state.LivePublish", "state.Poison", "state.Computer", "state.Runs", "state.Documents", "state.Mirrors", "state.Egress", "state.Proposals", "state.Approvals"}
 	few := []string{"computer", "theme", "windows", "repositories", "builds", "restores"}
@@ -92,8 +93,8 @@ func TestNoQuestionReadsTheWholeLog(t *testing.T) {
 			case strings.Contains(step, "events_by_type (type=?)"):
 				t.Errorf("%s looks through all events of a type: %s", op, steps)
 			case !scan || slices.Contains(few, table) || strings.HasPrefix(table, "(subquery"):
-			case strings.HasSuffix(index, "_open") || strings.HasSuffix(index, "_with_error"): // of what is not over
-			case !sorted && slices.Contains(newest, op): // ends at the page's last row
+			case strings.HasSuffix(index, "_open") || strings.HasSuffix(index, "_with_error"): // of what has not ended
+			case !sorted && slices.Contains(newest, op): // it stops at the page's last row
 			default:
 				t.Errorf("%s reads all of %s: %s", op, table, steps)
 			}
@@ -104,8 +105,8 @@ func TestNoQuestionReadsTheWholeLog(t *testing.T) {
 	}
 }
 
-// Of several types, a page holds the first events of all of them, and pages
-// follow each other without a gap.
+// TestEventsOfSeveralTypes shows that a page of several types holds the first events of all of
+// them, and that pages follow each other without a gap.
 func TestEventsOfSeveralTypes(t *testing.T) {
 	l := newLog()
 	var want []uint64

@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// An event whose data can't be read, however that came, is kept with the reason,
-// and what comes after it is projected.
+// TestALostBlobCostsItsEventOnly shows that an event whose data can't be read, for whatever reason,
+// is kept with the reason, and that the events after it are projected.
 func TestALostBlobCostsItsEventOnly(t *testing.T) {
 	dir := t.TempDir()
 	blobs, err := disk.Open(dir, blob.Quota{})

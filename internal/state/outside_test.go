@@ -35,7 +35,8 @@ func TestStockShellOpensIt(t *testing.T) {
 	shell("once it is closed")
 }
 
-// Data held in memory are bounded: more than fit in one transaction make two.
+// TestManyLargeEvents shows that the data in memory are bounded: what does not fit into one
+// transaction is applied in two.
 func TestManyLargeEvents(t *testing.T) {
 	l, blobs := newLog(), memBlobs{}
 	body := strings.Repeat("0123456789abcdef", 4<<20/16)

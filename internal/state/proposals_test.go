@@ -17,8 +17,9 @@ func by(role contract.ActorKind) func(*contract.Event) {
 
 func withID(id string) func(*contract.Event) { return func(e *contract.Event) { e.ID = id } }
 
-// What is proposed for a document is open until it is resolved, once, and by
-// whom it may be; what does not fit is kept with the reason and changes nothing.
+// TestProposals shows that a proposal for a document is open until it is resolved, once, by an
+// actor who may resolve it, and that an event that does not fit is kept with the reason and changes
+// nothing.
 func TestProposals(t *testing.T) {
 	l := newLog()
 	run, task, doc := story(t, l)
@@ -39,10 +40,10 @@ func TestProposals(t *testing.T) {
 	}
 	a := propose("a", 1, "# Green\n")
 	propose("b", 0, "# Red\n")
-	resolve("a", contract.ProposalDismissed, contract.KindSystem)  // not the system's to say
-	resolve("a", contract.ProposalSuperseded, contract.KindPerson) // nor that a user's
+	resolve("a", contract.ProposalDismissed, contract.KindSystem)  // the system may not say this
+	resolve("a", contract.ProposalSuperseded, contract.KindPerson) // nor may a user say this
 	resolve("a", contract.ProposalSuperseded, contract.KindSystem)
-	resolve("a", contract.ProposalAccepted, contract.KindPerson) // it has ended
+	resolve("a", contract.ProposalAccepted, contract.KindPerson) // it has ended already
 	accepted := contract.DeriveID(id("b"), "accepted")
 	l.say(t, "document.revised", &contract.DocumentRevised{Document: doc, Title: "Blue", Path: "artifacts/runs/blue.md", Revision: 2, Base: 1, Author: "ana", SHA256: blobRef("# Red\n"), Body: "# Red\n"},
 		by(contract.KindPerson), withID(accepted), about(doc))

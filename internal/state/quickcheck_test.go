@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// Looking through the file keeps nobody from writing to it, and it is the file
-// that is looked at, not what a connection has read of it before.
+// TestQuickCheckIsInNobodysWay shows that checking the file does not prevent writing to it, and
+// that the check reads the file rather than pages that a connection has cached.
 func TestQuickCheckIsInNobodysWay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.sqlite")
 	s, log := mustOpen(t, path), newLog()
@@ -59,7 +59,8 @@ func TestQuickCheckIsInNobodysWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// The kind of the page with one of the events, all of which were just read.
+	// This is a byte in the page's header, of a page with one of the events, all of which were just
+	// read.
 	page := bytes.Index(b, []byte("Computer 150")) / 4096 * 4096
 	if _, err := f.WriteAt([]byte{0xff}, int64(page)); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestQuestionsAreParsedOnce: what was asked before is ready, for many at once, and
-// what there is no room for is answered all the same.
+// TestQuestionsAreParsedOnce shows that a query that was made before is prepared, for many callers
+// at once, and that a query is answered even if there is no room to keep it prepared.
 func TestQuestionsAreParsedOnce(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "state.sqlite"))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// sabotage changes a state file behind the store's back.
+// sabotage changes a state file past the store.
 func sabotage(t testing.TB, path, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -43,7 +43,7 @@ func TestCheckFindsWhatIsNotFromTheLog(t *testing.T) {
 	s := mustOpen(t, path)
 	project(t, s, l)
 	ctx := t.Context()
-	// While it is open, and behind the log.
+	// This happens while the file is open and the state is behind the log.
 	l.say(t, "computer.renamed", &contract.ComputerRenamed{Name: "later"})
 	rep, err := state.Check(ctx, path, l)
 	if err != nil || !rep.Clean() || rep.Swapped || rep.Seq != l.Last()-1 || rep.Rows == 0 {
@@ -149,8 +149,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// From every earlier schema, with rows in it, the file ends as if it had been
-// made at the newest.
+// TestMigrationsFromEveryEarlierVersion shows that a file of every earlier schema, with rows in it,
+// ends as if it had been made with the newest schema.
 func TestMigrationsFromEveryEarlierVersion(t *testing.T) {
 	l := newLog()
 	story(t, l)
@@ -165,7 +165,7 @@ func TestMigrationsFromEveryEarlierVersion(t *testing.T) {
 		if err := mustOpen(t, path, state.WithSchema(version)).Close(); err != nil {
 			t.Fatal(err)
 		}
-		// What an older build had projected, by an older projector.
+		// These rows are as an older projector made them.
 		sabotage(t, path, "INSERT INTO events (seq, id, source, type, time, epoch, computer, digest) VALUES (1, 'x', 'y', 'z', 't', 1, 'c', x''); UPDATE meta SET value = '1' WHERE key = 'last_seq'; UPDATE meta SET value = '0' WHERE key = 'projector'")
 		s := mustOpen(t, path)
 		project(t, s, l)
@@ -195,8 +195,8 @@ func schemaOf(t testing.TB, path string) string {
 	return out
 }
 
-// scramble draws a log: events that fit, events that do not, poison and
-// duplicates, in any order.
+// scramble draws a log of events that fit, events that don't, invalid events and duplicates, in any
+// order.
 func scramble(t *rapid.T) *memLog {
 	l := newLog()
 	ids := make([]string, 3)
@@ -264,12 +264,12 @@ func scramble(t *rapid.T) *memLog {
 	return l
 }
 
-// However the log was cut into batches, wherever the projector crashed, and
-// whatever is in it: the dump is that of one straight replay, and nothing is
-// left out of the events table.
+// TestAnyBatchingAndAnyCrashGivesTheSameState shows that however the log is cut into batches,
+// wherever the projector crashes, and whatever is in the log, the dump equals that of one straight
+// replay, and no event is missing from the events table.
 func TestAnyBatchingAndAnyCrashGivesTheSameState(t *testing.T) {
 	dir := t.TempDir()
-	template := filepath.Join(dir, "template.sqlite") // so that each case need not migrate
+	template := filepath.Join(dir, "template.sqlite") // made once, so that each case need not migrate
 	if err := mustOpen(t, template).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func TestAnyBatchingAndAnyCrashGivesTheSameState(t *testing.T) {
 		}
 		s = open(cut)
 		for at := uint64(0); at < l.Last(); at = s.Last() {
-			// A batch may begin with what is projected already.
+			// A batch may begin with events that are projected already.
 			back := uint64(rapid.IntRange(0, int(min(at, 3))).Draw(t, "back"))
 			batch, err := l.Read(ctx, at-back, rapid.IntRange(1, 20).Draw(t, "size"))
 			if err != nil {
@@ -347,9 +347,9 @@ func TestAnyBatchingAndAnyCrashGivesTheSameState(t *testing.T) {
 	})
 }
 
-// The process dies inside a batch: what was committed stays, the rest is
-// replayed. The file is copied with its WAL in the middle of the work, as a
-// crash would leave it.
+// TestACopyTakenAtAnyMomentRecovers: the process dies inside a batch. What was committed stays, and
+// the rest is replayed. The file is copied with its WAL while it is being written, as a crash would
+// leave it.
 func TestACopyTakenAtAnyMomentRecovers(t *testing.T) {
 	l := newLog()
 	story(t, l)
@@ -374,7 +374,7 @@ func TestACopyTakenAtAnyMomentRecovers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if suffix == "-wal" { // and a torn last write
+			if suffix == "-wal" { // the last write is torn too
 				b = append(b[:len(b)-min(len(b), 1000)], make([]byte, 500)...)
 			}
 			if err := os.WriteFile(to+suffix, b, 0o600); err != nil {
@@ -398,9 +398,9 @@ func TestACopyTakenAtAnyMomentRecovers(t *testing.T) {
 	}
 }
 
-// Whatever type an event has, and wherever in its data the reference stands, a
-// blob that it names is known to be referred to. The types are the contract's,
-// so a new one is in here the day it is made.
+// TestEveryTypesBlobsAreKept shows that a blob is known to be referred to, whatever type the event
+// has and wherever in its data the reference is. The types are the contract's, so that new ones are
+// covered automatically.
 func TestEveryTypesBlobsAreKept(t *testing.T) {
 	l, s := newLog(), newStore(t)
 	want := map[contract.BlobRef]uint64{}
@@ -414,7 +414,7 @@ func TestEveryTypesBlobsAreKept(t *testing.T) {
 		}
 	}
 	for _, info := range contract.Types() {
-		// As a field of its own, deep within others, and as the data themselves.
+		// The reference is a field of its own, or deep within others, or the data themselves.
 		add(info.Type, fmt.Sprintf(`{"ref":%q,"deep":{"list":[{"ref":%q}]}}`, blobRef(info.Type), blobRef(info.Type+" deep")), "")
 		add(info.Type, "", blobRef(info.Type+" data"))
 		filled := reflect.New(reflect.TypeOf(info.New()).Elem())
@@ -438,9 +438,9 @@ func TestEveryTypesBlobsAreKept(t *testing.T) {
 	}
 }
 
-// Whatever type an event has, a blob that one of its fields names is missed, and
-// a hash of what is kept elsewhere is not. The types are the contract's, so a new
-// field is in here the day it is made.
+// TestBlobsThatWouldBeMissed shows that a blob that a field of any event refers to is missed when
+// it is gone, and that the hash of something that is kept elsewhere is not taken for a blob. The
+// types are the contract's, so that new fields are covered automatically.
 func TestBlobsThatWouldBeMissed(t *testing.T) {
 	l, s := newLog(), newStore(t)
 	want := map[contract.BlobRef]uint64{}
@@ -465,7 +465,7 @@ func TestBlobsThatWouldBeMissed(t *testing.T) {
 		}
 	}
 	want[blobRef("unknown")] = l.add(contract.Event{Type: "not.known", Data: json.RawMessage(fmt.Sprintf(`{"x":%q}`, blobRef("unknown")))}).Sequence
-	// What one event keeps elsewhere may be another's blob.
+	// The hash of something that one event keeps elsewhere may be another event's blob.
 	l.add(contract.Event{Type: "file.written", Data: json.RawMessage(fmt.Sprintf(`{"path":"a","size":1,"sha256":%q}`, blobRef("both")))})
 	want[blobRef("both")] = l.add(contract.Event{Type: "tool.returned", Data: json.RawMessage(fmt.Sprintf(`{"call":"c","output_ref":%q}`, blobRef("both")))}).Sequence
 	project(t, s, l)
@@ -488,7 +488,7 @@ func TestBlobsThatWouldBeMissed(t *testing.T) {
 	}
 }
 
-// kept are the fields whose hash is of something that is no blob.
+// kept are the fields whose hash is of something that is not a blob.
 var kept = map[string]bool{
 	"FileWritten.SHA256":      true, // the file
 	"DocumentRevised.SHA256":  true, // the text beside it
@@ -496,7 +496,7 @@ var kept = map[string]bool{
 	"ThemeChanged.SHA256":     true, // the theme's file
 }
 
-// fieldOf names the field at the top of a payload that holds a reference.
+// fieldOf returns the top-level field of a payload that contains a reference.
 func fieldOf(v reflect.Value, ref contract.BlobRef) string {
 	for i := range v.NumField() {
 		if r, ok := v.Field(i).Interface().(contract.BlobRef); ok && r == ref {
@@ -506,7 +506,7 @@ func fieldOf(v reflect.Value, ref contract.BlobRef) string {
 	return ""
 }
 
-// fillRefs sets every blob reference of a value, lists made one long.
+// fillRefs sets every blob reference in a value, after giving each list one element.
 func fillRefs(v reflect.Value, name string) {
 	switch {
 	case v.Type() == reflect.TypeFor[contract.BlobRef]():
@@ -526,7 +526,8 @@ func fillRefs(v reflect.Value, name string) {
 	}
 }
 
-// What an event did before it failed is undone; its neighbours' work stays.
+// TestAnEventThatFailsHalfWayLeavesNothing shows that the changes of an event that failed are
+// undone, and those of its neighbours stay.
 func TestAnEventThatFailsHalfWayLeavesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.sqlite")
 	if err := mustOpen(t, path).Close(); err != nil {
@@ -558,14 +559,14 @@ func TestAnEventThatFailsHalfWayLeavesNothing(t *testing.T) {
 	}
 }
 
-// A disk that is full stops the projection and says so; with room again it goes
-// on where it was.
+// TestAFullDiskStopsProjection shows that the projection stops with an error when the disk is full,
+// and continues where it was when there is room again.
 func TestAFullDiskStopsProjection(t *testing.T) {
 	l, s := newLog(), newStore(t)
 	story(t, l)
 	project(t, s, l)
 	at := s.Last()
-	if err := s.LimitPages(t.Context(), 1); err != nil { // SQLite's own limit: it fails as a full disk does
+	if err := s.LimitPages(t.Context(), 1); err != nil { // a limit of SQLite's own, which fails as a full disk does
 		t.Fatal(err)
 	}
 	for range 50 {

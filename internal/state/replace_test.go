@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/state"
 )
 
-// Replace while the file is open, is projected into and is read from: what was
-// damaged is what the log says again, and no reader sees a half of it.
+// TestReplaceWhileOpen replaces the state while it is open, written to and read from: damaged rows
+// become again what the log says, and no reader sees only a part of them.
 func TestReplaceWhileOpen(t *testing.T) {
 	l := newLog()
 	run, _, _ := story(t, l)
@@ -28,7 +28,7 @@ func TestReplaceWhileOpen(t *testing.T) {
 	projected := make(chan error, 1)
 	go func() { projected <- s.Project(ctx, l) }()
 	reading, stop := make(chan error, 1), make(chan struct{})
-	go func() { // a run is damaged or whole, but always there
+	go func() { // a run may be damaged or whole, but is always there
 		for {
 			select {
 			case <-stop:

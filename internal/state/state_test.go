@@ -24,7 +24,7 @@ const cid = contract.CID("abcdefghij012345")
 
 var start = time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
 
-// memLog is the log as the projector sees it: dense, ordered, growing.
+// memLog is a log as the projector sees it: without gaps, ordered, growing.
 type memLog struct {
 	mu     sync.Mutex
 	events []contract.Event
@@ -75,7 +75,7 @@ func (l *memLog) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Ev
 	}
 }
 
-// add appends an event as the appender would stamp it.
+// add appends an event as the ledger stamps it.
 func (l *memLog) add(e contract.Event) contract.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +159,7 @@ func dump(t testing.TB, path string) string {
 const commitA, commitB = "1111111111111111111111111111111111111111", "2222222222222222222222222222222222222222"
 const treeA = "3333333333333333333333333333333333333333"
 
-// story fills a log with one run, from prompt to report, and what goes with it.
+// story fills a log with one run, from its prompt to its report, and everything that belongs to it.
 func story(t testing.TB, l *memLog) (run, task, doc string) {
 	l.say(t, "computer.created", &contract.ComputerCreated{Name: "one", Driver: "local"})
 	l.say(t, "computer.woken", &contract.ComputerWoken{Version: "0.1", Driver: "local", Isolation: "bubblewrap", Notes: []string{"no cgroups"}})
@@ -196,7 +196,7 @@ func story(t testing.TB, l *memLog) (run, task, doc string) {
 
 func blobRef(s string) contract.BlobRef { return contract.NewBlobRef(sum(s)) }
 
-// project applies the whole log and returns when it is done.
+// project applies the whole log.
 func project(t testing.TB, s *state.Store, l *memLog) {
 	t.Helper()
 	if err := s.Recover(t.Context(), l); err != nil {
@@ -287,7 +287,7 @@ func TestPoisonIsKeptAndProjectionGoesOn(t *testing.T) {
 	for _, e := range bad {
 		l.add(e)
 	}
-	// A second result for the same attempt, and a revision on a stale base.
+	// These are a second result for the same attempt, and a revision based on an old one.
 	l.say(t, "task.finished", &contract.TaskFinished{Result: contract.AssociateResult{Version: 1, Task: task, Attempt: 1, Status: contract.ResultFailed, Summary: "no",
 		Verification: contract.Verification{Profile: contract.VerifyNone, Status: contract.VerificationUnknown}}}, inRun(run), inTask(task))
 	l.say(t, "document.revised", &contract.DocumentRevised{Document: doc, Title: "B", Path: "artifacts/b.md", Revision: 3, Base: 2, Author: "x", SHA256: blobRef(""), Body: ""}, about(doc))
@@ -333,8 +333,9 @@ func TestADuplicateHasNoEffect(t *testing.T) {
 	}
 }
 
-// A replay writes the rows of many events at once, and none of them is left out
-// because of an id that is taken: the state is that of one event after the other.
+// TestADuplicateAmongManyLeavesNoneOut: a replay writes the rows of many events at once. None is
+// left out because another's id is taken already: the state equals that of applying the events one
+// by one.
 func TestADuplicateAmongManyLeavesNoneOut(t *testing.T) {
 	l := newLog()
 	l.say(t, "computer.created", &contract.ComputerCreated{Name: "one", Driver: "local"})
@@ -443,7 +444,7 @@ func TestProjectFollowsAndWaitReadsOwnWrites(t *testing.T) {
 	}
 }
 
-// endsAt is a context that ends while it is asked for the n-th time when it does.
+// endsAt is a context that ends when its state is asked for the n-th time.
 type endsAt struct {
 	context.Context
 	left int64
@@ -455,7 +456,7 @@ func (c *endsAt) Done() <-chan struct{} {
 	if atomic.AddInt64(&c.left, -1) == 0 {
 		c.once.Do(func() { close(c.done) })
 		for range 1000 {
-			runtime.Gosched() // lets who watches it see that
+			runtime.Gosched() // lets the goroutine run that watches the context
 		}
 	}
 	return c.done
@@ -470,8 +471,8 @@ func (c *endsAt) Err() error {
 	}
 }
 
-// TestWhateverEndsAProjectionTheNextOneGoesOn: the driver says that a statement was
-// cut off also where it was done, such as one that began a transaction.
+// TestWhateverEndsAProjectionTheNextOneGoesOn: the driver may report a statement as interrupted
+// although it was executed, such as one that began a transaction.
 func TestWhateverEndsAProjectionTheNextOneGoesOn(t *testing.T) {
 	l, s := newLog(), newStore(t)
 	cut := 0
@@ -493,7 +494,7 @@ func TestWhateverEndsAProjectionTheNextOneGoesOn(t *testing.T) {
 	}
 }
 
-// brokenLog has a hole.
+// brokenLog is a log with an event missing.
 type brokenLog struct{ *memLog }
 
 func (l brokenLog) Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error) {
@@ -553,15 +554,15 @@ func TestStateBeyondTheLogIsDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.sqlite")
 	s := mustOpen(t, path)
 	project(t, s, l)
-	l.events = l.events[:12] // the log as restored from a backup
+	l.events = l.events[:12] // the log as restored from an old backup
 	project(t, s, l)
 	if s.Last() != 12 {
 		t.Errorf("the state is at %d", s.Last())
 	}
-	// Another log of the same length.
+	// This is another log of the same length.
 	other := newLog()
 	for _, e := range l.events {
-		e.Source = "" // stamped anew, with other content below
+		e.Source = "" // it is stamped anew, with other content below
 		other.add(e)
 	}
 	other.events[11].Subject = "changed"

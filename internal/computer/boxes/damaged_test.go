@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// unreadable is a computer whose volumes can't be read now.
+// unreadable is a computer whose volumes can't be read at the moment.
 type unreadable struct {
 	sandbox.Computer
 	err error
@@ -32,8 +32,8 @@ type unreadableVolumes struct {
 
 func (u unreadableVolumes) Files(context.Context, sandbox.Volume) (fs.FS, error) { return nil, u.err }
 
-// TestWhatCantBeReadNowStays: that a tree can't be read, for want of a descriptor, is
-// told, and is no reason to take it away from whoever has it.
+// TestWhatCantBeReadNowStays shows that if a tree can't be read, for example because no descriptor
+// is left, the error is reported, and the tree is not taken away from its users.
 func TestWhatCantBeReadNowStays(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	of := d.boxes.options.Machine.sharedTrees()
@@ -43,21 +43,21 @@ func TestWhatCantBeReadNowStays(t *testing.T) {
 		return d.filled(map[string]string{"out/a": "a"}, nil, goTree)(ctx, tmp)
 	}
 	d.has(t, of, "go-x", make)
-	clear(of.sound) // as another process
+	clear(of.sound) // as in another process
 	on := d.boxes.options.On
 	d.boxes.options.On = unreadable{on, fmt.Errorf("open: %w", unix.EMFILE)}
 	if _, _, err := of.made(t.Context(), d.boxes, d.turn, "go-x", make); err == nil {
 		t.Error("it was read")
 	}
 	d.boxes.options.On = on
-	clear(of.failed) // a minute later
+	clear(of.failed) // as a minute later
 	if _, kept, err := of.made(t.Context(), d.boxes, d.turn, "go-x", make); err != nil || !kept || made != 1 {
 		t.Errorf("it is kept: %t; it was made %d times, %v", kept, made, err)
 	}
 }
 
-// TestWhatIsUsedIsNotTakenAway: a tree that is damaged while a check uses it is there
-// for as long as that does; then it is made anew.
+// TestWhatIsUsedIsNotTakenAway shows that a tree that is damaged while a check uses it stays until
+// the check is done, and is then made anew.
 func TestWhatIsUsedIsNotTakenAway(t *testing.T) {
 	both := machineDependencies(t, "cid-one", "cid-two")
 	of := both[0].boxes.options.Machine.sharedTrees()
@@ -85,8 +85,8 @@ func TestWhatIsUsedIsNotTakenAway(t *testing.T) {
 	}
 }
 
-// TestAFullDiskTakesNoTreeAway: what can't be installed for want of space leaves nothing,
-// and what there is stays and is used.
+// TestAFullDiskTakesNoTreeAway shows that an installation for which there is no space leaves
+// nothing, and that existing trees stay in use.
 func TestAFullDiskTakesNoTreeAway(t *testing.T) {
 	if choirtest.SmallDisk(t, "size=8m") == "" {
 		return

@@ -22,8 +22,8 @@ import (
 	"choir.dev/choiros/internal/supervise"
 )
 
-// machineDependencies are those of computers of one machine: they have volumes and
-// no boxes, and share what is shared.
+// machineDependencies returns the dependencies of several computers of one machine, which have
+// volumes and no boxes, and which share the machine's trees.
 func machineDependencies(t *testing.T, cids ...contract.CID) []*dependencies {
 	t.Helper()
 	dir, err := datadir.Open(t.TempDir())
@@ -70,7 +70,7 @@ func machineDependencies(t *testing.T, cids ...contract.CID) []*dependencies {
 	return out
 }
 
-// onlyVolumes is a computer of the driver that has no boxes, only what they see.
+// onlyVolumes is a driver's computer that has volumes and no boxes.
 type onlyVolumes struct {
 	sandbox.Computer
 	v     *local.Volumes
@@ -80,7 +80,7 @@ type onlyVolumes struct {
 
 func (o onlyVolumes) Volumes() sandbox.Volumes { return o.v }
 
-// at is where a volume lies.
+// at returns the path of a volume.
 func (o onlyVolumes) at(t testing.TB, v sandbox.Volume) string {
 	t.Helper()
 	p, err := o.v.Path(v)
@@ -90,14 +90,14 @@ func (o onlyVolumes) at(t testing.TB, v sandbox.Volume) string {
 	return p
 }
 
-// dir is where what is installed under a key lies, all of it without one.
+// dir returns the directory of the tree with a key, and without a key the directory of all trees.
 func (d *dependencies) dir(t testing.TB, of *trees, names ...string) string {
 	t.Helper()
 	on := d.boxes.options.On.(onlyVolumes)
 	return filepath.Join(append([]string{filepath.Dir(on.at(t, of.tree("x")))}, names...)...)
 }
 
-// filled is a filler of a tree with these files, and links by what they lead to.
+// filled returns a filler that makes a tree of these files, and of links given by their targets.
 func (d *dependencies) filled(files, links map[string]string, mounts ...installedMount) filler {
 	return func(ctx context.Context, tmp sandbox.Volume) (installed, error) {
 		if err := d.volumes().Make(ctx, tmp); err != nil {
@@ -117,7 +117,7 @@ func (d *dependencies) filled(files, links map[string]string, mounts ...installe
 	}
 }
 
-// has has a tree kept under a key, and lets it go.
+// has makes sure that the tree with a key exists, and releases it.
 func (d *dependencies) has(t *testing.T, of *trees, key string, make filler) {
 	t.Helper()
 	if _, _, err := of.made(t.Context(), d.boxes, d.turn, key, make); err != nil {
@@ -126,7 +126,7 @@ func (d *dependencies) has(t *testing.T, of *trees, key string, make filler) {
 	of.release(key)
 }
 
-// keys are the names of what is kept, and of what is not whole.
+// keys returns the names of all trees, including incomplete ones.
 func (d *dependencies) keys(t *testing.T, of *trees) []string {
 	t.Helper()
 	list, err := d.volumes().List(t.Context(), of.in)
@@ -143,9 +143,8 @@ func (d *dependencies) keys(t *testing.T, of *trees) []string {
 
 var goTree = installedMount{Source: "out", Target: "/dependencies/go"}
 
-// TestAttack40_AChecksBoxWritesOverACopy: what was installed is in every check's
-// box below a throwaway layer, in the place of what the user has there: what is the
-// computer's own, and what all computers have.
+// TestAttack40_AChecksBoxWritesOverACopy: in a check's box, installed dependencies, both the
+// computer's own and the shared ones, are in the place of the user's, below a throwaway layer.
 func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	all := d.boxes.options.Machine.sharedTrees()
@@ -173,8 +172,8 @@ func TestAttack40_AChecksBoxWritesOverACopy(t *testing.T) {
 	}
 }
 
-// TestWhatWasInstalledIsBounded: what was not used for longest goes first, what
-// is in use stays, what was begun is swept, and what is not whole is not used.
+// TestWhatWasInstalledIsBounded shows that the trees that were not used for longest are removed
+// first, that a tree in use stays, and that incomplete trees are swept and not used.
 func TestWhatWasInstalledIsBounded(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	for _, of := range []*trees{d.own, d.boxes.options.Machine.sharedTrees()} {
@@ -206,8 +205,8 @@ func TestWhatWasInstalledIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatADeathLeftIsNotUsed: a tree that was not filled to its end is taken away
-// before the first that is asked for, and the key is free.
+// TestWhatADeathLeftIsNotUsed shows that a tree that a killed process left incomplete is removed
+// before the first request for a tree, and that its key can be used again.
 func TestWhatADeathLeftIsNotUsed(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	for _, of := range []*trees{d.own, d.boxes.options.Machine.sharedTrees()} {

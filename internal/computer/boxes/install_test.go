@@ -17,9 +17,9 @@ import (
 	"choir.dev/choiros/internal/lockfile"
 )
 
-// TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched installs a package that
-// has a script, from a registry, with the command that the box with a network
-// runs: the package is there, and its script has not run.
+// TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched installs a package with a script from a
+// registry, using the command that the box with a network runs: the package is there, and its
+// script has not run.
 func TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched(t *testing.T) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skip("there is no npm on this machine")
@@ -34,7 +34,7 @@ func TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
-		_, _ = w.Write(pack) // npm says if it did not come
+		_, _ = w.Write(pack) // if it does not arrive, npm reports that
 	}))
 	defer srv.Close()
 	hash := sha512.Sum512(pack)
@@ -68,9 +68,10 @@ func TestAttack40_NothingThatIsFetchedRunsWhereItIsFetched(t *testing.T) {
 	}
 }
 
-// TestAttack40_NothingFromGitRunsWhereItIsFetched installs a package with a lock of its own, which
-// no reader of the project's lock sees: it names a repository whose .npmrc says what git is, and
-// npm would run that to fetch what the repository needs, scripts or not.
+// TestAttack40_NothingFromGitRunsWhereItIsFetched installs a package that contains a lock file,
+// which the reader of the project's lock does not see. It names a repository whose .npmrc sets the
+// program to use as git, and npm would run that to fetch the repository's dependencies, even with
+// scripts turned off.
 func TestAttack40_NothingFromGitRunsWhereItIsFetched(t *testing.T) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skip("there is no npm on this machine")
@@ -126,7 +127,7 @@ func TestAttack40_NothingFromGitRunsWhereItIsFetched(t *testing.T) {
 	}
 }
 
-// npmPackage packs files as a registry has them.
+// npmPackage packs files as in a registry.
 func npmPackage(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -20,8 +20,8 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// npmLock is a project with one package, "dep", an optional one for every machine,
-// "more", and one for another machine with what that needs.
+// npmLock is a project with one package, "dep", an optional one for every machine, "more", and one
+// for another kind of machine, with a dependency.
 const npmLock = `{"name":"p","lockfileVersion":3,"packages":{"":{"name":"p","dependencies":{"dep":"1"},"optionalDependencies":{"more":"1","other":"1"}},
  "node_modules/dep":{"version":"1.0.0","resolved":"https://registry.example/dep.tgz","integrity":"sha512-AA==","hasInstallScript":true},
  "node_modules/more":{"version":"1.0.0","resolved":"https://registry.example/more.tgz","integrity":"sha512-AA==","optional":true,"os":["!win32"]},
@@ -49,7 +49,7 @@ func readLock(t *testing.T, tool lockfile.Tool, files map[string]string) lockfil
 	return lock
 }
 
-// played are boxes in which npm is played.
+// played are boxes in which a stand-in for npm runs.
 type played struct {
 	mu    sync.Mutex
 	specs []sandbox.BoxSpec
@@ -57,7 +57,7 @@ type played struct {
 	without string
 }
 
-// programs are there for boxes, and say their version.
+// programs installs stand-ins for the programs of boxes, which print their versions.
 func withPrograms(t *testing.T, ds []*dependencies) (npm string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -108,8 +108,9 @@ func (d *dependencies) get(t *testing.T, lock lockfile.Lock) available {
 	return got
 }
 
-// TestComputersShareWhatIsFetched: one fetches for both, in a box that sees what was
-// named and writes to a place of its own; what packages' scripts do, each has for itself.
+// TestComputersShareWhatIsFetched shows that one computer fetches for both, in a box that sees only
+// the named files and writes to a place of its own, and that the packages' scripts run once for
+// each computer.
 func TestComputersShareWhatIsFetched(t *testing.T) {
 	both := machineDependencies(t, "cid-one", "cid-two")
 	withPrograms(t, both)
@@ -135,8 +136,9 @@ func TestComputersShareWhatIsFetched(t *testing.T) {
 	}
 }
 
-// TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt: a computer whose project has
-// the same lock and anything else that an installation sees gets a tree of its own.
+// TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt shows that computers share a tree only if
+// everything that their installations see is equal; with the same lock file and another setting, a
+// computer gets its own tree.
 func TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	npm := withPrograms(t, []*dependencies{d})
@@ -173,7 +175,7 @@ func TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As packages have them: another version of the same size and time.
+	// Packages come like this: another version has the same size and time.
 	if err := errors.Join(os.WriteFile(npm, []byte("#!/bin/sh\necho 2.0.0\n"), 0o755), os.Chtimes(npm, at.ModTime(), at.ModTime())); err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +183,8 @@ func TestAttack40_WhatEverybodyGetsIsNamedByAllThatSteersIt(t *testing.T) {
 	differs("one of another npm", lock)
 }
 
-// TestAttack40_NoPackagesCodeRanOverWhatAllGet: the box of packages' scripts can't
-// write to it, and has no network.
+// TestAttack40_NoPackagesCodeRanOverWhatAllGet shows that the box that runs packages' scripts can't
+// write to the shared tree, and has no network.
 func TestAttack40_NoPackagesCodeRanOverWhatAllGet(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	withPrograms(t, []*dependencies{d})
@@ -198,8 +200,9 @@ func TestAttack40_NoPackagesCodeRanOverWhatAllGet(t *testing.T) {
 	}
 }
 
-// TestAttack40_WhatAConnectionWasTakenFromIsNobodyElses: a tree in which an optional
-// package of this machine is missing stays with its computer.
+// TestAttack40_WhatAConnectionWasTakenFromIsNobodyElses shows that a tree without an optional
+// package that this machine should have, as after a lost connection, is used by its own computer
+// only.
 func TestAttack40_WhatAConnectionWasTakenFromIsNobodyElses(t *testing.T) {
 	both := machineDependencies(t, "cid-one", "cid-two")
 	withPrograms(t, both)
@@ -221,8 +224,8 @@ func TestAttack40_WhatAConnectionWasTakenFromIsNobodyElses(t *testing.T) {
 	}
 }
 
-// TestWhatStaysWithItsComputer: an address that may hold a secret, and what the
-// machine's own grant does not reach.
+// TestWhatStaysWithItsComputer shows that a tree is not shared if it was fetched from an address
+// that may contain a secret, or that is outside the machine's own grant.
 func TestWhatStaysWithItsComputer(t *testing.T) {
 	both := machineDependencies(t, "cid-one", "cid-two")
 	withPrograms(t, both)

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// TestABoxOnASlowDiskIsWaitedFor: a box that is not gone in time for its driver is
-// waited for, and only as long as whoever ends it has time.
+// TestABoxOnASlowDiskIsWaitedFor shows that when the driver does not end a box in time, the caller
+// waits for it, but not beyond the caller's own deadline.
 func TestABoxOnASlowDiskIsWaitedFor(t *testing.T) {
 	b := &slowBox{done: make(chan struct{}), asked: make(chan struct{}, 10)}
 	ended := make(chan error, 1)
@@ -31,7 +31,7 @@ func TestABoxOnASlowDiskIsWaitedFor(t *testing.T) {
 	}
 }
 
-// slowBox is gone when somebody else says so.
+// slowBox ends when the test says so.
 type slowBox struct {
 	sandbox.Box
 	done  chan struct{}

@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// TestATerminalWaitsForItsOwnUser: a box that waits is given to the user whose
-// command ran in it last, once, while it lives and is what would be opened now.
+// TestATerminalWaitsForItsOwnUser shows that a waiting box is given only to the user whose last
+// command ran in it, once, while it lives and equals the box that would be opened now.
 func TestATerminalWaitsForItsOwnUser(t *testing.T) {
 	mounts := []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}
 	policy := egress.Policy{Profile: contract.EgressDefault, Rules: rules(t, "a.example:443")}

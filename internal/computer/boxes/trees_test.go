@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// asked is what somebody who waits for a tree gets.
+// asked is the result for somebody who waits for a tree.
 type asked struct {
 	got  installed
 	kept bool
@@ -43,9 +43,10 @@ func (t *trees) waits(key string) int {
 	return 0
 }
 
-// TestTwoComputersInstallOnce: who asks while another installs waits for that. When
-// the first no longer wants it, it goes on for the second; when the first one's
-// computer falls asleep, the second one's begins anew; when nobody wants it, it ends.
+// TestTwoComputersInstallOnce shows that a request for a tree that is being installed waits for
+// that. If the first caller gives up, the installation continues for the second; if the first
+// caller's computer falls asleep, it begins anew for the second; if nobody wants it any more, it
+// ends.
 func TestTwoComputersInstallOnce(t *testing.T) {
 	both := machineDependencies(t, "cid-one", "cid-two")
 	of := both[0].boxes.options.Machine.sharedTrees()
@@ -133,7 +134,7 @@ func TestTwoComputersInstallOnce(t *testing.T) {
 	}
 }
 
-// TestAFailedInstallationKeepsNothing: and its computer does not try again at once.
+// TestAFailedInstallationKeepsNothing shows also that its computer does not try again at once.
 func TestAFailedInstallationKeepsNothing(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	of := d.boxes.options.Machine.sharedTrees()
@@ -153,8 +154,8 @@ func TestAFailedInstallationKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestAttack40_WhatHindersOneComputerHindersNoOther: neither who waited for the one
-// whose installation failed, nor who asks right after it.
+// TestAttack40_WhatHindersOneComputerHindersNoOther shows that a failed installation of one
+// computer fails neither another one that waited for it, nor one that asks right afterwards.
 func TestAttack40_WhatHindersOneComputerHindersNoOther(t *testing.T) {
 	three := machineDependencies(t, "cid-one", "cid-two", "cid-three")
 	of := three[0].boxes.options.Machine.sharedTrees()
@@ -179,8 +180,9 @@ func TestAttack40_WhatHindersOneComputerHindersNoOther(t *testing.T) {
 	}
 }
 
-// TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew: another process finds that a file was
-// written, a link put in its place, a file added or taken away, or the entry torn.
+// TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew shows that a tree is made anew if another process
+// finds that a file was changed, added or removed, that a link is in its place, or that the record
+// of the tree is torn.
 func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	make := d.filled(map[string]string{"out/a": "a", "out/b": "b"}, nil, goTree)
@@ -199,7 +201,7 @@ func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 			if err := harm(); err != nil {
 				t.Fatal(err)
 			}
-			clear(of.sound) // as another process
+			clear(of.sound) // as in another process
 			got, kept, err := of.made(t.Context(), d.boxes, d.turn, "go-x", make)
 			if err != nil || kept || !strings.Contains(got.Note, "damaged") {
 				t.Errorf("%s: what is kept is used though it changed: %+v, kept %t, %v", name, got, kept, err)
@@ -217,8 +219,9 @@ func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestAttack40_NothingSharedLeadsOut: a tree with a link out of it, or with what is
-// no file, is nobody else's. What stays inside is, as npm's links to programs do.
+// TestAttack40_NothingSharedLeadsOut shows that a tree is not shared if it has a link that leads
+// out of it, or anything but files, folders and links. Links that stay inside, as npm makes for
+// programs, are accepted.
 func TestAttack40_NothingSharedLeadsOut(t *testing.T) {
 	d := machineDependencies(t, "cid-one")[0]
 	of := d.boxes.options.Machine.sharedTrees()

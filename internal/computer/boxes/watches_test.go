@@ -13,13 +13,13 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// greedyKeeper has a tree for which it wants so many watches, and takes what it is allowed of them.
+// greedyKeeper has a tree for which it wants many watches, and takes as many as it is allowed.
 type greedyKeeper struct {
 	wants, has int
 	all        *atomic.Int64
 	most       int64
 	over       *atomic.Bool
-	breaks     bool // it takes them, and does not answer
+	breaks     bool // it takes them and then fails to answer
 }
 
 func (g *greedyKeeper) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -43,8 +43,9 @@ func (g *greedyKeeper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// TestKeepersShareTheWatches: whatever the keepers of all computers want, and whoever asks at once, together
-// they have no more than half of what the kernel allows; what one gave back, or had when it ended, others get.
+// TestKeepersShareTheWatches shows that whatever the keepers of all computers ask for, at once or
+// not, together they have no more than half of the watches that the kernel allows, and that watches
+// that one returned, or had when it ended, go to others.
 func TestKeepersShareTheWatches(t *testing.T) {
 	w := watches{most: 1000}
 	var all atomic.Int64

@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestEveryBoxThatCanWriteIsAWriter: whatever kind a box is of, its mounts decide,
-// and every way to write to the live tree counts.
+// TestEveryBoxThatCanWriteIsAWriter shows that a box's mounts decide whether it counts as a writer,
+// whatever its kind, and that every way to write to the live tree counts.
 func TestEveryBoxThatCanWriteIsAWriter(t *testing.T) {
 	live, above := sandbox.Live("workspace/p"), sandbox.Written("t-1")
 	for _, kind := range contract.BoxKinds {
@@ -68,7 +68,8 @@ func TestEveryBoxThatCanWriteIsAWriter(t *testing.T) {
 	}
 }
 
-// TestTwoWritersAreTwo: one that goes on keeps it from being still.
+// TestTwoWritersAreTwo shows that the tree does not count as still while one of two writers is
+// left.
 func TestTwoWritersAreTwo(t *testing.T) {
 	var w writers
 	spec := sandbox.BoxSpec{ID: "one", Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}}
@@ -86,8 +87,8 @@ func TestTwoWritersAreTwo(t *testing.T) {
 	}
 }
 
-// TestBoxesAreOpenedInOnePlace: only Boxes.Open, which tells who can write, opens
-// a box on a driver.
+// TestBoxesAreOpenedInOnePlace shows that only Boxes.Open, which registers who can write, opens
+// boxes on a driver.
 func TestBoxesAreOpenedInOnePlace(t *testing.T) {
 	root := choirtest.Root()
 	for _, pattern := range []string{"internal/*/*.go", "internal/*/*/*.go", "cmd/*/*.go"} {
@@ -112,7 +113,7 @@ func TestBoxesAreOpenedInOnePlace(t *testing.T) {
 				if !ok || method.Sel.Name != "Box" || len(call.Args) != 2 {
 					return true
 				}
-				// The shell's options hold Boxes.Open itself.
+				// The shell's options contain Boxes.Open itself.
 				if of, ok := method.X.(*ast.SelectorExpr); ok && of.Sel.Name == "opts" {
 					return true
 				}
@@ -125,8 +126,8 @@ func TestBoxesAreOpenedInOnePlace(t *testing.T) {
 	}
 }
 
-// TestABoxThatRestsDoesNotWrite: while nothing runs in a terminal's box that waits for its
-// user's next command it is still, under a name of its own, and not one moment longer.
+// TestABoxThatRestsDoesNotWrite shows that a terminal's box that waits for its user's next command
+// does not count as a writer, and counts as one as soon as something runs in it.
 func TestABoxThatRestsDoesNotWrite(t *testing.T) {
 	var w writers
 	spec := sandbox.BoxSpec{ID: "one", Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite}}}
@@ -152,7 +153,7 @@ func TestABoxThatRestsDoesNotWrite(t *testing.T) {
 		t.Error("still, while another box has a command")
 	}
 	w.rest("two")
-	w.begin(other) // which says that it is two, as one does that could not be ended
+	w.begin(other) // registered twice, as a box is that could not be ended
 	w.rest("two")
 	if w.still() != wire.Beside {
 		t.Error("of two boxes of one name nobody knows which one rests")

@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// livingBox is a box that has not ended, and says how often it was killed.
+// livingBox is a box that has not ended and counts how often it was killed.
 type livingBox struct {
 	sandbox.Box
 	kills int
@@ -21,8 +21,8 @@ func (*livingBox) Done() <-chan struct{} { return nil }
 func (*livingBox) Err() error            { return nil }
 func (b *livingBox) Kill() error         { b.kills++; return nil }
 
-// TestWhatTheGuestRefusesIsNotWaitedFor: a command that can't be started says so at
-// once. Nobody waits for its box to end, which it won't.
+// TestWhatTheGuestRefusesIsNotWaitedFor shows that a command that can't be started fails at once,
+// without waiting for its box to end.
 func TestWhatTheGuestRefusesIsNotWaitedFor(t *testing.T) {
 	for _, x := range []struct {
 		code fault.Code

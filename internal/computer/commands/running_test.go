@@ -8,9 +8,9 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// TestNobodyTakesTheNameOfACommandThatRuns: a desktop reads the ids of its user's other
-// commands in the log. One that starts its own by such an id would have the Stop of
-// that one, its Ctrl-C and its place in the list.
+// TestNobodyTakesTheNameOfACommandThatRuns: a desktop can read the ids of its user's other commands
+// in the log. If it could start a command with such an id, it would receive the stops and
+// interrupts meant for the other one, and take its place in the list.
 func TestNobodyTakesTheNameOfACommandThatRuns(t *testing.T) {
 	c := New(Options{})
 	ctx, brought, unlist, err := c.running.begin(t.Context(), "id", []string{"make"})

@@ -10,7 +10,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Only what is wrong with the history itself is a reason to give it up.
+// TestOnlyAHurtHistoryIsGivenUp shows that only damage of the history itself is a reason to set it
+// aside.
 func TestOnlyAHurtHistoryIsGivenUp(t *testing.T) {
 	damaged := func(err error) error { return fault.Wrap("wake", fault.New("", fault.Damaged, "Recover it.", err)) }
 	for name, c := range map[string]struct {
@@ -27,7 +28,8 @@ func TestOnlyAHurtHistoryIsGivenUp(t *testing.T) {
 	}
 }
 
-// What was not looked at, for want of open files say, is no damage at all.
+// TestWhatWasNotLookedAtIsNoDamage shows that a part that could not be read, for example because no
+// more files can be opened, does not count as damaged.
 func TestWhatWasNotLookedAtIsNoDamage(t *testing.T) {
 	v := historyAt(t, t.TempDir())
 	var old, few unix.Rlimit

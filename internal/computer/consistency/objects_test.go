@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/sandbox/local"
 )
 
-// historyAt opens the volumes of a computer's directory in which there is a history.
+// historyAt opens the volumes of a computer's directory that contains a history.
 func historyAt(t *testing.T, dir string) *local.Volumes {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, "workspace/.git/refs/heads"), 0o700); err != nil {
@@ -29,9 +29,9 @@ func historyAt(t *testing.T, dir string) *local.Volumes {
 	return v
 }
 
-// What stands in the history in place of a file, be it a pipe that nobody writes
-// to, is an answer at once: waking, and with it the end of choir, would wait for
-// it without end.
+// TestAHistoryThatIsNoFileIsNotWaitedFor shows that something else in the place of a file of the
+// history, such as a pipe without a writer, is reported at once. Otherwise waking would wait for it
+// without end, and choir could not be stopped.
 func TestAHistoryThatIsNoFileIsNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	history, err := historyAt(t, dir).History(t.Context())

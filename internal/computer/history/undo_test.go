@@ -15,8 +15,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// TestUndoingACommandTakesAllOfIt: what a command did before others had a checkpoint
-// made is in theirs, and undone with the rest.
+// TestUndoingACommandTakesAllOfIt: what a command did before another act made a checkpoint is in
+// that checkpoint, and is undone with the rest.
 func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	b, err := bus.Open(t.Context(), bus.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -59,7 +59,7 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	checkpoint("2", contract.CheckpointBefore) // another command's, or a task's
 	checkpoint("3", contract.CheckpointManual)
 	checkpoint("4", contract.CheckpointAuto)
-	checkpoint("5", contract.CheckpointTask) // a run's own work
+	checkpoint("5", contract.CheckpointTask) // of a run's own work
 	say(contract.Person("ann"), "command.finished", "command/"+command, contract.CommandFinished{Command: command})
 	checkpoint("6", contract.CheckpointAfter)
 	if err := c.options.State.Recover(t.Context(), c.options.Log); err != nil {
@@ -76,7 +76,7 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	if strings.Join(got, "") != "6432" {
 		t.Errorf("undoing it takes back %q", got)
 	}
-	// A run that was asked for after it and has not ended is the last thing, and refused.
+	// A run that was submitted after it and has not ended is the last act, so the undo is refused.
 	if err := c.nothingAtWork(t.Context(), a.Sequence); err != nil {
 		t.Errorf("without a run: %v", err)
 	}
@@ -84,7 +84,7 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.options.State.Recover(t.Context(), c.options.Log); err != nil { // nobody projects here
+	if err := c.options.State.Recover(t.Context(), c.options.Log); err != nil { // the projector does not run here
 		t.Fatal(err)
 	}
 	_, err = c.Restore(t.Context(), view.RestoreRequest{Undo: true, DryRun: true})

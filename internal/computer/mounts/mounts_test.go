@@ -9,9 +9,9 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// TestAChecksBoxHasNothingThatTheTaskInstalled: the ignored directories of a
-// check's box are the user's, with a throwaway upper; what the task wrote into
-// its own layer of them is in none.
+// TestAChecksBoxHasNothingThatTheTaskInstalled shows that the ignored directories of a check's box
+// are the user's, with a throwaway upper, and that none contains what the task wrote into its own
+// layer of them.
 func TestAChecksBoxHasNothingThatTheTaskInstalled(t *testing.T) {
 	ignored := []workspace.IgnoredDir{
 		{Path: "workspace/p/node_modules", Lower: sandbox.Live("workspace/p/node_modules"), Upper: sandbox.Written("t-1").At("ignored/a")},

@@ -55,7 +55,7 @@ func open(t testing.TB) (*Past, *bus.Bus) {
 	return New(cid, log, s, blobs, nil), b
 }
 
-// record appends n events; every hundredth is of a run and of a type of its own.
+// record appends n events; every hundredth belongs to the run and has a type of its own.
 func record(t testing.TB, c *Past, run string, n int) {
 	t.Helper()
 	for n > 0 {
@@ -94,8 +94,8 @@ func pages(t testing.TB, c *Past, q view.EventQuery) (seqs []uint64) {
 	return nil
 }
 
-// What is asked of the past is the same whether the state has all of the log,
-// half of it, or nothing.
+// TestAStateThatLagsHidesNothing shows that questions about the past have the same answers whether
+// the state has all of the log, half of it, or nothing.
 func TestAStateThatLagsHidesNothing(t *testing.T) {
 	c, _ := open(t)
 	run := contract.NewID()
@@ -126,7 +126,8 @@ func TestAStateThatLagsHidesNothing(t *testing.T) {
 	}
 }
 
-// A question about the past does not read the log: it is answered without one.
+// TestThePastIsAnsweredByAnIndex shows that questions about the past are answered without reading
+// the log: here there is none.
 func TestThePastIsAnsweredByAnIndex(t *testing.T) {
 	c, b := open(t)
 	run := contract.NewID()
@@ -172,7 +173,7 @@ func first(ctx context.Context, l *ledger.Log, n uint64) iter.Seq2[contract.Even
 	}
 }
 
-// BenchmarkPast asks a log of 100,000 events for 5 of a type and for a run's.
+// BenchmarkPast asks a log of 100,000 events for 5 events of a type, and for a run's events.
 func BenchmarkPast(b *testing.B) {
 	c, _ := open(b)
 	runs := []string{contract.NewID(), contract.NewID()}

@@ -7,7 +7,8 @@ import (
 	"choir.dev/choiros/internal/dispatch/ports"
 )
 
-// What is swept is what attempts left: other boxes have their folders beside theirs.
+// TestOnlyAnAttemptsOverlayIsTakenForOne: attempts' overlays are swept, and the folders of other
+// boxes lie beside them.
 func TestOnlyAnAttemptsOverlayIsTakenForOne(t *testing.T) {
 	task := contract.NewID()
 	for name, want := range map[string]bool{

@@ -24,7 +24,7 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// putRefs stores a blob for every reference of a value, lists made one long.
+// putRefs stores a blob for every reference in a value, after giving each list one element.
 func putRefs(t *testing.T, v reflect.Value, name string, put func(name string) contract.BlobRef) {
 	t.Helper()
 	switch {
@@ -45,9 +45,9 @@ func putRefs(t *testing.T, v reflect.Value, name string, put func(name string) c
 	}
 }
 
-// TestEveryLostBlobIsAnAlarm: of one event of every type, with its data in a blob
-// and with a blob in every field that names one, each blob is lost once, and the
-// scrub says so.
+// TestEveryLostBlobIsAnAlarm takes one event of every type, with its data in a blob and with a blob
+// in every field that refers to one, and shows that the scrub reports each of these blobs when it
+// is lost.
 func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	dir := t.TempDir()
 	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(dir, "nats"), Logger: slog.New(slog.DiscardHandler)})
@@ -159,7 +159,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	}
 }
 
-// noFiles is a keeper of nothing.
+// noFiles is a keeper without any file.
 type noFiles struct{}
 
 func (noFiles) Call(context.Context, string, any, any) error { return nil }

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Whatever is refused has a status of its own kind and a title; what is a fault
-// of ours is a 500.
+// TestEveryCodeHasAStatus shows that each kind of refusal has a status and a title of its own, and
+// that our own faults are 500.
 func TestEveryCodeHasAStatus(t *testing.T) {
 	for _, code := range fault.Codes() {
 		p := problem.New(0, view.Describe(fault.New("", code, "Do this.", errors.New("why"))))

@@ -13,14 +13,14 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// Whatever way output is cut into writes, the text is that of the whole, in
-// order, with dense numbers.
+// TestOutputKeepsCharactersWhole shows that however output is cut into writes, its pieces make up
+// the whole text, in order, with consecutive numbers.
 func TestOutputKeepsCharactersWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pieces := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "ä", "€", "😀", "\xff", "\xe2\x82", "\n", strings.Repeat("€", 9000)}), 0, 20).Draw(t, "pieces")
 		whole := strings.Join(pieces, "")
 		cmd := newCommand(contract.NewID(), rpc.Caller{}, func() {})
-		cmd.readAt = time.Time{} // nobody reads
+		cmd.readAt = time.Time{} // no client reads
 		out := &output{cmd, "stdout", nil, context.Background(), limiter()}
 		for rest := whole; len(rest) > 0; {
 			n := min(len(rest), rapid.IntRange(1, 40000).Draw(t, "write"))
@@ -45,7 +45,7 @@ func TestOutputKeepsCharactersWhole(t *testing.T) {
 
 func TestOldOutputIsDroppedAndSaidSo(t *testing.T) {
 	cmd := newCommand(contract.NewID(), rpc.Caller{}, func() {})
-	cmd.readAt = time.Time{} // nobody reads
+	cmd.readAt = time.Time{} // no client reads
 	out := &output{cmd, "stdout", nil, context.Background(), limiter()}
 	if _, err := out.Write([]byte(strings.Repeat("x", 2*keptOutput))); err != nil {
 		t.Fatal(err)
@@ -55,8 +55,8 @@ func TestOldOutputIsDroppedAndSaidSo(t *testing.T) {
 	}
 }
 
-// 48: a command gets no further ahead of who reads it than its window, and goes
-// on when they have read, or have gone.
+// TestAttack48_OutputWaitsForItsReader shows that a command gets no further ahead of its reader
+// than its window, and continues when the reader has read more or has gone.
 func TestAttack48_OutputWaitsForItsReader(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -71,7 +71,7 @@ func TestAttack48_OutputWaitsForItsReader(t *testing.T) {
 			}
 		}
 	}()
-	// Somebody reads, but has not asked again: it stops.
+	// A client reads but has not asked again, so the command stops.
 	cmd.after(-1)
 	for deadline := time.After(300 * time.Millisecond); ; {
 		cmd.mu.Lock()

@@ -18,9 +18,9 @@ import (
 	"choir.dev/choiros/internal/sandbox/local/cgroup"
 )
 
-// A start that is given up leaves no process, on a machine without writable
-// cgroups too. The program in bubblewrap's place does what bubblewrap does when
-// it is killed in the middle of its setup: it leaves a child that waits.
+// TestAnAbandonedStartLeavesNothing shows that a start that is given up leaves no process, also on
+// a machine without writable cgroups. A program in bubblewrap's place does what bubblewrap does
+// when it is killed in the middle of its setup: it leaves a child that waits.
 func TestAnAbandonedStartLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	said := filepath.Join(dir, "child")

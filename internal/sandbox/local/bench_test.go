@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// BenchmarkBoxStart against BenchmarkBubblewrap: a box that answers, against
-// bubblewrap alone running true with the same kind of view.
+// BenchmarkBoxStart opens a box until it answers. It is to be compared with BenchmarkBubblewrap,
+// which runs true in bubblewrap alone, with a similar view.
 func BenchmarkBoxStart(b *testing.B) {
 	e := sandboxtest.NewEnv(b, open(b))
 	for i := range b.N {

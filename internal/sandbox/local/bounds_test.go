@@ -15,8 +15,8 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// boxesOf opens a box of each kind that begins otherwise: with a tree, with plain
-// mounts only, and one that runs nothing but our own programs.
+// boxesOf opens a box of each kind that starts in a different way: one with a tree, one with plain
+// mounts only, and one that runs only our own programs.
 func boxesOf(t *testing.T) (of map[string]*guest.Client) {
 	t.Helper()
 	e := sandboxtest.NewEnv(t, open(t))
@@ -32,8 +32,8 @@ func boxesOf(t *testing.T) (of map[string]*guest.Client) {
 	return of
 }
 
-// TestBoundsOfTheMachine: a box gets a part of what a whole machine, or all of
-// its user's processes together, have so many of.
+// TestBoundsOfTheMachine shows that a box gets only a part of resources that the machine, or all
+// processes of its user together, have a limited number of.
 func TestBoundsOfTheMachine(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		boxes := boxesOf(t)
@@ -42,7 +42,7 @@ func TestBoundsOfTheMachine(t *testing.T) {
 		}{
 			{"terminals", "20", "2000", "after 128:"},
 			{"watchers", "20", "2000", "after 64:"},
-			{"timers", "1000", "5000", "after 40"}, // what waits to be delivered counts too
+			{"timers", "1000", "5000", "after 40"}, // signals that wait to be delivered count too
 			{"queues", "3", "5", "after 3:"},
 		} {
 			for name, g := range boxes {
@@ -60,7 +60,7 @@ func TestBoundsOfTheMachine(t *testing.T) {
 			}
 		}
 		g := boxes["tree"]
-		// A terminal that programs use has a name and an owner.
+		// Programs need a terminal that has a name and belongs to their user.
 		p, err := g.PTY(t.Context(), guest.PTYRequest{Argv: []string{"sh", "-c", "tty; test -O $(tty) && echo own"}})
 		if err != nil {
 			t.Fatal(err)
@@ -79,11 +79,11 @@ func TestBoundsOfTheMachine(t *testing.T) {
 	})
 }
 
-// TestSystemVIsTheBoxsOwn: shared memory, semaphores and message queues of System
-// V are counted, and seen, by box.
+// TestSystemVIsTheBoxsOwn shows that shared memory, semaphores and message queues of System V are
+// counted for each box and visible in it only.
 func TestSystemVIsTheBoxsOwn(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
-		const key = "1128808271" // which nothing else has
+		const key = "1128808271" // a key that nothing else uses
 		for name, g := range boxesOf(t) {
 			if r := sandboxtest.Run(t, g, sandboxtest.ProbeInside, "sysv", key); r.Code != 0 {
 				t.Fatalf("%s: %+v", name, r)
@@ -100,9 +100,9 @@ func TestSystemVIsTheBoxsOwn(t *testing.T) {
 	})
 }
 
-// TestMountinfo: no process of a box finds a mount in the lists of them that the
-// kernel gives out, for itself, the guest or another, nor by the calls that tell the
-// same; and where one is mounted inside a box all the same works as it should.
+// TestMountinfo shows that no process of a box can see its mounts, neither in the kernel's lists,
+// for itself, the guest or another process, nor by system calls that return the same, and that
+// mounts made inside a box still work.
 func TestMountinfo(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		e := sandboxtest.NewEnv(t, open(t))
@@ -116,7 +116,7 @@ func TestMountinfo(t *testing.T) {
 			"own":   {Kind: contract.BoxAssociate, Mounts: []sandbox.Mount{{Source: sandbox.Live(""), Target: "/bound", Mode: sandbox.ReadOnly}}},
 		} {
 			spec.ID = name
-			umask := syscall.Umask(0o027) // a box has its own, whatever the host's is
+			umask := syscall.Umask(0o027) // the host's umask must not affect a box's
 			_, g := e.Box(t, spec)
 			syscall.Umask(umask)
 			for _, files := range []string{"/proc/self/mountinfo /proc/self/mounts /proc/self/mountstats /proc/thread-self/mountinfo", "/proc/1/mountinfo /proc/1/mounts", "/proc/[0-9]*/mountinfo", "/proc/1/task/[0-9]*/mountinfo"} {
@@ -132,7 +132,7 @@ func TestMountinfo(t *testing.T) {
 			if r := sandboxtest.Run(t, g, "sh", "-c", "cd /bound && test $(/bin/pwd) = /bound && test $(readlink /proc/self/cwd) = /bound && test $(readlink /proc/self/root) = / && df . | grep -q /bound && ! touch x 2>&1"); r.Code != 0 {
 				t.Errorf("%s: a mount is not what it was: %+v", name, r)
 			}
-			// Each thread of the guest, for it had some when it was sealed.
+			// The guest has had several threads when it was sealed, so each is checked.
 			caps := sandboxtest.Run(t, g, "sh", "-c", "cat /proc/self/status /proc/1/task/[0-9]*/status").Out
 			threads := strings.Count(caps, "\nPid:\t")
 			if threads < 4 {
@@ -153,8 +153,8 @@ func TestMountinfo(t *testing.T) {
 	})
 }
 
-// TestAGuestHasAllProcessors: that it begins on one is over when it answers, and is
-// nobody's to inherit.
+// TestAGuestHasAllProcessors: a guest starts on one processor. It has all of them by the time it
+// answers, and no program inherits the restriction.
 func TestAGuestHasAllProcessors(t *testing.T) {
 	e := sandboxtest.NewEnv(t, open(t))
 	b, _ := e.Box(t, sandbox.BoxSpec{})

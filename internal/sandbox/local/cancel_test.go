@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// TestCancelledStart gives starts up at every moment of them: nothing may stay.
+// TestCancelledStart cancels starts of boxes at every moment and shows that nothing is left.
 func TestCancelledStart(t *testing.T) {
 	e := sandboxtest.NewEnv(t, open(t))
 	for i := range 40 {

@@ -59,8 +59,8 @@ func controlPlane(dir, guestPath, probe string) error {
 	select {}
 }
 
-// TestControlPlaneKilled: boxes die with a control plane that is killed, and the
-// next one finds their locks free, removes what they left, and takes their names.
+// TestControlPlaneKilled shows that boxes die with a control plane that is killed, and that the
+// next one finds their locks free, removes their remains, and can use their names.
 func TestControlPlaneKilled(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "workspace"), 0o755); err != nil {
@@ -89,7 +89,7 @@ func TestControlPlaneKilled(t *testing.T) {
 	}
 	sandboxtest.Eventually(t, 10*time.Second, "both daemons beat", func() bool { return !strings.Contains("\n"+beats(), "\n\n") })
 
-	// While it lives, its boxes are not another's to take.
+	// While it lives, another control plane can't take its boxes.
 	d := open(t)
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	if _, err := d.Open(short, sandbox.ComputerSpec{CID: contract.NewCID(), Dir: dir}); !fault.Is(err, fault.InUse) {
@@ -105,7 +105,7 @@ func TestControlPlaneKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := beats()
-	time.Sleep(50 * time.Millisecond) // five beats
+	time.Sleep(50 * time.Millisecond) // five times the interval
 	if beats() != last {
 		t.Error("something in the boxes outlived their control plane")
 	}
@@ -135,7 +135,7 @@ func TestWithoutBubblewrap(t *testing.T) {
 	if f := local.Diagnose(t.Context(), o); len(f) == 0 || f[0].Severity != sandbox.Fatal || f[0].Hint == "" {
 		t.Errorf("diagnosed %+v", f)
 	}
-	// One that can't make namespaces is as good as none.
+	// A bubblewrap that can't make namespaces counts as missing.
 	fake := filepath.Join(t.TempDir(), "bwrap")
 	if err := os.WriteFile(fake, []byte("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -146,9 +146,9 @@ func TestWithoutBubblewrap(t *testing.T) {
 	}
 }
 
-// TestBrokenGuest: a guest that never tethers is killed. Who asked is told in words
-// and what to do; what the program said, which may name the host's paths, and the
-// broken connection are in the log.
+// TestBrokenGuest shows that a guest that never connects its tether is killed. The caller's error
+// says what to do; the program's output, which may name paths of the host, and the error of the
+// connection are only in the log.
 func TestBrokenGuest(t *testing.T) {
 	var log bytes.Buffer
 	d, err := local.New(t.Context(), local.Options{Guest: sandboxtest.Probe(t), Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -16,7 +16,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// Doctor and Notes tell what holds here, each with a stable id and something to do.
+// TestDoctor shows that Doctor and Notes describe this machine, each finding with a stable id and a
+// hint.
 func TestDoctor(t *testing.T) {
 	d := open(t)
 	e := sandboxtest.NewEnv(t, d)
@@ -39,7 +40,7 @@ func TestDoctor(t *testing.T) {
 	if _, ok := seen["root"]; ok != (os.Geteuid() == 0) {
 		t.Errorf("running as %d: root finding %v", os.Geteuid(), ok)
 	}
-	// A limit that is not noted as missing is really there.
+	// A limit that is not noted as missing is really in force.
 	_, g := e.Box(t, sandbox.BoxSpec{Limits: sandbox.Limits{Pids: 60}})
 	r := sandboxtest.Run(t, g, "sh", "-c", "for i in $(seq 100); do sleep 30 & done 2>&1; wait -n 2>/dev/null; true")
 	if _, missing := seen["cgroup-pids"]; !missing && !strings.Contains(r.Out+r.Err, "fork") {
@@ -50,8 +51,8 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// A bubblewrap that can't mount what was opened is no bubblewrap: without the
-// descriptor it would look sources up by name.
+// TestBubblewrapMustTakeDescriptors shows that a bubblewrap that can't mount open descriptors is
+// refused: it would look up the sources of mounts by name.
 func TestBubblewrapMustTakeDescriptors(t *testing.T) {
 	real, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -73,8 +74,8 @@ func TestBubblewrapMustTakeDescriptors(t *testing.T) {
 	}
 }
 
-// TestAProbeThatIsGivenUpEnds: bubblewrap is killed in the moment in which its child
-// does not die with it yet, and the child has its output.
+// TestAProbeThatIsGivenUpEnds: bubblewrap is killed at the moment when its child does not die with
+// it yet, while the child holds its output open.
 func TestAProbeThatIsGivenUpEnds(t *testing.T) {
 	dir := t.TempDir()
 	bwrap, left := filepath.Join(dir, "bwrap"), filepath.Join(dir, "left")

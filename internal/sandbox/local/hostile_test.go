@@ -13,9 +13,9 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// TestHostileTreesHoldNothingUp: a box that leaves trees which are hard to walk
-// and to remove is measured, ends, and leaves its place free; the computer opens
-// again at once, also when the removal was interrupted.
+// TestHostileTreesHoldNothingUp shows that a box that leaves trees that are hard to walk and to
+// remove is measured and ended and leaves its place free, and that the computer can be opened again
+// at once, also when the removal was interrupted.
 func TestHostileTreesHoldNothingUp(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		d := open(t)
@@ -27,10 +27,10 @@ func TestHostileTreesHoldNothingUp(t *testing.T) {
 			{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}, Upper: sandbox.Written("t1")},
 			{Target: "/scrap", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}},
 		}}
-		for round := range 2 { // the second time it begins with what the first left
+		for round := range 2 { // the second round begins with what the first left
 			b, g := e.Box(t, spec)
 			for _, in := range []string{"/computer", "/scrap"} {
-				dir := fmt.Sprintf("%s/round%d", in, round) // a process id may be the last round's
+				dir := fmt.Sprintf("%s/round%d", in, round) // process ids may repeat between rounds
 				if r := sandboxtest.Run(t, g, "sh", "-c", "mkdir "+dir+" && "+sandboxtest.ProbeInside+" deep "+dir+" 400 && "+sandboxtest.ProbeInside+" closed "+dir); r.Code != 0 {
 					t.Fatalf("%+v", r)
 				}
@@ -65,7 +65,7 @@ func TestHostileTreesHoldNothingUp(t *testing.T) {
 			left, err := os.ReadDir(filepath.Join(e.Dir, "removing", "boxes"))
 			return err == nil && len(left) == 0
 		})
-		// The upper is the caller's, and for a test's tidying too deep.
+		// The caller has to remove the upper, which is too deep for the test's own cleanup.
 		dir, err := hostfs.Open(e.Dir)
 		if err != nil {
 			t.Fatal(err)

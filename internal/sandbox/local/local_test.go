@@ -41,8 +41,8 @@ func TestConformance(t *testing.T) {
 	sandboxtest.Conformance(t, func(t *testing.T) sandbox.Driver { return open(t) })
 }
 
-// TestASharedFolderMayLieElsewhere: who runs choir puts what all computers share
-// on another disk, and leaves a link to it.
+// TestASharedFolderMayLieElsewhere: the person who runs choir may move what all computers share to
+// another disk and leave a link to it.
 func TestASharedFolderMayLieElsewhere(t *testing.T) {
 	data, elsewhere := t.TempDir(), t.TempDir()
 	if err := os.Symlink(elsewhere, filepath.Join(data, "modules")); err != nil {
@@ -53,7 +53,7 @@ func TestASharedFolderMayLieElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, filled, kept := t.Context(), sandbox.SharedCache("modules/.fill"), sandbox.SharedCache("modules/one")
-	for range 2 { // the second takes the first's place
+	for range 2 { // the second one replaces the first
 		if err := errors.Join(v.Make(ctx, filled), v.Put(ctx, filled, "m", []byte("m"), 0o644), v.Keep(ctx, filled, kept)); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestASharedFolderMayLieElsewhere(t *testing.T) {
 	if list, err := v.List(ctx, sandbox.SharedCache("modules")); err != nil || len(list) != 1 || list[0].Name != "one" {
 		t.Errorf("%+v, %v", list, err)
 	}
-	// What a box may have made is no link all the same.
+	// A link in a place that a box could have written to is not followed.
 	if err := os.Symlink(t.TempDir(), filepath.Join(elsewhere, "two")); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,8 @@ func TestASharedFolderMayLieElsewhere(t *testing.T) {
 	}
 }
 
-// TestASharedFolderThatIsForReading: an ordinary user uses what root keeps for all.
+// TestASharedFolderThatIsForReading shows that an ordinary user can use a shared folder that root
+// owns.
 func TestASharedFolderThatIsForReading(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		data, elsewhere := t.TempDir(), t.TempDir()

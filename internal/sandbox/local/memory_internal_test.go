@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// TestALauncherStartsWithoutACopy: a box with trees to build costs this process nothing
-// for the memory that it has. After a copy the kernel stops it at each page that it
+// TestALauncherStartsWithoutACopy shows that starting a box with trees to build does not copy this
+// process's memory map. After a copy, the kernel would interrupt the process at each page that it
 // writes to next.
 func TestALauncherStartsWithoutACopy(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// A process that was being set up when its control plane was killed waits for
-// it for ever, and holds the box's lock. The next control plane ends it, but
-// not while the one that opened the box lives.
+// TestAnOrphanThatHoldsTheLockIsEnded: a process that was being set up when its control plane was
+// killed waits for it for ever and holds the box's lock. The next control plane ends it, but not
+// while the one that opened the box lives.
 func TestAnOrphanThatHoldsTheLockIsEnded(t *testing.T) {
 	d, dir := open(t), t.TempDir()
 	run := filepath.Join(dir, "boxes", "stuck", ".run")
@@ -62,7 +62,7 @@ func TestAnOrphanThatHoldsTheLockIsEnded(t *testing.T) {
 		t.Fatalf("a living owner's process was ended: %v", err)
 	default:
 	}
-	owner(1 << 22) // above the highest number a process can have
+	owner(1 << 22) // above the highest process id
 	c, err := d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -75,8 +75,9 @@ func TestAnOrphanThatHoldsTheLockIsEnded(t *testing.T) {
 	}
 }
 
-// A death between making a box's directory and what is in it, or between their
-// removals, leaves an empty directory; an overlay that waits for its task stays.
+// TestEmptyBoxesAreSweptAndOverlaysAreNot: a crash after a box's directory was made and before its
+// contents, or between their removals, leaves an empty directory, which is swept. An overlay that
+// waits for its task stays.
 func TestEmptyBoxesAreSweptAndOverlaysAreNot(t *testing.T) {
 	d, dir := open(t), t.TempDir()
 	empty, overlay := filepath.Join(dir, "boxes", "v-1"), filepath.Join(dir, "boxes", "task.1")
@@ -98,8 +99,9 @@ func TestEmptyBoxesAreSweptAndOverlaysAreNot(t *testing.T) {
 	}
 }
 
-// What an earlier control plane left is ended by number and start: a process
-// that merely got the number of a box's first process lives on.
+// TestOnlyWhatABoxLeftIsEnded shows that a process that an earlier control plane left is recognised
+// by its id and its start time: another process that got the id of a box's first process is not
+// ended.
 func TestOnlyWhatABoxLeftIsEnded(t *testing.T) {
 	d, dir := open(t), t.TempDir()
 	start := func(name string, older int) (ended chan error) {

@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// holding opens a box in which the probe holds something, once it does.
+// holding opens a box and returns it once the probe in it holds something.
 func holding(t *testing.T, e *sandboxtest.Env, id string, probe ...string) *box {
 	t.Helper()
 	b, g := e.Box(t, sandbox.BoxSpec{ID: id, Mounts: []sandbox.Mount{e.LiveMount()}})
@@ -26,7 +26,7 @@ func holding(t *testing.T, e *sandboxtest.Env, id string, probe ...string) *box 
 	}
 	var held sync.WaitGroup
 	t.Cleanup(func() { held.Wait(); _ = out.Close(); _ = w.Close() })
-	held.Go(func() { // until the test ends
+	held.Go(func() { // this lasts until the test ends
 		_, _ = g.Exec(t.Context(), guest.ExecRequest{Argv: append([]string{sandboxtest.ProbeInside}, probe...)}, guest.Streams{Stdout: w})
 	})
 	if err := out.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -39,8 +39,8 @@ func holding(t *testing.T, e *sandboxtest.Env, id string, probe ...string) *box 
 	return b.(*box)
 }
 
-// TestWhatABoxHolds: what a box holds of what is shared is seen, also where it
-// tries that nobody sees it.
+// TestWhatABoxHolds shows that what a box holds of shared resources is found, even if it tries to
+// hide it.
 func TestWhatABoxHolds(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
@@ -56,7 +56,7 @@ func TestWhatABoxHolds(t *testing.T) {
 		files := holding(t, e, "files", "files", "5000")
 		unseen := holding(t, e, "unseen", "unseen", "watches", "20000")
 		for _, b := range []*box{quiet, many, hidden, files, unseen} {
-			b.group = &cgroup.Group{In: d.cgroups} // its memory would be what is looked at
+			b.group = &cgroup.Group{In: d.cgroups} // otherwise the memory of the group would be counted
 		}
 		if n := watchesOf(quiet); n < 10 || n > 100 {
 			t.Errorf("a quiet box is seen to have %d watches", n)
@@ -82,8 +82,8 @@ func TestWhatABoxHolds(t *testing.T) {
 	})
 }
 
-// TestMemoryOfWatches: where a box's memory is counted, that bounds its watches; what the
-// kernel holds for other reasons is not taken for watches.
+// TestMemoryOfWatches shows that a limit on a box's memory bounds its watches where the kernel
+// counts them, and that other memory of the kernel's is not taken for watches.
 func TestMemoryOfWatches(t *testing.T) {
 	d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
 	if err != nil {
@@ -112,8 +112,8 @@ func TestMemoryOfWatches(t *testing.T) {
 	}
 }
 
-// TestOneBoxOpensAllFiles: the box that opens the files of a whole machine, here
-// one of few, is ended and says why; another lives.
+// TestOneBoxOpensAllFiles shows that a box that opens all files that the machine allows (here a
+// small number) is ended and says why, while another one lives.
 func TestOneBoxOpensAllFiles(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
@@ -154,8 +154,8 @@ func TestOneBoxOpensAllFiles(t *testing.T) {
 	})
 }
 
-// TestOneBoxTakesAllPipes: with all buffers of the host user's pipes taken, boxes are opened
-// and what they say arrives.
+// TestOneBoxTakesAllPipes shows that when one box holds all the pipe buffers of the host's user,
+// other boxes can be opened and their output arrives.
 func TestOneBoxTakesAllPipes(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})

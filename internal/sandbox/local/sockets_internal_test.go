@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// TestSocketsOfABoxAreBounded: what a box's network sockets hold stays at its bound,
-// whatever is written into them, and another box's have room.
+// TestSocketsOfABoxAreBounded shows that the memory of a box's network sockets stays within its
+// bound, whatever is written to them, and that another box's sockets still work.
 func TestSocketsOfABoxAreBounded(t *testing.T) {
 	d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
 	if err != nil {
@@ -38,7 +38,7 @@ func TestSocketsOfABoxAreBounded(t *testing.T) {
 		b := opened.(*box)
 		select {
 		case <-filled:
-		case <-b.done: // version 2 counts it as its memory
+		case <-b.done: // in version 2, it counts as the box's own memory
 		case <-time.After(time.Minute):
 			t.Fatal("the sockets are not filled")
 		}
@@ -47,7 +47,7 @@ func TestSocketsOfABoxAreBounded(t *testing.T) {
 			t.Errorf("%s: nothing is counted", kind)
 		}
 		seen, _ := waiting("/proc/" + strconv.Itoa(b.pid) + "/net/" + kind)
-		// Of each socket the kernel lets the first piece pass.
+		// The kernel lets the first piece of each socket pass.
 		if most := socketLimit(memory) + 60*256<<10; counted > most || seen > most {
 			t.Errorf("the sockets of a box hold %d MiB of %s, and %d MiB are seen in them, with a bound of %d", counted>>20, kind, seen>>20, socketLimit(memory)>>20)
 		}
@@ -69,8 +69,9 @@ func (c closer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestOneBoxTakesTheMemoryOfSockets: the box whose sockets take what the machine has for
-// them, here a part of it, is ended and says why; one that has some connections lives.
+// TestOneBoxTakesTheMemoryOfSockets shows that a box whose sockets take all the memory that the
+// machine allows for sockets (here a part of it) is ended and says why, and that a box with some
+// connections lives.
 func TestOneBoxTakesTheMemoryOfSockets(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		const some = 64 << 20

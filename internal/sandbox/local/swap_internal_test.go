@@ -19,8 +19,8 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// swapped is a computer's directory beside the keys that no box may see. Its
-// paths are those that a computer's boxes are made of.
+// swapped is a computer's directory beside keys that no box may see. Its paths are those from which
+// a computer's boxes are mounted.
 type swapped struct {
 	t    *testing.T
 	d    *Driver
@@ -57,7 +57,7 @@ func newSwapped(t *testing.T) *swapped {
 	if s.c, err = d.Open(t.Context(), sandbox.ComputerSpec{CID: contract.NewCID(), Dir: s.path("")}); err != nil {
 		t.Fatal(err)
 	}
-	s.make("boxes/.out-build/dist/old", "plain") // opening takes outputs away
+	s.make("boxes/.out-build/dist/old", "plain") // opening a box empties its outputs
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -76,7 +76,7 @@ func (s *swapped) make(name, content string) {
 	}
 }
 
-// specs are the boxes of every kind that has a tree, mounted as a computer does.
+// specs returns a box of every kind that has a tree, mounted as a computer does it.
 func (s *swapped) specs() map[string]sandbox.BoxSpec {
 	modules := sandbox.Mount{Source: sandbox.SharedCache("modules"), Target: "/computer/choiros/node_modules", Mode: sandbox.ReadOnly}
 	git := sandbox.Mount{Source: sandbox.Live(".git"), Target: "/computer/.git", Mode: sandbox.ReadOnly}
@@ -114,8 +114,8 @@ func (s *swapped) specs() map[string]sandbox.BoxSpec {
 	}
 }
 
-// sources are the paths that a box's mounts are made of. That of the shell's
-// dependencies lies outside of the computer, and a box has made it.
+// sources returns the paths from which a box's mounts are made. The one of the shell's dependencies
+// is outside the computer, and was made by a box.
 func (s *swapped) sources(spec sandbox.BoxSpec) []string {
 	var out []string
 	mounts, err := s.c.(*computer).volumes.mounts(spec.Mounts)
@@ -132,8 +132,8 @@ func (s *swapped) sources(spec sandbox.BoxSpec) []string {
 	return out
 }
 
-// try opens the box and looks whether it sees, or wrote, what it must not. That
-// the box doesn't open is as good.
+// try opens the box and checks that it neither saw nor wrote what it must not. That the box does
+// not open is also right.
 func (s *swapped) try(what string, spec sandbox.BoxSpec) (opened bool) {
 	s.t.Helper()
 	spec.ID = fmt.Sprint("b", time.Now().UnixNano())
@@ -165,7 +165,7 @@ func (s *swapped) try(what string, spec sandbox.BoxSpec) (opened bool) {
 	return err == nil
 }
 
-// link puts a link to the keys in p's place and returns what puts p back.
+// link puts a link to the keys in the place of p, and returns a function that puts p back.
 func (s *swapped) link(p, target string) (back func()) {
 	s.t.Helper()
 	aside := p + ".aside"
@@ -188,8 +188,8 @@ func (s *swapped) link(p, target string) (back func()) {
 	}
 }
 
-// TestSourcesSwappedForLinks: each source, layer and upper of each kind of box
-// is a link to the keys before it is opened, or becomes one after.
+// TestSourcesSwappedForLinks replaces each source, layer and upper of each kind of box by a link to
+// the keys, before or after it is opened.
 func TestSourcesSwappedForLinks(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		s := newSwapped(t)
@@ -211,7 +211,8 @@ func TestSourcesSwappedForLinks(t *testing.T) {
 	})
 }
 
-// TestSourcesSwappedAllTheTime: the same in a race, as a box would run it.
+// TestSourcesSwappedAllTheTime does the same continuously, as a program in a box would, to find
+// races.
 func TestSourcesSwappedAllTheTime(t *testing.T) {
 	s := newSwapped(t)
 	specs := s.specs()
@@ -248,7 +249,7 @@ func TestSourcesSwappedAllTheTime(t *testing.T) {
 	}
 }
 
-// TestLayersExchanged: what is mounted is what was opened, not what bears its
+// TestLayersExchanged shows that what is mounted is what was opened, even if something else has its
 // name by then.
 func TestLayersExchanged(t *testing.T) {
 	s := newSwapped(t)
@@ -265,8 +266,8 @@ func TestLayersExchanged(t *testing.T) {
 	}
 }
 
-// TestTargetsThatAreLinks: a tree that names a place of the host's where
-// something will be mounted makes nothing there, and covers nothing.
+// TestTargetsThatAreLinks shows that a link in a tree, where something is to be mounted, does not
+// lead to anything being made or covered on the host.
 func TestTargetsThatAreLinks(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		s := newSwapped(t)
@@ -291,8 +292,8 @@ func TestTargetsThatAreLinks(t *testing.T) {
 	})
 }
 
-// TestNothingCoversTheGuest: not even what is mounted by another name of its
-// place.
+// TestNothingCoversTheGuest shows that nothing can be mounted over the guest, not even by another
+// name of its path.
 func TestNothingCoversTheGuest(t *testing.T) {
 	s := newSwapped(t)
 	s.make("snapshots/run/choir", "#!/bin/sh\necho instead of the guest >&2\n")
@@ -310,8 +311,8 @@ func TestNothingCoversTheGuest(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorOfTheHost: a directory that leads to the host's tree would be
-// a way out for whoever holds it.
+// TestNoDescriptorOfTheHost shows that a box has no descriptor of a directory on the host, which
+// would be a way out of it.
 func TestNoDescriptorOfTheHost(t *testing.T) {
 	s := newSwapped(t)
 	for kind, spec := range s.specs() {

@@ -11,9 +11,10 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// TestOneBoxPassesAllDescriptors: the box that leaves so many descriptors under way that no
-// other box can pass any is ended and says why, also where they are in a socket that is under
-// way itself; then others pass theirs. One that leaves some lives.
+// TestOneBoxPassesAllDescriptors: descriptors that were sent over a socket and not received yet
+// count against a limit of the host's user. A box that leaves so many that no other box can pass
+// any is ended and says why, even if they are in a socket that was itself sent and not received;
+// then others can pass theirs. A box that leaves a few lives.
 func TestOneBoxPassesAllDescriptors(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		for kind, how := range map[string][]string{
@@ -57,8 +58,9 @@ func (l *errorLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWhatABoxLeavesUnderWay: descriptors under way are the box's that left them, also in
-// another's accepted and waiting connections; a socket that is under way is seen to be.
+// TestWhatABoxLeavesUnderWay shows that descriptors that were sent and not received count for the
+// box that sent them, also in connections of another's that are accepted or waiting, and that a
+// socket among them is found.
 func TestWhatABoxLeavesUnderWay(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		d, err := New(t.Context(), Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
@@ -90,7 +92,7 @@ func TestWhatABoxLeavesUnderWay(t *testing.T) {
 				t.Errorf("the box %s has %d sockets that are under way", b.spec.ID, len(hidden[b]))
 			}
 		}
-		// What comes and goes within moments is nobody's fault.
+		// What is sent and received within moments is not held against anybody.
 		f := flights{driver: d}
 		if held := f.held(boxes); len(held) != 0 {
 			t.Errorf("at the first look boxes are held to have left %v", held)

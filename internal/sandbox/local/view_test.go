@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkBubblewrapSameView is bubblewrap alone with the mounts of a box,
-// running true: what of a box's start is bubblewrap's.
+// BenchmarkBubblewrapSameView runs true in bubblewrap alone with the mounts of a box, which shows
+// how much of a box's start is bubblewrap's.
 func BenchmarkBubblewrapSameView(b *testing.B) {
 	program, args := open(b).View()
 	args = append(args, "--bind", b.TempDir(), "/computer", "--remount-ro", "/", "/bin/true")

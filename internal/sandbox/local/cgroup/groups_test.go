@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 )
 
-// A version 2 tree as systemd delegates it, in a plain directory: what is
-// written where is what the kernel would be told.
+// TestCgroup2 uses a plain directory in place of a version 2 tree as systemd delegates it, and
+// compares what is written where with what the kernel expects.
 func TestCgroup2(t *testing.T) {
 	dir := t.TempDir()
 	own := filepath.Join(dir, "user.slice", "choir.service")
@@ -40,8 +40,8 @@ func TestCgroup2(t *testing.T) {
 	if present(filepath.Join(own, "choir-control", "cgroup.procs")) && read(filepath.Join(own, "choir-control", "cgroup.procs")) != "" {
 		t.Error("this process moved although nothing was missing")
 	}
-	// With controllers still to be enabled it moves out of the way first. (A
-	// plain file keeps what was written last, where the kernel would add it.)
+	// If controllers have to be enabled first, the process moves into a group of its own before. (A
+	// plain file contains only what was written last, where the kernel's would add to it.)
 	fresh := filepath.Join(dir, "fresh")
 	files(fresh, map[string]string{"cgroup.controllers": "pids\n", "cgroup.subtree_control": ""})
 	files(filepath.Join(fresh, "choir-control"), map[string]string{"cgroup.procs": ""})
@@ -71,7 +71,7 @@ func TestCgroup2(t *testing.T) {
 	if err := g.Kill(); err != nil || read(filepath.Join(own, "box", "cgroup.kill")) != "1" {
 		t.Errorf("kill: %v", err)
 	}
-	// Nothing writable: a note for each controller, and boxes without groups.
+	// If nothing is writable, there is a note for each controller, and boxes have no groups.
 	c = Detect(filepath.Join(dir, "absent"), self)
 	if len(c.Notes) != len(controllers) || c.Notes[0].Hint == "" {
 		t.Errorf("notes %+v", c.Notes)

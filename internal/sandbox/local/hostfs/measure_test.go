@@ -21,7 +21,7 @@ func measured(t *testing.T, d *hostfs.Dir) hostfs.Size {
 	return tally.Size
 }
 
-// TestMeasure: what is there counts, each file once, and nothing is followed.
+// TestMeasure shows that each file counts once, and that no link is followed.
 func TestMeasure(t *testing.T) {
 	p := newPlace(t)
 	big := filepath.Join(p.make("d", 0o755), "big")
@@ -38,8 +38,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasureDeepAndClosed: neither depth nor modes hide anything, and the
-// modes stay as they are.
+// TestMeasureDeepAndClosed shows that neither depth nor modes hide anything, and that measuring
+// leaves the modes unchanged.
 func TestMeasureDeepAndClosed(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -50,7 +50,7 @@ func TestMeasureDeepAndClosed(t *testing.T) {
 			if err = unix.Mkdirat(fd, "d", 0o755); err == nil {
 				var next int
 				next, err = unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-				if i%100 == 50 { // a way back up through directories that are closed
+				if i%100 == 50 { // so that the way back up leads through closed directories
 					if err := unix.Chmod(fmt.Sprint("/proc/self/fd/", fd), 0); err != nil {
 						t.Fatal(err)
 					}
@@ -87,7 +87,7 @@ func TestMeasureDeepAndClosed(t *testing.T) {
 	})
 }
 
-// TestMeasureEnds: a limit ends the counting.
+// TestMeasureEnds shows that the counting stops at a limit.
 func TestMeasureEnds(t *testing.T) {
 	p := newPlace(t)
 	for i := range 100 {
@@ -100,7 +100,7 @@ func TestMeasureEnds(t *testing.T) {
 	}
 }
 
-func BenchmarkMeasure(b *testing.B) { // 10,000 files
+func BenchmarkMeasure(b *testing.B) { // of 10,000 files
 	dir := b.TempDir()
 	for i := range 10000 {
 		sub := filepath.Join(dir, fmt.Sprint(i%100))

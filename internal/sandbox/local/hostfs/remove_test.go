@@ -47,7 +47,7 @@ func (p *place) make(name string, mode fs.FileMode) string {
 	if err := os.MkdirAll(full, 0o755); err != nil {
 		p.t.Fatal(err)
 	}
-	p.t.Cleanup(func() { _ = os.Chmod(full, 0o755) }) // so that a failed test can be tidied
+	p.t.Cleanup(func() { _ = os.Chmod(full, 0o755) }) // so that cleaning up works after a failure
 	if err := os.Chmod(full, mode); err != nil {
 		p.t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func (p *place) write(name string) {
 	}
 }
 
-// remove takes boxes/x away and waits until nothing of it is left.
+// remove removes boxes/x and waits until nothing of it is left.
 func (p *place) remove() {
 	p.t.Helper()
 	r, err := hostfs.NewRemover(p.dir, "removing", func(err error) { p.t.Error(err) })
@@ -86,7 +86,7 @@ func (p *place) gone() {
 	})
 }
 
-// TestRemoveClosed: modes keep nothing alive.
+// TestRemoveClosed shows that no modes prevent a removal.
 func TestRemoveClosed(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -107,8 +107,8 @@ func TestRemoveClosed(t *testing.T) {
 	})
 }
 
-// TestRemoveDeep: a chain as deep as anybody could make it is removed with few
-// descriptors, also when the removal was interrupted.
+// TestRemoveDeep shows that a chain of folders as deep as anybody could make it is removed with few
+// descriptors, also after an interruption.
 func TestRemoveDeep(t *testing.T) {
 	p := newDeepPlace(t, 22_000)
 	r, err := hostfs.NewRemover(p.dir, "removing", func(err error) { t.Error(err) })
@@ -129,7 +129,7 @@ func TestRemoveDeep(t *testing.T) {
 	p.gone()
 }
 
-// TestRemoveWithFewDescriptors: of a deep chain not every folder is open at once.
+// TestRemoveWithFewDescriptors shows that not every folder of a deep chain is open at once.
 func TestRemoveWithFewDescriptors(t *testing.T) {
 	p := newDeepPlace(t, 1000)
 	r, err := hostfs.NewRemover(p.dir, "removing", func(err error) { t.Error(err) })
@@ -143,8 +143,7 @@ func TestRemoveWithFewDescriptors(t *testing.T) {
 	p.gone()
 }
 
-// newDeepPlace has a chain of folders in boxes/x, and this process few
-// descriptors.
+// newDeepPlace makes a chain of folders in boxes/x and leaves this process few descriptors.
 func newDeepPlace(t *testing.T, depth int) *place {
 	t.Helper()
 	p := newPlace(t)
@@ -162,7 +161,7 @@ func newDeepPlace(t *testing.T, depth int) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // a failed test must not leave it for others to remove
+	t.Cleanup(func() { // a failed test must not leave the chain for others to remove
 		if err := p.dirRemove("boxes", "removing"); err != nil {
 			t.Error(err)
 		}
@@ -182,7 +181,7 @@ func newDeepPlace(t *testing.T, depth int) *place {
 	return p
 }
 
-// dirRemove removes what is left of a failed test.
+// dirRemove removes what a failed test left.
 func (p *place) dirRemove(names ...string) error {
 	var errs []error
 	for _, n := range names {
@@ -191,7 +190,7 @@ func (p *place) dirRemove(names ...string) error {
 	return errors.Join(errs...)
 }
 
-// TestRemoveFollowsNothing: links go, what they lead to stays.
+// TestRemoveFollowsNothing shows that links are removed and their targets stay.
 func TestRemoveFollowsNothing(t *testing.T) {
 	p := newPlace(t)
 	p.make("keys", 0o755)
@@ -208,7 +207,7 @@ func TestRemoveFollowsNothing(t *testing.T) {
 	}
 }
 
-// TestRemoveManyFiles: breadth is only slow.
+// TestRemoveManyFiles shows that a folder with very many files is removed too, if slowly.
 func TestRemoveManyFiles(t *testing.T) {
 	p := newPlace(t)
 	for i := range 50 {
@@ -221,11 +220,11 @@ func TestRemoveManyFiles(t *testing.T) {
 	p.remove()
 }
 
-// TestWhatCanNotBeRemovedIsTold: it has left its place all the same, and the
-// others go.
+// TestWhatCanNotBeRemovedIsTold shows that something that can't be removed is reported, has left
+// its place all the same, and does not prevent the removal of the rest.
 func TestWhatCanNotBeRemovedIsTold(t *testing.T) {
 	if os.Geteuid() == 0 && os.Getenv("CHOIR_TEST_FOREIGN") == "" {
-		// Something of another user's, which an ordinary one can't remove.
+		// This belongs to another user, so an ordinary user can't remove it.
 		foreign, err := os.MkdirTemp("", "choir-foreign-")
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func runOf(t *testing.T, filter []instruction, arch, nr uint32, args ...uint64) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The virtual machine reads big endian, as from a packet.
+	// The virtual machine reads big endian, since it is made for packets.
 	data := make([]byte, 64)
 	put := func(off int, v uint32) {
 		data[off], data[off+1], data[off+2], data[off+3] = byte(v>>24), byte(v>>16), byte(v>>8), byte(v)

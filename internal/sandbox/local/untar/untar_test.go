@@ -48,8 +48,9 @@ func unpack(t *testing.T, dir string, from io.Reader, most int64) error {
 	return untar.Unpack(root, from, most)
 }
 
-// What comes from a box as a checkpoint's files is written below the new tree, or not
-// at all: through no link, into no history, not twice, and only so much.
+// TestACheckpointIsUnpackedBeneath shows that files of a checkpoint that come from a box are
+// written below the new tree or not at all: not through a link, not into a history, not twice, and
+// not more than allowed.
 func TestACheckpointIsUnpackedBeneath(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	good := packed(t, tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "./a/", Typeflag: tar.TypeDir},
@@ -92,15 +93,16 @@ func TestACheckpointIsUnpackedBeneath(t *testing.T) {
 	}
 }
 
-// A chain of folders is not walked from its beginning for each of them: with the cube
-// of its depth one of 1200 kept the host busy for minutes.
+// TestAChainOfFoldersIsUnpackedInTime: if each folder of a chain were walked from its beginning,
+// the cost would grow with the cube of the depth, and a chain of 1200 would keep the host busy for
+// minutes.
 func TestAChainOfFoldersIsUnpackedInTime(t *testing.T) {
 	const depth = 1200
 	var heads []tar.Header
 	for n := range depth {
 		heads = append(heads, tar.Header{Name: strings.Repeat("a/", n+1), Typeflag: tar.TypeDir})
 	}
-	for n := depth; n > 0; n-- { // on the way back, as tar lists what is behind a folder
+	for n := depth; n > 0; n-- { // deepest first, as tar lists what comes after a folder
 		heads = append(heads, tar.Header{Name: strings.Repeat("a/", n) + "z", Typeflag: tar.TypeReg})
 	}
 	dir, ended := t.TempDir(), make(chan error, 1)
