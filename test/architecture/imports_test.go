@@ -1,4 +1,4 @@
-// Package architecture_test holds the code to the map in docs/architecture.md.
+// Package architecture_test checks that the code is as docs/architecture.md says.
 package architecture_test
 
 import (
@@ -23,8 +23,8 @@ const (
 // rule is one row of the page's table.
 type rule struct {
 	who, but []string
-	bounded  bool     // whether most says what of ours may be reached
-	most     []string // of ours
+	bounded  bool     // whether most bounds which of our packages may be reached
+	most     []string // our packages that may be reached
 	never    []string
 }
 
@@ -38,8 +38,8 @@ func patterns(cell string) []string {
 	return out
 }
 
-// readRules reads the table of the page. A row that says nothing is an error: it
-// could not be broken.
+// readRules reads the table of the page. A row without a rule is an error, because it could not be
+// broken.
 func readRules(text string) ([]rule, error) {
 	_, rest, ok := strings.Cut(text, rules+"\n")
 	if !ok {
@@ -69,7 +69,7 @@ func readRules(text string) ([]rule, error) {
 	return out, nil
 }
 
-// matches says whether one of the patterns names a package.
+// matches reports whether one of the patterns names a package.
 func matches(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		all, deep := strings.CutSuffix(p, "/...")
@@ -77,13 +77,15 @@ func matches(patterns []string, pkg string) bool {
 	})
 }
 
-// graph is who imports whom, tests aside. Ours are named from the module's root.
+// graph holds the imports of packages, without those of tests. Our packages are named from the
+// module's root.
 type graph struct {
 	imports map[string][]string
 	ours    map[string]bool
 }
 
-// name is a package's name here. The standard library has an internal/ too.
+// name returns a package's name in the table, and whether it is ours. The standard library has an
+// internal/ too.
 func name(pkg string) (name string, ours bool) {
 	if name, ok := strings.CutPrefix(pkg, module+"/"); ok {
 		return name, true
@@ -108,7 +110,8 @@ func readGraph() (graph, error) {
 		pkg, our := name(f[0])
 		g.ours[pkg], g.imports[pkg] = our, nil
 		for _, dir := range []string{f[1], filepath.Dir(f[1])} {
-			// So that go test knows what this depends on, and keeps no answer too long.
+			// Reading the directory makes go test depend on it, so that it does not keep an old
+			// result.
 			if _, err := os.ReadDir(dir); our && err != nil {
 				return graph{}, err
 			}
@@ -121,7 +124,7 @@ func readGraph() (graph, error) {
 	return g, nil
 }
 
-// reached returns what a package reaches, each with the package that led to it.
+// reached returns the packages that a package reaches, each with the one that imports it.
 func (g graph) reached(from string) map[string]string {
 	by := map[string]string{}
 	next := []string{from}
@@ -138,7 +141,7 @@ func (g graph) reached(from string) map[string]string {
 	return by
 }
 
-// way says by which imports a package is reached.
+// way returns the chain of imports by which a package is reached.
 func way(by map[string]string, from, to string) string {
 	path := []string{to}
 	for at := to; at != from; at = by[at] {
@@ -148,7 +151,7 @@ func way(by map[string]string, from, to string) string {
 	return strings.Join(path, " → ")
 }
 
-// broken says what of a graph is against the rules.
+// broken returns what in a graph is against the rules.
 func broken(g graph, rs []rule) []string {
 	var out []string
 	for _, r := range rs {
@@ -195,7 +198,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// A map with a word changed is seen to be wrong, whichever column it is in.
+// TestImportsAreSeen changes a word in each column of the table, and shows that this is noticed.
 func TestImportsAreSeen(t *testing.T) {
 	const head = rules + "\n\n| who | of ours reaches at most | never reaches |\n|---|---|---|\n"
 	g := graph{

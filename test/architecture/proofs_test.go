@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestNothingIsLeftToNobody: what make test leaves out is there, make proofs runs it, by the
-// same names, and CI runs both, with attacks and chaos, of which damage is a part.
+// TestNothingIsLeftToNobody shows that the tests that make test leaves out exist, that make proofs
+// runs them by the same names, and that CI runs both, together with attacks and chaos, which
+// includes damage.
 func TestNothingIsLeftToNobody(t *testing.T) {
 	read := func(name string) string {
 		b, err := os.ReadFile(filepath.Join("../..", name))

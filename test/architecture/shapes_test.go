@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// shapesPage is where every struct that stands for one of the nouns is told, and why.
+// shapesPage names every struct that stands for one of the nouns, and says why.
 const shapesPage = "../../docs/adr/0230-three-shapes-of-a-noun.md"
 
-// fieldsOf are the fields that tell a noun's structs, whatever these are called: who has
-// four of them has a shape of it.
+// fieldsOf are the fields by which structs of a noun are recognised, whatever their names: a struct
+// with four of them stands for the noun.
 var fieldsOf = map[string][]string{
 	"checkpoint": {"Parent", "Tree", "Message", "Verified", "Files", "Skipped", "Left", "Ignored", "Outside"},
 	"run":        {"Prompt", "Objective", "Plan", "Summary", "Verified", "Provider", "Model", "Usage", "Report", "Questions", "Status", "Document", "Checkpoint", "Tasks"},
@@ -35,7 +35,7 @@ var (
 	shapePattern  = regexp.MustCompile("`([a-z0-9/]+\\.[A-Za-z]\\w*)`")
 )
 
-// named reports whether a type is called by a noun.
+// named reports whether a type is named after a noun.
 func named(name string) bool {
 	return nounPattern.MatchString(strings.ToUpper(name[:1]) + name[1:])
 }
@@ -62,7 +62,7 @@ func shaped(s *ast.StructType) bool {
 	return false
 }
 
-// shapes are the structs of the product that stand for a noun, as package.Type.
+// shapes returns the structs of the product that stand for a noun, as package.Type.
 func shapes(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -103,7 +103,7 @@ func shapes(t *testing.T) map[string]bool {
 			})
 		})
 	}
-	// What is generated of the contract and the methods is those.
+	// Files that are generated from the contract and the methods repeat these structs.
 	generated := []string{"desktop/src/contract/contract.ts", "desktop/src/link/services.ts"}
 	walk("../../desktop/src", []string{".ts", ".tsx"}, func(path string) {
 		if slices.ContainsFunc(generated, func(g string) bool { return strings.HasSuffix(filepath.ToSlash(path), g) }) {
@@ -122,8 +122,8 @@ func shapes(t *testing.T) map[string]bool {
 	return out
 }
 
-// A noun is stored, projected and shown, and what else stands for it is told with why:
-// no struct takes its form beside those unseen.
+// TestShapes shows that each noun is stored, projected and shown in one form each, and that every
+// other struct that stands for it is on the page with a reason, so that none is added unnoticed.
 func TestShapes(t *testing.T) {
 	b, err := os.ReadFile(shapesPage)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// What is larger is hard to read, whoever wrote it.
+// What is larger is hard to read.
 const (
 	mostFile     = 600  // lines
 	mostFunction = 80   // lines
@@ -23,9 +23,9 @@ const (
 	sizes        = "## What is larger than it should be"
 )
 
-// allowed is what the page says is larger, and why: the row's first cell names a
-// file, a function (file:name) or a package, the second has the lines, the third a
-// link to the ADR with the reason.
+// allowed returns what the page allows to be larger, with its lines: a row's first cell names a
+// file, a function (file:name) or a package, the second has the lines, and the third links to the
+// ADR with the reason.
 func allowed(t *testing.T, text string) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -44,7 +44,7 @@ func allowed(t *testing.T, text string) map[string]int {
 	return out
 }
 
-// measured is how many lines each file, function and package has that is too large.
+// measured returns the lines of each file, function and package that is too large.
 func measured(root string) (map[string]int, error) {
 	found, packages := map[string]int{}, map[string]int{}
 	set := token.NewFileSet()
@@ -74,7 +74,7 @@ func measured(root string) (map[string]int, error) {
 			found[name] = lines
 		}
 		for _, decl := range f.Decls {
-			// A test tells a story or a table in order: adr/0208 says why it may be long.
+			// Tests may be long, as they tell a story or a table in order: see adr/0208.
 			if fn, ok := decl.(*ast.FuncDecl); ok && !strings.HasSuffix(p, "_test.go") {
 				if n := set.Position(fn.End()).Line - set.Position(fn.Pos()).Line + 1; n > mostFunction {
 					found[name+":"+fn.Name.Name] = n
@@ -91,7 +91,7 @@ func measured(root string) (map[string]int, error) {
 	return found, err
 }
 
-// TestSizesAreSeen: a file, a function and a package that are too large are seen.
+// TestSizesAreSeen shows that a file, a function and a package that are too large are found.
 func TestSizesAreSeen(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, lines int, test bool) {
@@ -118,8 +118,8 @@ func TestSizesAreSeen(t *testing.T) {
 	}
 }
 
-// TestSizes: no file, function or package is larger than it should be, but those
-// of which the page says why, and they don't grow.
+// TestSizes shows that no file, function or package is larger than allowed, and that those with a
+// reason on the page do not grow.
 func TestSizes(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -147,7 +147,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestAComputerIsWiring: what one awake computer does is in the packages below it.
+// TestAComputerIsWiring bounds the package that makes one awake computer of its parts, which are in
+// the packages below it.
 func TestAComputerIsWiring(t *testing.T) {
 	files, err := filepath.Glob("../../internal/computer/*.go")
 	if err != nil {
@@ -169,10 +170,10 @@ func TestAComputerIsWiring(t *testing.T) {
 	}
 }
 
-// mostBytes bounds a file of the repository, which every clone has forever.
+// mostBytes is the largest size of a file in the repository, since every clone has it forever.
 const mostBytes = 2 << 20
 
-// TestNoLargeFileIsKept: a program that was built beside its source is not committed.
+// TestNoLargeFileIsKept shows that no program that was built beside its source is committed.
 func TestNoLargeFileIsKept(t *testing.T) {
 	if _, err := os.Stat("../../.git"); err != nil {
 		t.Skip("this is no clone")
@@ -184,7 +185,7 @@ func TestNoLargeFileIsKept(t *testing.T) {
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
 		st, err := os.Lstat(filepath.Join("../..", name))
 		if err != nil {
-			continue // removed, and not committed yet
+			continue // the removal is not committed yet
 		}
 		if st.Size() > mostBytes {
 			t.Errorf("%s has %d bytes; at most %d are kept", name, st.Size(), mostBytes)

@@ -12,12 +12,13 @@ import (
 	"testing"
 )
 
-// volumeFolders are the folders of a computer's directory in which the local driver keeps
-// what boxes see. What is asked of them is asked of sandbox.Volumes, or of the keeper.
+// volumeFolders are the folders of a computer's directory in which the local driver keeps what
+// boxes see. They are to be read through sandbox.Volumes, or by the keeper.
 var volumeFolders = []string{"workspace", "snapshots", "boxes"}
 
-// lookedInto are the files, or folders of such, that go there by a path of the host, and
-// why. All but the driver's and the keeper's are of computers that are not awake.
+// lookedInto are the files, or folders of files, with code that uses paths of the host into these
+// folders, and the reasons. Apart from the driver's and the keeper's, the code is about computers
+// that are not awake.
 var lookedInto = map[string]string{
 	"internal/sandbox/local":       "the driver, which keeps them",
 	"internal/sandbox/sandboxtest": "tests of the driver",
@@ -27,7 +28,7 @@ var lookedInto = map[string]string{
 	"internal/computer/runs.go":    "moves what tasks left out of the way, unread, before the driver is opened",
 }
 
-// pathsOf are the calls in a file that make a path of such a folder, or use one.
+// pathsOf returns the calls in a file that make a path into such a folder, or use one.
 func pathsOf(file *ast.File) []token.Pos {
 	var out []token.Pos
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -43,20 +44,20 @@ func pathsOf(file *ast.File) []token.Pos {
 			text, err := strconv.Unquote(lit.Value)
 			first, _, _ := strings.Cut(text, "/")
 			if text == "computers" {
-				continue // the directory of all of them
+				continue // this is the directory that contains them
 			}
 			if err == nil && slices.Contains(volumeFolders, first) {
 				out = append(out, lit.Pos())
 			}
-			break // what follows lies in it
+			break // the rest of the path lies in it
 		}
 		return true
 	})
 	return out
 }
 
-// makesPath reports whether a call may be of something that makes paths of the host:
-// functions of os and filepath, and what names a place in a computer's directory.
+// makesPath reports whether a call may make a path of the host: functions of os and filepath, and
+// methods that name a place in a computer's directory.
 func makesPath(f ast.Expr) bool {
 	sel, ok := f.(*ast.SelectorExpr)
 	if !ok {
@@ -67,8 +68,8 @@ func makesPath(f ast.Expr) bool {
 	return of != nil && (of.Name == "os" || of.Name == "filepath") || slices.Contains([]string{"path", "at", "Path", "Computer", "Mkdir"}, sel.Sel.Name)
 }
 
-// TestVolumesAreLookedIntoByTheirDriver: no code of the host goes into a computer's
-// volumes by a path of its own, but what is listed above.
+// TestVolumesAreLookedIntoByTheirDriver shows that no code of the host uses a path into a
+// computer's volumes, except what is listed above.
 func TestVolumesAreLookedIntoByTheirDriver(t *testing.T) {
 	used := map[string]bool{}
 	for _, top := range []string{"internal", "cmd"} {
@@ -106,7 +107,7 @@ func TestVolumesAreLookedIntoByTheirDriver(t *testing.T) {
 	}
 }
 
-// TestPathsIntoVolumesAreSeen: what the test above is to find, it finds.
+// TestPathsIntoVolumesAreSeen shows that the test above would find such code.
 func TestPathsIntoVolumesAreSeen(t *testing.T) {
 	for text, want := range map[string]int{
 		`os.OpenRoot(c.at("workspace"))`:           1,

@@ -17,36 +17,35 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// Some attacks need both ends played as only the package can that defends: their
-// tests stand beside the code. A row of such a test runs it in the build that has
-// the switches. The attack works when the test fails in the words that say so;
-// it is stopped when the test passes. A test that is skipped, isn't there or fails
-// in other words is neither, and fails the row.
+// Some attacks need both ends played in a way that only the defending package can: their tests are
+// in that package. A row of such a test runs it in the build with the switches. The attack works if
+// the test fails with the given words, and is stopped if the test passes. A test that is skipped,
+// does not exist or fails with other words is neither, and fails the row.
 
-// besideTest is a test beside the code: Name may have parts of subtests.
+// besideTest is a test in the package that defends. Name may have parts of subtests.
 type besideTest struct {
-	pkg, name string // the package is of internal/, or one of cmd/
-	says      string // what the test says when the attack works, a regular expression
-	// tries is how often what chance decides is tried, with all defences off, until
-	// it works.
+	pkg, name string // pkg is below internal/, or below cmd/
+	says      string // what the test prints when the attack works, a regular expression
+	// tries is how often an attack that depends on chance is tried, with all defences off, until it
+	// works.
 	tries    int
 	defences []defence.Name
 }
 
-// beside makes a row of the matrix of a test beside the code.
+// beside makes a row of the matrix of a test in another package.
 func beside(number int, attack, pkg, test, says string, defences ...defence.Name) Row {
 	b := besideTest{pkg: pkg, name: test, says: says, tries: 1, defences: defences}
 	return Row{Number: number, Attack: attack, Defences: defences, Beside: &b, Run: b.run}
 }
 
-// byChance is a row of a test in which the attack works more often than not.
+// byChance is a row of a test in which the attack works more often than not, but not always.
 func byChance(r Row) Row {
 	r.Beside.tries = 5
 	r.Run = r.Beside.run
 	return r
 }
 
-// path is where the package is in the repository.
+// path returns the package's path in the repository.
 func (b besideTest) path() string { return besidePath(b.pkg) }
 
 func besidePath(pkg string) string {
@@ -56,7 +55,7 @@ func besidePath(pkg string) string {
 	return "internal/" + pkg
 }
 
-// lacking is a row that a machine without something can't try: lacks says so.
+// lacking is a row that can't be tried on a machine for which lacks returns a reason.
 func lacking(r Row, lacks func(t *testing.T) string) Row {
 	r.Lacks = lacks
 	return r
@@ -76,7 +75,7 @@ func (b besideTest) once(t *testing.T) Verdict {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, filepath.Base(b.pkg)+".test"),
 		"-test.v", "-test.count=1", "-test.timeout=100s", "-test.run=^"+strings.ReplaceAll(regexp.QuoteMeta(b.name), "/", "$/^")+"$")
-	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second // an ordinary user may not read the sources
+	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second // an ordinary user may be unable to read the sources
 	cmd.Env = append(os.Environ(), "CHOIR_TEST_BIN="+filepath.Dir(sandboxtest.BareGuest(t)))
 	b2, err := cmd.CombinedOutput()
 	out := string(b2)
@@ -93,14 +92,14 @@ func (b besideTest) once(t *testing.T) Verdict {
 	return Verdict{true, clip(said)}
 }
 
-// programs are the test programs of packages, as far as they were built.
+// programs are the test programs of packages that were built so far.
 var programs struct {
 	sync.Mutex
 	built []string
 }
 
-// besidePrograms builds test programs of packages, where it has to, and returns
-// their directory.
+// besidePrograms builds the test programs of packages that were not built yet, and returns their
+// directory.
 func besidePrograms(t *testing.T, pkgs ...string) string {
 	t.Helper()
 	dir := filepath.Dir(sandboxtest.BareGuest(t))

@@ -20,8 +20,8 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// Row 11: out of the workspace by links, dots and races, through the guest's
-// files. Imports, uploads and checkouts are the workspace's part of this row.
+// TestRow11Paths tries to leave the workspace by links, dots and races, through the guest's files.
+// Imports, uploads and checkouts are tested as the workspace's part of this row.
 func TestRow11Paths(t *testing.T) {
 	onEveryDriver(t, func(t *testing.T, e *sandboxtest.Env) {
 		secret := filepath.Join(e.Dir, "secret")
@@ -38,7 +38,7 @@ func TestRow11Paths(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"abs", "dots", "dir/secret", "root", "box"} {
-			if _, err := os.ReadFile(filepath.Join(e.Live, name)); err != nil { // the control: a reader that follows
+			if _, err := os.ReadFile(filepath.Join(e.Live, name)); err != nil { // the control: a reader that follows links
 				t.Fatalf("the control does not work: %v", err)
 			}
 		}
@@ -94,7 +94,7 @@ func race(t *testing.T, e *sandboxtest.Env, g *guest.Client) {
 	for range 400 {
 		f, _, err := g.ReadFile(t.Context(), "swap/secret")
 		if err != nil {
-			continue // the link was there
+			continue // the link was in place
 		}
 		data, err := io.ReadAll(f)
 		_ = f.Close()
@@ -108,7 +108,7 @@ func race(t *testing.T, e *sandboxtest.Env, g *guest.Client) {
 	}
 }
 
-// Row 13: a box that takes all it can get.
+// TestRow13Exhaustion opens a box whose programs take all that they can get.
 func TestRow13Exhaustion(t *testing.T) {
 	mustWork(t, "eat", "200")
 	mustWork(t, "forks", "150")
@@ -125,11 +125,11 @@ func TestRow13Exhaustion(t *testing.T) {
 			}
 			b, g := e.Box(t, sandbox.BoxSpec{Limits: sandbox.Limits{MemoryBytes: 128 << 20}})
 			mustFail(t, g, "eat", "200")
-			// The guest survives what it started.
+			// The guest survives its children.
 			if u, err := b.Usage(t.Context()); err != nil || u.OOMKills == 0 {
 				t.Errorf("usage %+v %v", u, err)
 			}
-			mustFail(t, g, "fill", "/tmp/x", "200") // memory too
+			mustFail(t, g, "fill", "/tmp/x", "200") // /tmp counts as memory too
 			if r := sandboxtest.Run(t, g, "sh", "-c", "rm -f /tmp/x; echo alive"); r.Out != "alive\n" {
 				t.Errorf("the box is %+v", r)
 			}
@@ -140,7 +140,7 @@ func TestRow13Exhaustion(t *testing.T) {
 			}
 			_, g := e.Box(t, sandbox.BoxSpec{Limits: sandbox.Limits{Pids: 100}})
 			mustFail(t, g, "forks", "150")
-			// A real fork bomb, and the box can still be killed (by the cleanup).
+			// A real fork bomb runs, and the box can still be killed (by the cleanup).
 			if _, err := sandboxtest.TryRun(t, g, guest.ExecRequest{Argv: []string{"sh", "-c", "b() { b | b & }; b; sleep 1"}, TimeoutMS: 3000}); err != nil && fault.Is(err, fault.Internal) {
 				t.Log(err)
 			}
@@ -194,7 +194,7 @@ func TestRow13Exhaustion(t *testing.T) {
 			if _, err := io.CopyN(io.Discard, p, 1<<20); err != nil {
 				t.Error(err)
 			}
-			if err := p.Close(); err != nil { // nobody has to read it to its end
+			if err := p.Close(); err != nil { // the output need not be read to its end
 				t.Error(err)
 			}
 			mustPass(t, g, "sleep", "0s")
@@ -202,7 +202,7 @@ func TestRow13Exhaustion(t *testing.T) {
 	})
 }
 
-// Row 14: the agent's process reaches the loop that drives it.
+// TestRow14Guest has a command attack the loop's process, which started it.
 func TestRow14Guest(t *testing.T) {
 	victim := exec.Command(sandboxtest.Probe(t), "sleep", "5m")
 	if err := victim.Start(); err != nil {
@@ -226,12 +226,12 @@ func TestRow14Guest(t *testing.T) {
 		if r := sandboxtest.Run(t, g, "sh", "-c", "readlink /proc/1/exe /proc/1/root /proc/1/cwd; ls /proc/1/root/"); strings.TrimSpace(r.Out) != "" {
 			t.Errorf("links of the guest: %q", r.Out)
 		}
-		// Every signal that may be sent to it; it goes on.
+		// The guest goes on after every signal that may be sent to it.
 		mustPass(t, g, "signal", "1")
 		if h, err := g.Health(t.Context()); err != nil || h.Box != b.ID() {
 			t.Errorf("after all signals the guest says %+v, %v", h, err)
 		}
-		// From its first moment on, too.
+		// It can't be attacked in its first moments either.
 		for range 20 {
 			young, first := e.Box(t, sandbox.BoxSpec{ID: "young", Mounts: []sandbox.Mount{e.LiveMount()}})
 			for range 5 {
@@ -241,12 +241,12 @@ func TestRow14Guest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The spec with its token is not in anything that commands can read.
+		// No command can read the spec with its token.
 		if r := sandboxtest.Run(t, g, "sh", "-c", "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -E '[0-9a-f]{64}'"); r.Out != "" {
 			t.Errorf("a token in sight: %q", r.Out)
 		}
 
-		// What hides when a command ends lives on, as it may, and dies with the box.
+		// A process that survives the end of its command may live on, and dies with the box.
 		beat := filepath.Join(e.Live, "beat")
 		mustPass(t, g, "daemon", "/computer/beat")
 		sandboxtest.Eventually(t, 10*time.Second, "the daemon beats", func() bool { return exists(beat) })
@@ -259,7 +259,7 @@ func TestRow14Guest(t *testing.T) {
 			t.Error("the daemon outlived its box")
 		}
 	})
-	// The control of the daemon: one that nothing holds outlives what started it.
+	// This is the control: a daemon that nothing contains outlives its parent.
 	beat := filepath.Join(t.TempDir(), "beat")
 	if out, ok := unprotected(t, "daemon", beat); !ok {
 		t.Fatalf("the control does not work: %s", out)
@@ -268,7 +268,7 @@ func TestRow14Guest(t *testing.T) {
 	killBeating(t, beat)
 }
 
-// victim is a process that nothing protects, until the test ends.
+// victim is a process without protection, which lives until the test ends.
 func victim(t *testing.T) (pid string) {
 	t.Helper()
 	cmd := exec.Command(sandboxtest.Probe(t), "sleep", "5m")
@@ -304,7 +304,7 @@ func killBeating(t *testing.T, beat string) {
 	t.Error("the control's daemon is gone")
 }
 
-// Row 17: what the kernel and the host would give away.
+// TestRow17Host tries what the kernel and the host would reveal or allow.
 func TestRow17Host(t *testing.T) {
 	name := "choir-attack-" + strconv.Itoa(os.Getpid())
 	ln, err := net.Listen("unix", "@"+name)
@@ -316,13 +316,13 @@ func TestRow17Host(t *testing.T) {
 	mustWork(t, "abstract", name)
 	mustWork(t, "environ", "self")
 	mustWork(t, "read", "/proc/cmdline")
-	calls := map[string]bool{ // system call → its control works here
+	calls := map[string]bool{ // system call → whether its control works here
 		"clone-user": true, "userfaultfd": true, "mount": os.Geteuid() == 0,
 		"unshare-user": false, "keyctl": false, "add_key": false, "io_uring": false, "bpf": false, "perf": false, "vsock": false, "alg": false, "tiocsti": false,
 	}
 	for call := range calls {
 		if call == "mount" {
-			continue // would change this host; overlays prove that mounting works
+			continue // this would change the host; overlays show that mounting works
 		}
 		out, ok := unprotected(t, "syscall", call)
 		if !ok && calls[call] {
@@ -350,8 +350,8 @@ func TestRow17Host(t *testing.T) {
 			out := mustFail(t, g, "syscall", call)
 			refused := strings.Contains(out, "not permitted") || strings.Contains(out, "not implemented")
 			if call == "vsock" || call == "alg" {
-				// What a kernel without them says too: which of both it was is
-				// TestFilter's in the driver.
+				// A kernel without these families says the same. TestFilter in the driver shows
+				// that the filter refuses them.
 				refused = strings.Contains(out, "address family not supported")
 			}
 			if !refused {

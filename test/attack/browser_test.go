@@ -17,15 +17,15 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// chrome is the one Chromium that all rows of a run share; endBrowser ends it.
-// Each try has a profile of its own.
+// chrome is the one Chromium that all rows of a run share; endBrowser ends it. Each try has its own
+// profile.
 var chrome struct {
 	sync.Mutex
 	*chromium.Browser
 	dir string
 }
 
-// lacksBrowser gives a reason where there is no Chromium.
+// lacksBrowser returns a reason if there is no Chromium.
 func lacksBrowser(t *testing.T) string {
 	err := startBrowser()
 	if errors.Is(err, chromium.ErrMissing) {
@@ -47,7 +47,7 @@ func startBrowser() error {
 	if err != nil {
 		return err
 	}
-	// Every name that is not ours is the test's own server.
+	// Every other name resolves to the test's own server.
 	b, err := chromium.Open(dir, "--host-resolver-rules=MAP *.example 127.0.0.1", "--disable-popup-blocking")
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
@@ -56,8 +56,8 @@ func startBrowser() error {
 	return nil
 }
 
-// visitor is a real browser in front of a control
-// plane; who uses it is signed in to the console and to the desktop.
+// visitor is a real browser in front of a control plane. Its user is signed in to the console and
+// to the desktop.
 type visitor struct {
 	*web
 	*chromium.Browser
@@ -67,14 +67,14 @@ type visitor struct {
 
 func newVisitor(t *testing.T) *visitor {
 	t.Helper()
-	w, o := newWeb(t), newOutside(t) // they end after the page that asks them
+	w, o := newWeb(t), newOutside(t) // they end after the page that uses them
 	v := newTab(t)
 	v.web, v.outside = w, o
 	v.signedIn(t)
 	return v
 }
 
-// newTab is a page of the browser in a profile of its own, until the test ends.
+// newTab opens a page of the browser in a profile of its own, until the test ends.
 func newTab(t *testing.T) *visitor {
 	t.Helper()
 	if err := startBrowser(); err != nil {
@@ -88,7 +88,7 @@ func newTab(t *testing.T) *visitor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // the test's own has ended
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // the test's own context has ended
 		defer cancel()
 		if err := leave(ctx); err != nil {
 			t.Error(err)
@@ -97,7 +97,7 @@ func newTab(t *testing.T) *visitor {
 	return v
 }
 
-// signedIn gives the browser the cookies that the control plane has set.
+// signedIn gives the browser the cookies that the control plane set.
 func (v *visitor) signedIn(t *testing.T) {
 	t.Helper()
 	for of, c := range v.given {
@@ -111,7 +111,7 @@ func (v *visitor) signedIn(t *testing.T) {
 	}
 }
 
-// leave runs what takes the tab to another page, and waits for that.
+// leave runs a script that takes the tab to another page, and waits for the page.
 func (v *visitor) leave(t *testing.T, script string) {
 	t.Helper()
 	v.eval(t, "void "+script)
@@ -137,7 +137,7 @@ func (v *visitor) open(t *testing.T, url string) {
 	}
 }
 
-// eval runs a script in the page, and returns what it came to as text.
+// eval runs a script in the page and returns its result as text.
 func (v *visitor) eval(t *testing.T, script string) string {
 	t.Helper()
 	var out string
@@ -147,17 +147,17 @@ func (v *visitor) eval(t *testing.T, script string) string {
 	return out
 }
 
-// foreign opens a page of another site, with a body.
+// foreign opens a page of another site with this body.
 func (v *visitor) foreign(t *testing.T, body string) {
 	t.Helper()
 	v.outside.page = "<!doctype html><meta charset=utf-8><body style='margin:0'>" + body
 	v.open(t, v.outside.url+"/page")
 }
 
-// desktopRuns opens the console, which shows a desktop whose page is script,
-// what an agent wrote. OUT in it is the site outside, and said(word) tells the
-// test. It returns what was said, or "outside" when the site outside was asked,
-// or "" when until, of the console's page, is true.
+// desktopRuns opens the console, which shows a desktop whose page runs script, as if an agent had
+// written it. In the script, OUT stands for the outside site, and said(word) reports to the test.
+// It returns the word, or "outside" if the outside site was requested, or "" as soon as the
+// expression until is true in the console's page.
 func (v *visitor) desktopRuns(t *testing.T, script string, files map[string]served, until string) string {
 	t.Helper()
 	v.desktopIs(script, files)
@@ -195,7 +195,7 @@ func (v *visitor) outcome(t *testing.T, until string) string {
 		}
 		for _, p := range v.mine.askedPaths() {
 			if word, ok := strings.CutPrefix(p, "/src/said-"); ok {
-				// What it sent outside before it said so has arrived, or not gone.
+				// Anything that it sent outside before it reported has arrived, or was stopped.
 				if len(v.outside.seen()) > 0 {
 					return "outside"
 				}
@@ -222,7 +222,7 @@ func (p *played) askedPaths() []string {
 	return append([]string{}, p.paths...)
 }
 
-// outside is another site, and what it was asked except for its own page.
+// outside is another site, with the requests that it got except those for its own page.
 type outside struct {
 	url  string
 	page string
@@ -263,7 +263,7 @@ func (o *outside) seen() []string {
 	return append([]string{}, o.asks...)
 }
 
-// withBrowser makes a row of the matrix of one that needs a browser.
+// withBrowser makes a row of the matrix that needs a browser.
 func withBrowser(number int, attack string, run func(t *testing.T, v *visitor) Verdict, defences ...defence.Name) Row {
 	return Row{Number: number, Attack: "in a browser: " + attack, Defences: defences, Lacks: lacksBrowser, Run: func(t *testing.T) Verdict {
 		return run(t, newVisitor(t))

@@ -13,7 +13,7 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// Row 2: a NUL byte in a CONNECT or SOCKS host.
+// TestRow02NULInHost sends a NUL byte in the host of a CONNECT or SOCKS request.
 func TestRow02NULInHost(t *testing.T) {
 	naive := naiveProxy(t, "allowed.example")
 	targets := []string{`evil.example\x00.allowed.example:443`, `evil.example\x01allowed.example:443`}
@@ -38,7 +38,8 @@ func TestRow02NULInHost(t *testing.T) {
 	})
 }
 
-// Row 5: a guest has no resolver, and names are resolved after the allow check.
+// TestRow05DNS shows that a guest has no resolver, and that names are resolved after the check of
+// the rules.
 func TestRow05DNS(t *testing.T) {
 	server, asked := nameServer(t)
 	mustWork(t, "resolve", "secret-data.evil.example", server)
@@ -102,8 +103,8 @@ func nameServer(t *testing.T) (addr string, asked func() int) {
 	return conn.LocalAddr().String(), func() int { c := <-count; count <- c; return c }
 }
 
-// Row 6: metadata, loopback and private addresses, in every spelling, and names
-// that turn into them.
+// TestRow06PrivateAddresses tries the metadata service's, loopback and private addresses in every
+// spelling, and names that resolve to them.
 func TestRow06PrivateAddresses(t *testing.T) {
 	literals := []string{
 		"169.254.169.254:80", "[fd00:ec2::254]:80", "127.0.0.1:443", "[::1]:443", "10.0.0.1:443", "172.16.0.1:443", "192.168.1.1:443",
@@ -130,7 +131,8 @@ func TestRow06PrivateAddresses(t *testing.T) {
 			x.answers = func(string, int) []netip.Addr { return []netip.Addr{public, addr} }
 			sandboxtest.Run(t, g, sandboxtest.ProbeInside, "connect", guest.ProxyAddr, "allowed.example:443", "hello")
 		}
-		// Public for the check, private for the connection: one look-up serves both.
+		// A name that resolves to a public address for the check and to a private one for the
+		// connection fails, because there is only one look-up.
 		x.answers = func(_ string, n int) []netip.Addr {
 			if n%2 == 1 {
 				return []netip.Addr{public}
@@ -152,7 +154,7 @@ func TestRow06PrivateAddresses(t *testing.T) {
 	})
 }
 
-// Row 8: plain HTTP, and clients that ignore the proxy.
+// TestRow08PlainHTTP tries plain HTTP, and clients that ignore the proxy.
 func TestRow08PlainHTTP(t *testing.T) {
 	far := echoServer(t)
 	mustWork(t, "dial", "tcp", far)
@@ -168,13 +170,13 @@ func TestRow08PlainHTTP(t *testing.T) {
 		if resolved, dialled := x.seen(); len(resolved)+len(dialled) != 0 {
 			t.Errorf("the host resolved %q and dialled %q", resolved, dialled)
 		}
-		// A box without a proxy has nothing to ask.
+		// A box without a proxy has nothing to send a request to.
 		_, bare := e.Box(t, sandbox.BoxSpec{ID: "bare", Handler: x.handler})
 		mustFail(t, bare, "connect", guest.ProxyAddr, "allowed.example:443", "hello")
 	})
 }
 
-// Row 10: what *.suffix doesn't match.
+// TestRow10Suffix shows what *.suffix does not match.
 func TestRow10Suffix(t *testing.T) {
 	refused := []string{
 		"evilsuffix.example:443", "suffix.example.evil.example:443", "suffix.example:443", "a.suffix.example:80", "a.suffix.example:22",

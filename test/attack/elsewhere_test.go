@@ -10,7 +10,8 @@ const (
 	whyWhole   = "it takes a whole computer and a model, and no single check can be switched off to let it through"
 )
 
-// elsewhere lists what other tests hold; TestTableIsTrue looks that they exist.
+// elsewhere lists parts of rows that other tests show. TestTableIsTrue checks that these tests
+// exist.
 var elsewhere = []Elsewhere{
 	{2, "odd bytes in a SOCKS host, in a real box", "test/attack/egress_test.go", "TestRow02NULInHost", whyRefused},
 	{3, "a ClientHello over many records, in odd lengths", "internal/egress/hello_internal_test.go", "TestReadHello", whyRefused},
@@ -66,8 +67,7 @@ var elsewhere = []Elsewhere{
 	{53, "what leaves through an allowed host is measured and on record", "internal/egress/meter_test.go", "TestWhatPassesATunnelIsOnRecord", "the channel to an allowed host can't be closed, only kept narrow and seen"},
 }
 
-// OneDefence is a defence that no row of the matrix names, with the test that
-// fails without it.
+// OneDefence is a defence without a row in the matrix, with the test that fails without it.
 type OneDefence struct {
 	Name defence.Name
 	File string
@@ -75,10 +75,11 @@ type OneDefence struct {
 }
 
 var otherDefences = []OneDefence{
-	// Both ends are the box and its guest, which every driver is held to.
+	// Both ends are the box and its guest; every driver's conformance test checks it.
 	{defence.GuestClear, "internal/sandbox/local/local_test.go", "TestConformance"},
 	{defence.GuestFresh, "internal/sandbox/local/local_test.go", "TestConformance"},
-	// With the switch off the whole machine's user would stand still, in the middle of the suite.
+	// With the switch off, all processes of the machine's user would be stuck in the middle of the
+	// suite.
 	{defence.BoxEpoll, "test/e2e/shared_test.go", "TestOneCommandTakesAllWatches"},
 	{defence.BoxFiles, "internal/sandbox/local/shared_internal_test.go", "TestOneBoxOpensAllFiles"},
 	{defence.BoxSockets, "internal/sandbox/local/sockets_internal_test.go", "TestSocketsOfABoxAreBounded"},

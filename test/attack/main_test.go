@@ -24,8 +24,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// What a box holds open and removed is counted where files lie on a disk
-	// (docs/plan.md): scripts/in-memory does not reach here.
+	// Files that a box holds open and has removed are counted only on a disk (docs/plan.md), so
+	// scripts/in-memory does not work for these tests.
 	if strings.HasPrefix(os.Getenv("TMPDIR"), "/dev/shm/") {
 		if err := os.Unsetenv("TMPDIR"); err != nil {
 			panic(err)
@@ -50,7 +50,7 @@ func onEveryDriver(t *testing.T, row func(t *testing.T, e *sandboxtest.Env)) {
 	})
 }
 
-// unprotected runs the probe as a plain process: the control.
+// unprotected runs the probe as a plain process, which is the control.
 func unprotected(t *testing.T, argv ...string) (string, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -61,7 +61,7 @@ func unprotected(t *testing.T, argv ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// mustWork fails the test when a control doesn't work: then nothing is proved.
+// mustWork fails the test if a control does not work, because then the test shows nothing.
 func mustWork(t *testing.T, argv ...string) {
 	t.Helper()
 	if out, ok := unprotected(t, argv...); !ok {
@@ -69,7 +69,7 @@ func mustWork(t *testing.T, argv ...string) {
 	}
 }
 
-// mustFail fails the test when the probe works in the box.
+// mustFail fails the test if the probe works in the box.
 func mustFail(t *testing.T, g *guest.Client, argv ...string) string {
 	t.Helper()
 	r := sandboxtest.Run(t, g, append([]string{sandboxtest.ProbeInside}, argv...)...)
@@ -91,7 +91,7 @@ func mustPass(t *testing.T, g *guest.Client, argv ...string) string {
 	return r.Out
 }
 
-// echoServer answers each line with itself, on the loopback.
+// echoServer sends each line back, on loopback.
 func echoServer(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -123,8 +123,8 @@ func echoServer(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// naiveProxy is what many proxies are: a suffix match on whatever the client
-// said, then a dial. It is the control of the egress rows.
+// naiveProxy does what many proxies do: it matches the suffix of whatever the client sent, and
+// dials. It is the control of the rows about egress.
 func naiveProxy(t *testing.T, suffix string) string {
 	t.Helper()
 	far := echoServer(t)
@@ -171,17 +171,16 @@ func naiveProxy(t *testing.T, suffix string) string {
 	return ln.Addr().String()
 }
 
-// exit is the real egress proxy in front of an echo server, with a resolver
-// that the test plays.
+// exit is the real egress proxy in front of an echo server, with a resolver that the test plays.
 type exit struct {
 	mu       sync.Mutex
 	resolved []string
 	dialled  []string
 	decided  []contract.EgressDecided
 	traffic  []egress.Traffic
-	// unmeterable is why nothing that passes can be recorded, if that is so.
+	// unmeterable is the error of recording traffic, if it is to fail.
 	unmeterable error
-	// then goes on in a tunnel that is open.
+	// then continues in a tunnel that is open.
 	then    func(conn net.Conn, r *bufio.Reader) Verdict
 	answers func(host string, n int) []netip.Addr
 	proxy   *egress.Proxy
@@ -248,7 +247,7 @@ func newExit(t *testing.T, rules ...string) *exit {
 	return x
 }
 
-// serve makes x the exit of one box under a policy.
+// serve makes x the way out of one box under a policy.
 func (x *exit) serve(t *testing.T, kind contract.BoxKind, policy egress.Policy) {
 	t.Helper()
 	x.handler = x.proxy.Handler(egress.Scope{CID: contract.NewCID(), Box: "attack", Kind: kind}, policy)

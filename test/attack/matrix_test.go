@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	asUser    = "CHOIR_ATTACK_AS_USER" // set in the copy of this program that runs as an ordinary user: where its results go
+	asUser    = "CHOIR_ATTACK_AS_USER" // set in the copy of this program that runs as an ordinary user: where it writes its results
 	plainUID  = 64206                  // an ordinary user that owns nothing else
 	userLimit = 25 * time.Minute
 )
 
-// TestMatrix tries every row with all of its defences off, with each one alone,
-// and with all of them, as root and as an ordinary user.
+// TestMatrix tries every row with all of its defences off, with each one alone, and with all of
+// them, as root and as an ordinary user.
 func TestMatrix(t *testing.T) {
 	if path := os.Getenv(asUser); path != "" {
 		writeResults(t, path, runMatrix(t, "user"))
@@ -116,7 +116,7 @@ func runMatrix(t *testing.T, user string) []Result {
 	return results
 }
 
-// endBrowser ends the Chromium that the rows shared.
+// endBrowser ends the Chromium that the rows share.
 func endBrowser() error {
 	chrome.Lock()
 	defer chrome.Unlock()
@@ -150,7 +150,7 @@ func startAsUser(t *testing.T) (finish func() []Result) {
 			t.Fatal(err)
 		}
 	}
-	bin := filepath.Dir(sandboxtest.BareGuest(t)) // this one may not build
+	bin := filepath.Dir(sandboxtest.BareGuest(t)) // the ordinary user may be unable to build
 	sandboxtest.Probe(t)
 	sandboxtest.BadGuest(t)
 	run, chosen := "-test.run=^TestMatrix$", regexp.MustCompile("")
@@ -208,7 +208,7 @@ func writeResults(t *testing.T, path string, results []Result) {
 	}
 }
 
-// Result is what came of a row as one user.
+// Result is the outcome of a row for one user.
 type Result struct {
 	Row   int // index in rows()
 	Off   string
@@ -217,7 +217,7 @@ type Result struct {
 	Not   string // why it was not tried: a key of cannot
 }
 
-// printed is the table as the suite prints it: what happened.
+// printed returns the table of outcomes that the suite prints.
 func printed(results map[string][]Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-4s %-72s %-5s %-8s %-28s %s\n", "row", "attack", "as", "all off", "each alone", "all on")
@@ -243,7 +243,7 @@ func printed(results map[string][]Result) string {
 	return b.String()
 }
 
-// besideOf lists the packages whose tests the rows of this run are.
+// besideOf returns the packages whose tests the rows of this run use.
 func besideOf(chosen func(name string) bool) []string {
 	var out []string
 	for i, r := range rows() {
@@ -254,7 +254,7 @@ func besideOf(chosen func(name string) bool) []string {
 	return out
 }
 
-// wholeOf reports whether a row of this run takes a whole computer.
+// wholeOf reports whether a row of this run needs a whole computer.
 func wholeOf(chosen func(name string) bool) bool {
 	for i, r := range rows() {
 		if r.Whole && chosen(rowName(r, i)) {
@@ -264,8 +264,8 @@ func wholeOf(chosen func(name string) bool) bool {
 	return false
 }
 
-// readableModules returns a directory with the shell's dependencies that the
-// ordinary user can read: a copy at dir where they can't read the repository's.
+// readableModules returns a directory with the shell's dependencies that the ordinary user can
+// read: a copy at dir if they can't read the repository's.
 func readableModules(t *testing.T, dir string) string {
 	t.Helper()
 	modules, err := choirtest.Modules()

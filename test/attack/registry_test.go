@@ -7,33 +7,32 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// Row is one way to do what a row of the list of attacks says, and the defences
-// that are named for it: with all of them off it works, and any one of them
-// alone stops it.
+// Row is one way of an attack of the list, with the defences against it: with all of them off the
+// attack works, and any one of them alone stops it.
 type Row struct {
 	Number   int    // of the list
 	Attack   string // what is tried, in a clause
 	Defences []defence.Name
-	// Run tries it once, against whatever is switched on.
+	// Run tries it once, with whatever is switched on.
 	Run func(t *testing.T) Verdict
-	// Beside is the test beside the code that Run runs, if it is one.
+	// Beside is the test in another package that Run runs, if it is one.
 	Beside *besideTest
-	// Whole is whether it takes the shared computer (whole_test.go).
+	// Whole says whether it uses the shared computer (whole_test.go).
 	Whole bool
-	// NotAs names, for "root" or "user", why it can't be tried so: a key of cannot.
+	// NotAs says, for "root" or "user", why it can't be tried as that user: a key of cannot.
 	NotAs map[string]string
-	// Lacks returns a key of cannot when this machine has not got what it takes.
+	// Lacks returns a key of cannot if this machine lacks something that the row needs.
 	Lacks func(t *testing.T) string
 }
 
-// Verdict is what came of one try, and how that was seen.
+// Verdict is the outcome of one try, and how it was observed.
 type Verdict struct {
 	Worked   bool
 	Evidence string
 }
 
-// cannot is the one place that says why a row is not tried as some user or on
-// some machine. Any other skip is a failure.
+// cannot lists every reason for which a row is not tried as some user or on some machine. Any other
+// skip is a failure.
 var cannot = map[string]string{
 	"cgroups":    "an ordinary user has no writable memory controller unless systemd delegates it, and the computer's notes say so",
 	"root-files": "the kernel's own files are closed to an ordinary user by their modes",
@@ -45,18 +44,18 @@ var cannot = map[string]string{
 	"calls":      "this kernel has not got the system call, or keeps it from everybody",
 }
 
-// rows is the matrix.
+// rows returns the matrix.
 func rows() []Row {
 	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, desktopRows, wholeRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, gitHTTPRows, logRows, actorRows, besideRows)
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }
 
-// Elsewhere is a part of a row that a test beside the code holds.
+// Elsewhere is a part of a row that a test in another package shows.
 type Elsewhere struct {
 	Number int
 	What   string
-	File   string // of the repository
-	Test   string // its function, or the words of its title
-	Why    string // it is not in the matrix
+	File   string // its path in the repository
+	Test   string // the test's function, or words of its title
+	Why    string // why it is not in the matrix
 }

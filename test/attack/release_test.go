@@ -19,9 +19,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestPagesHaveNoSwitches: neither the desktop, as source and as it is built, nor
-// the console knows of switches. What is off there the suite takes out of the
-// text, which must stand there for that; the edited text is the control.
+// TestPagesHaveNoSwitches shows that neither the desktop, in source and as it is built, nor the
+// console contains switches. To switch a defence off there, the suite takes its text out of the
+// files, so the text must be in them; the edited text is the control.
 func TestPagesHaveNoSwitches(t *testing.T) {
 	traces := []string{mark, "DEFENCES_OFF", "defences-off", "defenceswitches"}
 	names := slices.Concat(slices.Collect(maps.Keys(scripts)), slices.Collect(maps.Keys(sources)))
@@ -67,13 +67,13 @@ func TestPagesHaveNoSwitches(t *testing.T) {
 	}
 }
 
-// TestReleaseHasNoSwitches builds what people run, and its guest, and looks for
-// anything of the switches in them. The build that has them is the control.
+// TestReleaseHasNoSwitches builds the released program and its guest, and shows that they contain
+// nothing of the switches. The build with switches is the control.
 func TestReleaseHasNoSwitches(t *testing.T) {
 	if defence.Tag != "" || defence.Off(defence.EgressRules) || len(defence.BoxArgs()) != 0 {
 		t.Fatal("an ordinary build has switches")
 	}
-	// What the switches can't be without: the variable, the file, the function.
+	// These are parts that the switches need: the variable, the file, the function.
 	traces := []string{"DEFENCES_OFF_FILE", "/defences-off", "internal/defence.Off", "egress.hidden-name"}
 	build := func(tag, pkg string) []byte {
 		t.Helper()

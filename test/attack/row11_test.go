@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// sendTar adds an archive as a program would.
+// sendTar uploads an archive as a program would.
 func sendTar(t *testing.T, in *choirtest.Instance, name string, archive []byte) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

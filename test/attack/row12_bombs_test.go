@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// keepers finds the processes of the instance that say "keeper" in their command
-// line, and the most memory each ever held, in KiB.
+// keepers returns the processes of the instance that have "keeper" in their command line, with the
+// most memory that each ever held, in KiB.
 func keepers(t *testing.T, in *choirtest.Instance) map[int]int {
 	t.Helper()
 	parent, line := map[int]int{}, map[int]string{}
@@ -62,8 +62,8 @@ func statusField(status []byte, name string) int {
 	return n
 }
 
-// Row 12: a pack and a bundle that are small and become enormous: one file of
-// 256 MiB, and a tree of ten to the tenth files.
+// TestRow12Bombs adds a pack and a bundle that are small and expand enormously: to one file of 256
+// MiB, and to a tree of ten to the tenth files.
 func TestRow12Bombs(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "bombs")
@@ -87,7 +87,7 @@ func TestRow12Bombs(t *testing.T) {
 	for _, repo := range []string{huge, many} {
 		mustGit(t, repo, "-c", "pack.threads=1", "gc", "-q", "--prune=now")
 		mustGit(t, repo, "bundle", "create", "-q", filepath.Join(source, filepath.Base(repo)+".bundle"), "main")
-		// A loose pack too, as a fetch would leave it before it is unpacked.
+		// A loose pack is among them too, as a fetch leaves it before it is unpacked.
 		if out, ok := shell(t, repo, `cp .git/objects/pack/*.pack ../`+filepath.Base(repo)+`.pack`); !ok {
 			t.Fatal(out)
 		}
@@ -96,10 +96,10 @@ func TestRow12Bombs(t *testing.T) {
 	if small > 16<<20 {
 		t.Fatalf("the bombs are %d bytes long and no bombs", small)
 	}
-	// Controls, each bounded: a checkout of the one asks for more than 64 MiB in a
-	// file, a walk of the other for more than a million names.
+	// These are the controls, each bounded: a checkout of the first needs more than 64 MiB for a
+	// file, and a walk of the second finds more than a million names.
 	for _, from := range []string{"bombs/huge", "bombs/huge.bundle"} {
-		// The shell's limit counts in 512 bytes; a process beyond it ends by SIGXFSZ.
+		// The shell's limit counts units of 512 bytes; a process that exceeds it ends by SIGXFSZ.
 		out, _ := shell(t, dir, `rm -rf out; (ulimit -f 131072; git -c safe.directory='*' clone -q -b main `+from+` out); [ $? -eq 153 ] && echo beyond`)
 		if !strings.HasSuffix(out, "beyond\n") {
 			t.Errorf("the control does not work: plain git unpacks %s within 64 MiB: %s", from, out)
@@ -119,8 +119,8 @@ func TestRow12Bombs(t *testing.T) {
 	disk := diskUse(t, own)
 	in.Must(t, "add", source)
 	throughTime(t, in, "bombs")
-	// As large as what it holds, which is compressed already, with room for notes
-	// and trees.
+	// It grows by no more than the size of the files, which are compressed already, with room for
+	// notes and trees.
 	if grown := diskUse(t, own) - disk; grown > small+(1<<20) {
 		t.Errorf("the history grew by %d bytes for %d bytes of bombs", grown, small)
 	}

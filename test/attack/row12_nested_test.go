@@ -16,12 +16,11 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// The parts of row 12 that are about repositories inside the workspace. The
-// keeper holds a nested .git as plain files: it unpacks nothing of it, follows
-// nothing it says, and brings the same bytes back.
+// These are the parts of row 12 about repositories inside the workspace. The keeper stores a nested
+// .git as plain files: it unpacks nothing of it, obeys nothing in it, and restores the same bytes.
 
-// inventory is what a tree holds: every file and link with its content. Links
-// are not followed. Empty directories are not part of a checkpoint.
+// inventory returns the contents of a tree: every file and link. Links are not followed, and empty
+// directories are not part of a checkpoint.
 func inventory(t *testing.T, root string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -92,8 +91,8 @@ func diskUse(t *testing.T, root string) (total int64) {
 	return total
 }
 
-// throughTime captures workspace/name, removes it, restores it, undoes that and
-// undoes the undo; what comes back must each time be what was there.
+// throughTime makes a checkpoint with workspace/name, removes it, restores it, undoes that, and
+// undoes the undo. Each time the result must be what was there before.
 func throughTime(t *testing.T, in *choirtest.Instance, name string) {
 	t.Helper()
 	place := filepath.Join(liveTree(t, in), "workspace", name)
@@ -123,7 +122,7 @@ func holds(t *testing.T, in *choirtest.Instance, object string) bool {
 	return err == nil
 }
 
-// line runs git, which must work, and returns the line it prints.
+// line runs git, which must succeed, and returns the line that it prints.
 func line(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out, err := plainGit(dir, args...)
@@ -133,7 +132,7 @@ func line(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// repository makes one with a commit of file.txt.
+// repository makes a repository with a commit of file.txt.
 func repository(t *testing.T, dir, content string) {
 	t.Helper()
 	write(t, filepath.Join(dir, "file.txt"), content, 0o644)
@@ -149,7 +148,7 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// shell runs a command on the host, bounded in time: a control.
+// shell runs a command on the host, bounded in time, as a control.
 func shell(t *testing.T, dir, script string) (string, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -161,8 +160,8 @@ func shell(t *testing.T, dir, script string) (string, bool) {
 	return string(out), err == nil
 }
 
-// Row 12: a submodule whose path ends in a carriage return, beside a link of the
-// path without it that leads to the module's hooks (CVE-2025-48384).
+// TestRow12SubmoduleTricks uses a submodule whose path ends in a carriage return, beside a link
+// with the path without it that leads to the module's hooks (CVE-2025-48384).
 func TestRow12SubmoduleTricks(t *testing.T) {
 	dir := t.TempDir()
 	script, left := canaryScript(t, dir)
@@ -180,9 +179,9 @@ func TestRow12SubmoduleTricks(t *testing.T) {
 	mustGit(t, outer, "update-index", "--add", "--cacheinfo", "160000,"+line(t, inner, "rev-parse", "HEAD")+",sub\r")
 	mustGit(t, outer, "commit", "-q", "-m", "trick")
 
-	// The control works where this git drops a carriage return that it wrote into a
-	// configuration itself. One that is mended writes it in quotes, so that the
-	// module lands where its path says: then the control can't work, for this reason.
+	// The control works if this git loses a carriage return that it wrote into a configuration
+	// itself. A git with the fix writes it in quotes, so that the module is put where its path
+	// says, and then the control can't work.
 	mustGit(t, dir, "config", "-f", "roundtrip", "a.b", "x\r")
 	out, err := plainGit(dir, "config", "-f", "roundtrip", "a.b")
 	if err != nil {
@@ -197,8 +196,8 @@ func TestRow12SubmoduleTricks(t *testing.T) {
 		t.Log("this git keeps a carriage return in a configuration, so a plain clone does not fall for the submodule; the weaker control stands for it")
 	}
 	_ = os.Remove(left)
-	// What the trick leads to, and the weaker control: a module whose hooks are a
-	// link into the work tree. Every git runs what is there.
+	// This is what the trick leads to, and the weaker control: a module whose hooks are a link into
+	// the work tree. Every git runs what is there.
 	end := filepath.Join(outer, "reached")
 	repository(t, end, "end\n")
 	write(t, filepath.Join(end, "sub", "post-checkout"), hook, 0o755)
@@ -220,9 +219,9 @@ func TestRow12SubmoduleTricks(t *testing.T) {
 	live := liveTree(t, in)
 	own := filepath.Join(live, ".git")
 	in.Must(t, "add", outer)
-	// The module as a vulnerable clone leaves it, made by a command: a gitlink's
-	// directory with a carriage return, links to the computer's own hooks, names
-	// of modules that climb.
+	// A command makes the module as a vulnerable clone leaves it: a gitlink's directory with a
+	// carriage return, links to the computer's own hooks, and names of modules with dots that lead
+	// upwards.
 	in.Must(t, "exec", "--", "sh", "-c", `cd workspace/tricks && cr=$(printf 'sub\r.'); cr=${cr%.}
 		mkdir -p "$cr" .git/modules/x/hooks deep && printf 'gitdir: ../.git/modules/x\n' > "$cr/.git" && echo data > "$cr/data"
 		printf '[core]\n\tworktree = ../../../sub\r\n' > .git/modules/x/config && printf 'ref: refs/heads/main\n' > .git/modules/x/HEAD
@@ -238,8 +237,8 @@ func TestRow12SubmoduleTricks(t *testing.T) {
 	hooks := ownHooks()
 	throughTime(t, in, "tricks")
 
-	// A directory of a checkpoint where now a link to the hooks is: restoring puts
-	// the directory in the link's place and writes nothing through it.
+	// A checkpoint has a directory where there now is a link to the hooks: restoring puts the
+	// directory in the place of the link and writes nothing through it.
 	in.Must(t, "exec", "--", "sh", "-c", "mkdir -p workspace/hole && cp workspace/tricks/reached/sub/post-checkout workspace/hole/")
 	want := inventory(t, filepath.Join(live, "workspace", "hole"))
 	in.Must(t, "checkpoint", "-m", "a directory")
@@ -254,13 +253,13 @@ func TestRow12SubmoduleTricks(t *testing.T) {
 	sameInventory(t, "the directory", inventory(t, filepath.Join(live, "workspace", "hole")), want)
 	in.Must(t, "undo")
 	if target, err := os.Readlink(filepath.Join(live, "workspace", "hole")); err != nil {
-		// The first restore may have put the directory in place by itself.
+		// The first restore may have put the directory in place already.
 		sameInventory(t, "the directory before the second restore", inventory(t, filepath.Join(live, "workspace", "hole")), want)
 	} else if target != "../.git/hooks" {
 		t.Errorf("the link leads to %q", target)
 	}
 	sameInventory(t, "the computer's own hooks", ownHooks(), hooks)
-	// The control of this part: a copy that follows the link writes through it.
+	// The control of this part is a copy that follows the link and writes through it.
 	through := filepath.Join(dir, "through")
 	write(t, filepath.Join(through, "hooks", "keep"), "", 0o644)
 	if err := os.Symlink("hooks", filepath.Join(through, "hole")); err != nil {
@@ -277,8 +276,8 @@ func TestRow12SubmoduleTricks(t *testing.T) {
 	}
 }
 
-// Row 12: nested repositories that point to another place: by a .git that is a
-// file or a link, a common directory, a work tree, and alternates.
+// TestRow12PointersElsewhere uses nested repositories that point to another place: by a .git that
+// is a file or a link, a common directory, a work tree, or alternates.
 func TestRow12PointersElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	script, left := canaryScript(t, dir)
@@ -305,14 +304,14 @@ func TestRow12PointersElsewhere(t *testing.T) {
 	write(t, filepath.Join(place("alternates"), ".git", "objects", "info", "alternates"), elsewhere+"/.git/objects\n", 0o644)
 	repository(t, place("worktree"), "mine\n")
 	mustGit(t, place("worktree"), "config", "core.worktree", elsewhere)
-	// The same towards the computer's own .git, as seen from the workspace.
+	// These point to the computer's own .git, as seen from the workspace.
 	for name, gitfile := range map[string]string{"own-relative": "../../../.git", "own-absolute": "/computer/.git"} {
 		write(t, filepath.Join(place(name), ".git"), "gitdir: "+gitfile+"\n", 0o644)
 	}
 	repository(t, place("own-alternates"), "mine\n")
 	write(t, filepath.Join(place("own-alternates"), ".git", "objects", "info", "alternates"), "/computer/.git/objects\n../../../../../.git/objects\n", 0o644)
 
-	// Controls: plain git follows every one of them.
+	// These are the controls: plain git follows every one of them.
 	for _, name := range []string{"gitfile", "gitlink", "commondir", "alternates"} {
 		if out, err := plainGit(place(name), "cat-file", "-p", secret); err != nil || string(out) != "a secret of the host\n" {
 			t.Errorf("%s: the control does not work: %v: %s", name, err, out)
@@ -338,7 +337,7 @@ func TestRow12PointersElsewhere(t *testing.T) {
 	in.Must(t, "checkpoint", "-m", "own")
 	untouched := inventory(t, elsewhere)
 	if r := command(t, in, "add", source); r.Code != 0 {
-		// A link that leads out is refused on the way in; a command makes it then.
+		// A link that leads out is refused when it is added, so a command makes it then.
 		if err := os.Remove(filepath.Join(place("gitlink"), ".git")); err != nil {
 			t.Fatal(err)
 		}
@@ -346,19 +345,19 @@ func TestRow12PointersElsewhere(t *testing.T) {
 		in.Must(t, "exec", "--", "ln", "-s", elsewhere+"/.git", "workspace/pointers/gitlink/.git")
 	}
 	in.Must(t, "exec", "--", "sh", "-c", "mkdir workspace/pointers/own-link && ln -s ../../../.git workspace/pointers/own-link/.git")
-	// Controls: on the host, plain git follows those to the computer's own .git too.
+	// More controls: on the host, plain git follows the pointers to the computer's own .git too.
 	ownHead := line(t, dir, "--git-dir", own, "rev-parse", "HEAD")
 	for _, name := range []string{"own-relative", "own-link"} {
 		if got := line(t, filepath.Join(live, "workspace", "pointers", name), "rev-parse", "HEAD"); got != ownHead {
 			t.Errorf("%s: the control does not work: HEAD is %s; want %s", name, got, ownHead)
 		}
 	}
-	// It warns of the absolute one, which only a box would have.
+	// Git warns about the absolute one, which exists only in a box.
 	if got := line(t, filepath.Join(live, "workspace", "pointers", "own-alternates"), "cat-file", "-t", ownHead); !strings.HasSuffix(got, "commit") {
 		t.Errorf("own-alternates: the control does not work: it reads a %s", got)
 	}
-	// A command in the box reaches neither the host's objects nor a way to change
-	// the computer's own history.
+	// A command in the box can neither read the host's objects nor change the computer's own
+	// history.
 	for _, name := range []string{"gitfile", "gitlink", "commondir", "alternates"} {
 		if r := command(t, in, "exec", "--", "git", "-c", "safe.directory=*", "-C", "workspace/pointers/"+name, "cat-file", "-p", secret); r.Code == 0 || strings.Contains(r.Stdout, "secret of the host") {
 			t.Errorf("%s: a command read the host's object: %+v", name, r)

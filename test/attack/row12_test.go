@@ -20,11 +20,11 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// Rows 11 and 12 through the real binary and its keeper: whatever a tree, a
-// repository or an archive holds, nothing of it runs on the host or in the
-// keeper, and nothing is written outside.
+// These are rows 11 and 12 through the real binary and its keeper: whatever a tree, a repository or
+// an archive contains, nothing of it runs on the host or in the keeper, and nothing is written
+// outside.
 
-// command runs a choir verb and returns what it did.
+// command runs a choir verb and returns the result.
 func command(t *testing.T, in *choirtest.Instance, args ...string) choirtest.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -45,7 +45,7 @@ func liveTree(t *testing.T, in *choirtest.Instance) string {
 	return all[0]
 }
 
-// plainGit runs git on the host with nothing that protects it.
+// plainGit runs git on the host without protection.
 func plainGit(dir string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -72,13 +72,13 @@ func write(t *testing.T, path, content string, mode fs.FileMode) {
 // gitTrick is one way in which a repository makes git run a command of its own.
 type gitTrick struct {
 	name string
-	set  func(t *testing.T, dir, canary string) // in a repository with one commit
-	bait [][]string                             // what an unprotected git does with it
+	set  func(t *testing.T, dir, canary string) // prepares a repository with one commit
+	bait [][]string                             // the commands of an unprotected git that fall for it
 }
 
-// A canary is a command that leaves a file. The file's place is in the script,
-// not in its environment, so that it works wherever the command runs: on the
-// host, and in the keeper, which sees the tree under the other name.
+// canaryScript returns a command that leaves a file. The file's path is in the script rather than
+// in its environment, so that it works wherever the command runs: on the host, and in the keeper,
+// where the tree has another path.
 func canaryScript(t *testing.T, dir string) (script, left string) {
 	t.Helper()
 	script, left = filepath.Join(dir, "canary.sh"), filepath.Join(dir, "canary-ran")
@@ -128,7 +128,7 @@ func tricks() []gitTrick {
 	}
 }
 
-// Row 12: configuration, hooks and attributes, of the computer's own history and
+// TestRow12Repositories uses configuration, hooks and attributes, of the computer's own history and
 // of a nested repository.
 func TestRow12Repositories(t *testing.T) {
 	in := choirtest.Start(t, choirtest.Options{})
@@ -141,7 +141,7 @@ func TestRow12Repositories(t *testing.T) {
 		mustGit(t, repo, "init", "-q")
 		mustGit(t, repo, "add", ".")
 		mustGit(t, repo, "commit", "-q", "-m", "one")
-		// The control works on a copy, so that what it changes is not what is tried.
+		// The control uses a copy, so that it does not change what is tried.
 		control := filepath.Join(dir, "control-"+filepath.Base(repo))
 		trick.set(t, repo, script)
 		if out, err := exec.Command("cp", "-a", repo, control).CombinedOutput(); err != nil {
@@ -156,10 +156,10 @@ func TestRow12Repositories(t *testing.T) {
 		}
 		_ = os.Remove(left)
 	}
-	// All of them at once, added, copied by a command, captured, restored, compared.
+	// All tricks are added at once, copied by a command, captured, restored and compared.
 	in.Must(t, "add", source)
 	live := liveTree(t, in)
-	// A canary of the same place for the keeper, whose tree has another name.
+	// This is a canary with the path that the tree has in the keeper.
 	in.Must(t, "exec", "--", "sh", "-c", "cp -a workspace/tricks workspace/copy")
 	in.Must(t, "checkpoint", "-m", "hostile")
 	var all []struct{ ID string }
@@ -169,8 +169,8 @@ func TestRow12Repositories(t *testing.T) {
 	in.Must(t, "restore", all[0].ID)
 	in.Must(t, "undo")
 
-	// The computer's own .git, as hostile as somebody who could write it would
-	// make it (a restored disk image): it is used while it is there, and after a start.
+	// The computer's own .git is made as hostile as somebody who could write it would make it (a
+	// restored disk image). It is used in that state, before and after a restart.
 	own := filepath.Join(live, ".git")
 	spoil := func() {
 		t.Helper()
@@ -214,7 +214,7 @@ func TestRow12Repositories(t *testing.T) {
 			t.Errorf("a canary ran: %s", path)
 		}
 	}
-	// The control of the last part: git without the keeper's care falls for it.
+	// The control of the last part is git without the keeper's protection, which falls for it.
 	spoil()
 	_, _ = plainGit(live, "status")
 	_, _ = plainGit(live, "commit", "--allow-empty", "-m", "x")
@@ -223,7 +223,7 @@ func TestRow12Repositories(t *testing.T) {
 	}
 }
 
-// Row 12: an agent grants itself a host by adding a git remote.
+// TestRow12RemoteGrantsNothing adds a git remote, by which an agent would grant itself a host.
 func TestRow12RemoteGrantsNothing(t *testing.T) {
 	in := choirtest.Start(t, choirtest.Options{})
 	in.Must(t, "exec", "--", "sh", "-c", `cd workspace && mkdir r && cd r && git init -q && git remote add origin https://evil.example/x.git && git config url.https://evil.example/.insteadOf https://allowed.example/
@@ -252,15 +252,15 @@ func TestRow12RemoteGrantsNothing(t *testing.T) {
 	}
 }
 
-// hostileTar is one archive that tries to get out of where it is unpacked.
+// hostileTar is an archive that tries to write outside the directory in which it is unpacked.
 type hostileTar struct {
 	name    string
 	entries []tar.Header
-	// outside is what an unprotected tar makes, relative to where it unpacks.
+	// outside is the path that an unprotected tar makes, relative to that directory.
 	outside string
 }
 
-// Rows 11 and 27: archives that leave their directory.
+// TestRow11Archives (rows 11 and 27) uses archives that leave their directory.
 func TestRow11Archives(t *testing.T) {
 	in := choirtest.Start(t, choirtest.Options{})
 	live := liveTree(t, in)
@@ -272,7 +272,7 @@ func TestRow11Archives(t *testing.T) {
 	}
 	var many []tar.Header
 	for i := range 210_000 {
-		many = append(many, tar.Header{Typeflag: tar.TypeChar, Name: fmt.Sprintf("f%d", i), Mode: 0o666}) // quickly made
+		many = append(many, tar.Header{Typeflag: tar.TypeChar, Name: fmt.Sprintf("f%d", i), Mode: 0o666}) // devices are quick to make
 	}
 	for _, c := range []hostileTar{
 		{"traversal", []tar.Header{reg("a", 1), reg("../escaped", 1)}, "../escaped"},
@@ -317,7 +317,7 @@ func TestRow11Archives(t *testing.T) {
 			t.Errorf("%s: left behind: %v", c.name, left)
 		}
 	}
-	// Devices, pipes and sockets are left out, set-user-id bits too.
+	// Devices, pipes and sockets are left out, and so are set-user-id bits.
 	status, body := sendTar(t, in, "devices", tarOf([]tar.Header{
 		reg("plain", 1), {Typeflag: tar.TypeChar, Name: "mem", Devmajor: 1, Devminor: 1, Mode: 0o666},
 		{Typeflag: tar.TypeBlock, Name: "disk", Devmajor: 8, Mode: 0o666}, {Typeflag: tar.TypeFifo, Name: "pipe", Mode: 0o666},
@@ -345,7 +345,7 @@ func TestRow11Archives(t *testing.T) {
 	in.Must(t, "checkpoint", "-m", "after archives")
 }
 
-// tarOf writes an archive; bodies are zeros, and cut short for absurd sizes.
+// tarOf writes an archive; the files' contents are zeros, and cut short if their size is absurd.
 func tarOf(entries []tar.Header) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// Row 15: an id that derives from an event can't be sent from outside, so that
-// nobody takes the place of an event to come.
+// TestRow15DerivedIDs shows that an event with an id that derives from another event can't be sent
+// from outside, so that nobody can take the place of a later event.
 func TestRow15DerivedIDs(t *testing.T) {
 	in := choirtest.Start(t, choirtest.Options{})
 	post := func(id string) (int, string) {
@@ -46,7 +46,7 @@ func TestRow15DerivedIDs(t *testing.T) {
 		}
 		return resp.StatusCode, string(b)
 	}
-	// The control: an id of the sender's own is taken, and it is the event's.
+	// The control: an id that the sender drew is accepted and becomes the event's.
 	mine := contract.NewID()
 	if status, body := post(mine); status/100 != 2 || !strings.Contains(in.Must(t, "events", "--type", "prompt.submitted"), mine) {
 		t.Fatalf("the control does not work: %d %s", status, body)

@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// actorRows are actors who say what is not theirs to say.
+// actorRows are actors who do what their kind may not.
 var actorRows = []Row{
 	{Number: 22, Attack: "the desktop's code has an approval answered in the log", Defences: []defence.Name{defence.ActorAppend}, Run: appends(contract.DesktopOf("u-1"), "approval.answered",
 		&contract.ApprovalAnswered{Approval: contract.DeriveID("attack", "approval"), Digest: digestOf64, Answer: contract.ApprovalOnce})},
@@ -35,7 +35,7 @@ const (
 	digestOf64 = "0123456789012345678901234567890123456789012345678901234567890123"
 )
 
-// askedFor asks a person for an act.
+// askedFor is an event that asks a person to allow an act.
 func askedFor(act contract.Act) *contract.ApprovalRequested {
 	digest, err := act.Digest()
 	if err != nil {
@@ -44,7 +44,7 @@ func askedFor(act contract.Act) *contract.ApprovalRequested {
 	return &contract.ApprovalRequested{Approval: contract.DeriveID("attack", "approval"), Act: act, Digest: digest, Attempt: 1, Deadline: "2030-01-02T03:04:05Z"}
 }
 
-// asks has an actor ask for a checkpoint on the bus; the attack works when it is made.
+// asks makes an actor ask for a checkpoint on the bus. The attack works if the checkpoint is made.
 func asks(who contract.Actor) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		made := false
@@ -58,7 +58,7 @@ func asks(who contract.Actor) func(*testing.T) Verdict {
 	}
 }
 
-// appends has an actor append an event; the attack works when it is in the log.
+// appends makes an actor append an event. The attack works if the event is in the log.
 func appends(who contract.Actor, eventType string, data contract.Payload) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		dir := t.TempDir()

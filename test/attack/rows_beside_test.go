@@ -8,8 +8,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// lacksSecondLoopback gives a reason where there is one address only at which a
-// browser could look.
+// lacksSecondLoopback returns a reason if a browser would try one address only.
 func lacksSecondLoopback(t *testing.T) string {
 	ln, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
@@ -21,7 +20,7 @@ func lacksSecondLoopback(t *testing.T) string {
 	return ""
 }
 
-// lacksNPM gives a reason where nothing installs packages of JavaScript.
+// lacksNPM returns a reason if nothing here can install JavaScript packages.
 func lacksNPM(*testing.T) string {
 	if _, err := exec.LookPath("npm"); err != nil {
 		return "npm"
@@ -29,7 +28,7 @@ func lacksNPM(*testing.T) string {
 	return ""
 }
 
-// besideRows are attacks whose both ends only the package can play that defends.
+// besideRows are attacks whose two ends can be played only by the package that defends.
 var besideRows = []Row{
 	beside(22, "a desktop, or who holds a token that was handed out, answers an approval", "control", "TestOnlyTheConsoleAnswersApprovals",
 		`a (token that was handed out|link made with such a token): 200 .*`, defence.ApprovalConsole),

@@ -22,10 +22,11 @@ import (
 	"choir.dev/choiros/internal/tether"
 )
 
-// newEnv is a computer on a driver of its own, which sees what is switched.
+// newEnv is a computer on a driver of its own, which is made with the current switches.
 func newEnv(t *testing.T, binary string) *sandboxtest.Env { return newEnvWith(t, binary, nil) }
 
-// newEnvWith is newEnv with a log: what a box that does not start said is told there alone.
+// newEnvWith is newEnv with a log, which is the only place for the output of a box that does not
+// start.
 func newEnvWith(t *testing.T, binary string, log *slog.Logger) *sandboxtest.Env {
 	t.Helper()
 	d, err := local.New(t.Context(), local.Options{Guest: binary, Dir: t.TempDir(), Logger: log})
@@ -40,7 +41,7 @@ func newEnvWith(t *testing.T, binary string, log *slog.Logger) *sandboxtest.Env 
 	return sandboxtest.NewEnv(t, d)
 }
 
-// inBox runs the probe in a box: the attack works when the probe says so.
+// inBox runs the probe in a box. The attack works if the probe succeeds.
 func inBox(argv ...string) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		e := newEnv(t, sandboxtest.BareGuest(t))
@@ -63,7 +64,7 @@ func clip(s string) string {
 	return s[:min(len(s), 300)]
 }
 
-// withoutBox gives key when the probe doesn't even work where nothing defends.
+// withoutBox returns key if the probe does not even work without any defence.
 func withoutBox(key string, argv ...string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		if _, ok := unprotected(t, argv...); !ok {
@@ -73,7 +74,7 @@ func withoutBox(key string, argv ...string) func(*testing.T) string {
 	}
 }
 
-// lacksGroups gives a reason where something of a box can't be limited.
+// lacksGroups returns a reason if a resource of a box can't be limited here.
 func lacksGroups(note string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		for _, n := range newEnv(t, sandboxtest.BareGuest(t)).Computer.Notes() {
@@ -85,8 +86,8 @@ func lacksGroups(note string) func(*testing.T) string {
 	}
 }
 
-// filled runs a command that writes in a box with limits, and waits for what
-// becomes of it: the attack works when the command ends and the box goes on.
+// filled runs a command that writes in a box with limits, and waits for the outcome. The attack
+// works if the command ends and the box goes on.
 func filled(limits sandbox.Limits, script string) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		e := newEnv(t, sandboxtest.BareGuest(t))
@@ -105,8 +106,8 @@ func filled(limits sandbox.Limits, script string) func(*testing.T) Verdict {
 
 const groupNote = "cgroups"
 
-// lacksTyping gives a reason where the kernel itself refuses TIOCSTI to all
-// without capabilities.
+// lacksTyping returns a reason if the kernel itself refuses TIOCSTI to processes without
+// capabilities.
 func lacksTyping(t *testing.T) string {
 	if b, err := os.ReadFile("/proc/sys/dev/tty/legacy_tiocsti"); err == nil && strings.TrimSpace(string(b)) == "0" {
 		return "calls"
@@ -187,10 +188,11 @@ var boxRows = []Row{
 	{Number: 17, Attack: "a key typed into a terminal by ioctl", Defences: []defence.Name{defence.BoxTyping}, Lacks: lacksTyping, Run: typed},
 }
 
-// The kernel gives no user namespace to whose root is not its mount namespace's.
+// The kernel refuses a user namespace to a process whose root differs from that of its mount
+// namespace.
 var usersOrRoot = []defence.Name{defence.BoxUsers, defence.BoxMountTable}
 
-// fullEnviron is what env prints in a box: the evidence above is cut.
+// fullEnviron returns the output of env in a box in full, because the evidence above is cut.
 func fullEnviron(t *testing.T) string {
 	t.Helper()
 	_, g := newEnv(t, sandboxtest.BareGuest(t)).Box(t, sandbox.BoxSpec{ID: "environ"})
@@ -200,8 +202,7 @@ func fullEnviron(t *testing.T) string {
 var undumpable = []defence.Name{defence.GuestUndumpable}
 var undumpableOrCalls = []defence.Name{defence.GuestUndumpable, defence.BoxCalls}
 
-// onVictim gives a reason when the probe can't even reach a process that
-// nothing protects.
+// onVictim returns a reason if the probe can't even reach an unprotected process.
 func onVictim(key, probe string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		pid := victim(t)
@@ -237,7 +238,7 @@ var guestRows = []Row{
 	{Number: 14, Attack: "a command inherits the guest's descriptors", Defences: []defence.Name{defence.GuestDescriptors}, Run: inBox("fds")},
 }
 
-// tampering opens a box whose guest attacks, and waits whether it is noticed.
+// tampering opens a box whose guest attacks. The attack works if the box still lives after 3 s.
 func tampering(way string) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		e := newEnv(t, sandboxtest.BadGuest(t))
@@ -265,7 +266,7 @@ var tetherRows = []Row{
 			}
 			err = shake(t, token, func(ctx context.Context, conn net.Conn) {
 				if s, err := tether.Dial(ctx, conn, tether.Options{Token: thief}); err == nil {
-					<-s.Done() // until the host has accepted, or not
+					<-s.Done() // until the host has accepted or refused
 					_ = s.Close()
 				}
 			})
@@ -279,13 +280,13 @@ var tetherRows = []Row{
 				return
 			}
 			_, _ = conn.Write(append(append([]byte{}, hello...), make([]byte, 32)...))
-			_, _ = io.Copy(io.Discard, conn) // it stays for as long as it is let
+			_, _ = io.Copy(io.Discard, conn) // it stays connected for as long as the host allows
 		})
 		return Verdict{err == nil, fmt.Sprint(err)}
 	}},
 }
 
-// shake lets the host's end accept what other plays.
+// shake lets the host's end do a handshake with what other plays.
 func shake(t *testing.T, token *tether.Token, other func(context.Context, net.Conn)) error {
 	t.Helper()
 	near, far := net.Pipe()

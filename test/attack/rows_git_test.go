@@ -18,10 +18,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// gitRows are what a history can be told to do by whoever wrote it: a computer's
-// .git comes from a restored disk or an export as well as from the keeper. What
-// asks for commands that the keeper never runs, and nested repositories, in which
-// it runs none, is TestRow12TheKeepersGit's.
+// gitRows are what the author of a history can make git do: a computer's .git may come from a
+// restored disk or an export instead of the keeper. TestRow12TheKeepersGit shows that the keeper
+// never runs the commands that other tricks need, nor any command in a nested repository.
 var gitRows = []Row{
 	{Number: 12, Attack: "a hook that came with the history runs when the keeper drops a ref that was packed", Defences: []defence.Name{defence.GitForced, defence.GitOwn},
 		Run: spoiled(hook("reference-transaction"))},
@@ -70,7 +69,7 @@ var gitRows = []Row{
 		}},
 }
 
-// hook puts one into the history.
+// hook puts a hook into the history.
 func hook(name string) func(*testing.T, string, string) {
 	return func(t *testing.T, git, canary string) {
 		write(t, filepath.Join(git, "hooks", name), "#!/bin/sh\n"+canary+"\n", 0o755)
@@ -90,8 +89,8 @@ func configure(t *testing.T, git, text string) {
 	}
 }
 
-// spoiled opens a history that somebody has spoiled and does with it all that
-// asks git: the attack works when the canary ran.
+// spoiled opens a history that somebody changed, and does everything with it that runs git. The
+// attack works if the canary ran.
 func spoiled(spoil func(t *testing.T, git, canary string)) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		dir := t.TempDir()
@@ -103,8 +102,8 @@ func spoiled(spoil func(t *testing.T, git, canary string)) func(*testing.T) Verd
 	}
 }
 
-// packed has a task's ref come with the history in a file that git alone reads: the
-// keeper moves refs of its own by itself.
+// packed puts a task's ref into a file that only git reads, since the keeper moves its own refs
+// without git.
 func packed(t *testing.T, git, task string) {
 	t.Helper()
 	head, err := os.ReadFile(filepath.Join(git, "refs", "heads", "main"))
@@ -114,8 +113,7 @@ func packed(t *testing.T, git, task string) {
 	write(t, filepath.Join(git, "packed-refs"), strings.TrimSpace(string(head))+" "+publish.TaskRef(task)+"\n", 0o644)
 }
 
-// reopened makes a history, has it changed while nobody has it open, and opens
-// it again.
+// reopened makes a history, lets it be changed while nobody has it open, and opens it again.
 func reopened(t *testing.T, dir string, change func(git string)) *engine.Engine {
 	t.Helper()
 	o := engine.Options{Root: filepath.Join(dir, "live"), Snapshots: filepath.Join(dir, "snapshots"), Uppers: filepath.Join(dir, "uppers")}
@@ -145,7 +143,7 @@ func reopened(t *testing.T, dir string, change func(git string)) *engine.Engine 
 	return e
 }
 
-// worked has a keeper do what it does in a day; what fails is told.
+// worked makes a keeper do what it does in a day, and returns its errors.
 func worked(t *testing.T, e *engine.Engine, root, task string) error {
 	t.Helper()
 	was := e.Head()
@@ -153,17 +151,16 @@ func worked(t *testing.T, e *engine.Engine, root, task string) error {
 	k, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "m"}})
 	_, diff := e.Diff(t.Context(), wire.DiffRequest{A: was, B: k.Commit.Commit})
 	_, status := e.Status(t.Context())
-	drop := e.Drop(t.Context(), task) // while what was put into the tree is there
+	drop := e.Drop(t.Context(), task) // while the files that were put into the tree are there
 	_, restore := e.Restore(t.Context(), wire.RestoreRequest{ID: "back", To: was})
 	return errors.Join(err, diff, status, drop, restore, e.MarkLogged(t.Context(), e.Head()), e.Maintain(t.Context()))
 }
 
-// TestRow12TheKeepersGit is why filters, fsmonitor, ssh commands, submodules and
-// bombs have no row: git asks for these, or unpacks these, in commands on a work
-// tree, with a remote, or in the nested repository itself, and the keeper runs
-// none of those. It fails with the first that it does run.
+// TestRow12TheKeepersGit is why filters, fsmonitor, ssh commands, submodules and bombs have no row:
+// git runs or unpacks these in commands on a work tree, with a remote, or in the nested repository,
+// and the keeper runs no such command. The test fails as soon as it does.
 func TestRow12TheKeepersGit(t *testing.T) {
-	// Commands that read and write objects, refs and the index, and nothing else.
+	// These commands read and write objects, refs and the index, and nothing else.
 	plumbing := []string{"cat-file", "diff-tree", "for-each-ref", "index-pack", "init", "log", "maintenance", "merge-base", "merge-file", "rev-list", "rev-parse", "update-ref"}
 	dir := t.TempDir()
 	asked, tool := filepath.Join(dir, "asked"), filepath.Join(dir, "git")
@@ -210,7 +207,7 @@ func TestRow12TheKeepersGit(t *testing.T) {
 			t.Fatalf("only %v was seen: this shows nothing", seen)
 		}
 	}
-	// And in the source, what this did not come by.
+	// The source may name further commands, which this test did not reach.
 	for _, verb := range gitVerbs(t) {
 		if seen[verb] = true; !slices.Contains(plumbing, verb) {
 			t.Errorf("the keeper's source runs git %s", verb)
@@ -223,7 +220,7 @@ func TestRow12TheKeepersGit(t *testing.T) {
 	}
 }
 
-// gitVerbs are the commands of git that the keeper's source names.
+// gitVerbs returns the commands of git that the keeper's source names.
 func gitVerbs(t *testing.T) []string {
 	t.Helper()
 	call := regexp.MustCompile(`(?:\b[gG]it\(ctx, [^,]+, |\b[cC]ommand\((?:ctx|context\.Background\(\)), |\b(?:[gG]itLine|Line)\(ctx, |\bRun\(ctx, [^,]+, |\bgitUpTo\(ctx, [^"]*|args :?= \[\]string\{|[gG]it\(ctx, [^,]+, append\((?:append\()?\[\]string\{)"([a-z][a-z-]+)"`)

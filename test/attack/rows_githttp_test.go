@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// gitHTTPRows are what a token for git, a page, or who can write to a repository gains
-// where git is served over HTTP.
+// gitHTTPRows are attacks on git over HTTP: with a token for git, from a page, or by somebody who
+// can write to a repository.
 var gitHTTPRows = []Row{
 	beside(23, "a token for git is used for another repository, or another computer", "control", "TestGitIsLetIn", `a token reaches .*`, defence.GitScope),
 	beside(23, "a token for git that only reads is used to push", "control", "TestGitIsLetIn", `a token that reads pushes: .*`, defence.GitWrite),
@@ -40,7 +40,7 @@ var gitHTTPRows = []Row{
 	}, defence.GitBeneath),
 }
 
-// twoRepositories makes a folder of two repositories, mine and theirs.
+// twoRepositories makes a folder with two repositories, mine and theirs.
 func (w *whole) twoRepositories(t *testing.T) string {
 	dir := w.dir()
 	w.Must(t, "exec", "--", "sh", "-c", `mkdir -p workspace/`+dir+` && cd workspace/`+dir+` && git config --global user.name me && git config --global user.email me@example.org
@@ -48,7 +48,7 @@ for r in mine theirs; do git init -q -b $r $r && echo "$r alone" > $r/secret.txt
 	return dir
 }
 
-// gitAt is the address of a repository below workspace, with a token that may push.
+// gitAt returns the address of a repository below workspace, with a token that may push.
 func (w *whole) gitAt(t *testing.T, at string) string {
 	var got struct {
 		URL   string
@@ -58,7 +58,7 @@ func (w *whole) gitAt(t *testing.T, at string) string {
 	return strings.Replace(got.URL, "://", "://me:"+got.Token.Secret+"@", 1)
 }
 
-// git runs stock git and returns what it says.
+// git runs stock git and returns its output.
 func (w *whole) git(t *testing.T, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -21,7 +21,7 @@ var grantRows = []Row{
 	}},
 }
 
-// spends makes one call in each of so many runs; it worked if all were made.
+// spends makes one call in each of several runs. The attack works if all are made.
 func spends(t *testing.T, model string, runs int, tune func(*gateway.Options), run contract.Budget) Verdict {
 	s := modelserver.New(modelserver.Script{Turns: []modelserver.Turn{{Text: "x", Repeat: true, Usage: &modelserver.Usage{In: 100, Out: 400}}}}).Start()
 	defer s.Close()

@@ -24,7 +24,7 @@ import (
 
 const masterKey = "the-master-key"
 
-// keyring is a directory beside the computer's that no box may see.
+// keyring makes a directory beside the computer's that no box may see.
 func keyring(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,8 +43,7 @@ func mkdir(t *testing.T, names ...string) string {
 	return dir
 }
 
-// seen opens a box and says whether the key is to be read at target. A box that
-// doesn't open shows nothing.
+// seen opens a box and tries to read the key at target. If the box does not open, it shows nothing.
 func seen(t *testing.T, e *sandboxtest.Env, spec sandbox.BoxSpec, target string) Verdict {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -73,8 +72,8 @@ func linkedLayer(t *testing.T) Verdict {
 	}}, "/computer/node_modules")
 }
 
-// exchangedSource: what is mounted turns from a folder into a link and back, as
-// fast as a program can, while boxes open.
+// exchangedSource turns the source of a mount from a folder into a link and back, as fast as a
+// program can, while boxes are opened.
 func exchangedSource(t *testing.T) Verdict {
 	e := newEnv(t, sandboxtest.BareGuest(t))
 	at := mkdir(t, e.Live, "choiros")
@@ -109,7 +108,7 @@ func exchangedSource(t *testing.T) Verdict {
 	return v
 }
 
-// linkedTarget: a commit has a link where something will be mounted.
+// linkedTarget commits a link where something will be mounted.
 func linkedTarget(t *testing.T) Verdict {
 	e := newEnv(t, sandboxtest.BareGuest(t))
 	place, snapshot := t.TempDir(), mkdir(t, e.Dir, "snapshots/c")
@@ -127,8 +126,7 @@ func linkedTarget(t *testing.T) Verdict {
 	return Verdict{len(made) > 0, fmt.Sprint(made, " ", v.Evidence)}
 }
 
-// coveredGuest: a mount lies over the guest's program, by another name of its
-// place.
+// coveredGuest mounts something over the guest's program, by another name of its path.
 func coveredGuest(t *testing.T) Verdict {
 	var log bytes.Buffer
 	e := newEnvWith(t, sandboxtest.BareGuest(t), slog.New(slog.NewTextHandler(&log, nil)))
@@ -142,7 +140,7 @@ func coveredGuest(t *testing.T) Verdict {
 	return Verdict{strings.Contains(log.String(), "instead of the guest"), v.Evidence + "\n" + log.String()}
 }
 
-// unremovable: a box leaves folders that nobody may enter, and ends.
+// unremovable has a box leave folders that nobody may enter, and ends it.
 func unremovable(t *testing.T) Verdict {
 	e := newEnv(t, sandboxtest.BareGuest(t))
 	b, g := e.Box(t, sandbox.BoxSpec{ID: "task", Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}}})
@@ -164,7 +162,7 @@ func unremovable(t *testing.T) Verdict {
 	return Verdict{v.Worked || killed != nil, v.Evidence}
 }
 
-// openUp lets the test's own tidying enter what an attack has left.
+// openUp makes what an attack left accessible to the test's own cleanup.
 func openUp(t *testing.T, dir string) {
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
@@ -177,8 +175,8 @@ func openUp(t *testing.T, dir string) {
 	}
 }
 
-// unmeasurable: a chain of folders in the live tree ends every box that may
-// write there.
+// unmeasurable makes a chain of folders in the live tree, by which every box that may write there
+// would be ended.
 func unmeasurable(t *testing.T) Verdict {
 	e := newEnv(t, sandboxtest.BareGuest(t))
 	if out, ok := unprotected(t, "deep", e.Live, "300"); !ok {
@@ -206,7 +204,7 @@ func unmeasurable(t *testing.T) Verdict {
 		}
 		i++
 		if _, err := sandboxtest.TryRun(t, g, guest.ExecRequest{Argv: []string{"sh", "-c", fmt.Sprint("echo > /computer/f", i)}}); err != nil {
-			return false // it ends
+			return false // the box is ended
 		}
 		u, err := b.Usage(t.Context())
 		return err == nil && u.DiskInodes > 0
@@ -227,7 +225,7 @@ var hostRows = []Row{
 	{Number: 13, Attack: "a box of our own programs opens all file watchers of the host's user", Defences: []defence.Name{defence.BoxWatchers}, Run: inOwn("watchers", "80")},
 }
 
-// inOwn runs the probe in a box as our own loops have it.
+// inOwn runs the probe in a box like the one of our own loops.
 func inOwn(argv ...string) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		_, g := newEnv(t, sandboxtest.BareGuest(t)).Box(t, sandbox.BoxSpec{ID: "attack", Kind: contract.BoxAssociate})
@@ -235,7 +233,7 @@ func inOwn(argv ...string) func(*testing.T) Verdict {
 	}
 }
 
-// inTree runs the probe in a box with a tree, as tasks have it.
+// inTree runs the probe in a box with a tree, like a task's.
 func inTree(argv ...string) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		e := newEnv(t, sandboxtest.BareGuest(t))

@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// keeperRows are trees that stop the keeper, which every task and command needs.
+// keeperRows are trees that would stop the keeper, which every task and command needs.
 var keeperRows = []Row{
 	{
 		Number: 43, Attack: "one .gitignore has more patterns, each of more stars, than can be followed",
@@ -26,7 +26,7 @@ var keeperRows = []Row{
 			if err != nil {
 				return Verdict{true, err.Error()}
 			}
-			// Where it is followed to its end, it hides the file.
+			// If the chain is followed to its end, it hides the file.
 			_, err = e.Object(t.Context(), wire.ObjectRequest{Commit: r.Commit.Commit, Path: "workspace/p/victim"})
 			return Verdict{err != nil, fmt.Sprintf("left out: %v", r.Left)}
 		},
@@ -94,7 +94,7 @@ var keeperRows = []Row{
 	},
 }
 
-// newKeeper is an engine on a tree of its own.
+// newKeeper opens an engine on a tree of its own.
 func newKeeper(t *testing.T) (*engine.Engine, string) {
 	t.Helper()
 	dir := t.TempDir()

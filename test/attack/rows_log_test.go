@@ -21,8 +21,8 @@ import (
 
 var witnesses = []defence.Name{defence.LogHead, defence.LogEvidence}
 
-// logRows are data directories of which something is damaged, older, another's or
-// gone. The attack works when it is taken for whole, and used.
+// logRows are data directories in which something is damaged, old, another's or missing. The attack
+// works if this is not noticed, and the data are used.
 var logRows = []Row{
 	{Number: 49, Attack: "an older copy of the log takes its place", Defences: witnesses, Run: damaged(func(t *testing.T, p *place) {
 		older := filepath.Join(t.TempDir(), "older")
@@ -68,13 +68,13 @@ var logRows = []Row{
 	})},
 }
 
-// place is a data directory with one computer, which nobody has awake.
+// place is a data directory with one computer, which is not awake.
 type place struct {
 	*datadir.Dir
 	cid contract.CID
 }
 
-// damaged makes a data directory, damages it, and looks as a start does.
+// damaged makes a data directory, damages it, and inspects it as a start does.
 func damaged(damage func(t *testing.T, p *place)) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
@@ -114,7 +114,7 @@ func (p *place) bus(t *testing.T) *bus.Bus {
 	return b
 }
 
-// write appends events, with what else is kept of a log, or behind its back.
+// write appends events; kept says whether the log's head is updated with them, as usual.
 func (p *place) write(t *testing.T, kept bool, names ...string) {
 	t.Helper()
 	b := p.bus(t)
@@ -136,7 +136,7 @@ func (p *place) write(t *testing.T, kept bool, names ...string) {
 	must(t, errors.Join(l.Close(), b.Close()))
 }
 
-// stream is the directory of the computer's log in the store.
+// stream returns the directory of the computer's log in the store.
 func (p *place) stream(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob(p.Path("nats", "jetstream", "*", "streams", contract.StreamLog(p.cid)))

@@ -19,15 +19,15 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// Inapplicable is a row, or a part of one, that has nothing to attack here. Holds
-// fails as soon as there is something.
+// Inapplicable is a row, or a part of one, for which there is nothing to attack here. Holds fails
+// as soon as there is something.
 type Inapplicable struct {
 	Number int
 	Why    string
 	Holds  func(t *testing.T)
 }
 
-// inapplicable lists what there is nothing to attack of.
+// inapplicable lists the rows for which there is nothing to attack.
 var inapplicable = []Inapplicable{
 	{4, "inside TLS nobody looks, so a Host header that differs from the server name is out of reach: docs/egress.md says so", func(t *testing.T) {
 		if doc := source(t, "docs/egress.md"); !strings.Contains(doc, "domain fronting") {
@@ -99,7 +99,7 @@ var inapplicable = []Inapplicable{
 	{38, "there is no attestation yet", func(t *testing.T) {
 		uneventful(t, "attestation", `attest|enclave|measurement`)
 		unnamed(t, "attestation", `attest|enclave|quote`)
-		// The configuration has names for its servers; nothing asks for them.
+		// The configuration has names for its servers, which nothing uses.
 		absent(t, "attestation", `(?i)attestation[^S_]|enclave|sev-snp|go-sev-guest|go-tdx-guest`, "internal", "cmd", "contract")
 		absent(t, "attestation", `\bTee\.`, "internal/computer", "internal/fleet", "internal/shell", "internal/control", "internal/sandbox", "internal/vault", "cmd")
 	}},
@@ -118,16 +118,16 @@ var inapplicable = []Inapplicable{
 	}},
 }
 
-// TestNothingToAttack looks that each reason still holds: with the feature that
-// makes a row apply comes its test.
+// TestNothingToAttack checks that each reason still holds, so that a feature that makes a row apply
+// needs a test.
 func TestNothingToAttack(t *testing.T) {
 	for _, i := range inapplicable {
 		t.Run(fmt.Sprintf("%02d", i.Number), i.Holds)
 	}
 }
 
-// TestRow40Pinned: what the desktop and this program are made of is named to the
-// byte, and everything that is installed has its hash.
+// TestRow40Pinned shows that the dependencies of the desktop and of this program are pinned to the
+// byte, and that everything that is installed has a hash.
 func TestRow40Pinned(t *testing.T) {
 	var p struct{ Dependencies, DevDependencies map[string]string }
 	must(t, json.Unmarshal([]byte(source(t, "desktop/package.json")), &p))
@@ -172,7 +172,7 @@ func source(t *testing.T, file string) string {
 	return string(b)
 }
 
-// absent looks through source files, but for tests.
+// absent searches source files other than tests.
 func absent(t *testing.T, what, pattern string, places ...string) {
 	t.Helper()
 	find, looked := regexp.MustCompile(pattern), 0
@@ -209,7 +209,7 @@ func absent(t *testing.T, what, pattern string, places ...string) {
 	}
 }
 
-// methods holds an interface to those that it has.
+// methods compares an interface with the methods that it should have.
 func methods(t *testing.T, of reflect.Type, want ...string) {
 	t.Helper()
 	var got []string
@@ -222,7 +222,7 @@ func methods(t *testing.T, of reflect.Type, want ...string) {
 	}
 }
 
-// operations are those of the API, by path and verb.
+// operations returns the API's operations, by path and verb.
 func operations(t *testing.T, w *web) map[string]map[string]any {
 	t.Helper()
 	var doc struct{ Paths map[string]map[string]any }
@@ -233,7 +233,7 @@ func operations(t *testing.T, w *web) map[string]map[string]any {
 	return doc.Paths
 }
 
-// unnamed looks for a feature among the API's paths.
+// unnamed fails if a path of the API names the feature.
 func unnamed(t *testing.T, what, pattern string) {
 	t.Helper()
 	find := regexp.MustCompile(`(?i)(^|[/_-])(` + pattern + `)`)
@@ -244,7 +244,7 @@ func unnamed(t *testing.T, what, pattern string) {
 	}
 }
 
-// uneventful looks for a feature among the events that a log may hold.
+// uneventful fails if a type of event names the feature.
 func uneventful(t *testing.T, what, pattern string) {
 	t.Helper()
 	files, err := os.ReadDir(filepath.Join(choirtest.Root(), "contract/schema/data"))

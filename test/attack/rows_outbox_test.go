@@ -17,14 +17,13 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// mark is where a page whose source was edited says what is missing there.
+// mark is the variable in which a page with edited source lists the defences that are off.
 const mark = "missingDefences"
 
 const outboxFile = "src/link/outbox.ts"
 
-// sources are defences in the desktop's own source, which its user may edit: the
-// suite does, in the computer's files, and what is off is missing there. The
-// program has no switch for them.
+// sources are defences in the desktop's own source, which its user may edit. The program has no
+// switches for them, so the suite edits the computer's files, and takes out those that are off.
 var sources = map[defence.Name]script{
 	defence.OutboxChecked: {outboxFile, "const fault = faultOf(action) ?? this.full(action)", "const fault = null as HostError | null"},
 	defence.OutboxKept:    {outboxFile, "stuck: q.stuck || faultOf(q.action)?.message || ''", "stuck: q.stuck"},
@@ -34,11 +33,11 @@ var sources = map[defence.Name]script{
 	defence.OutboxRead:    {outboxFile, "if (typeof action?.id !== 'string' || typeof action.type !== 'string') return []", "if (!action) return [k as Queued]"},
 }
 
-// quicker is the outbox's pause between tries, so that nobody waits for it.
+// quicker shortens the pause between the outbox's tries.
 var quicker = script{outboxFile, "await this.pause(500)", "await this.pause(20)"}
 
-// outboxRows are actions that block all later ones. One that is fine is queued
-// behind each, and reaches the log or does not.
+// outboxRows are actions that could block all later ones. A valid action is queued behind each; the
+// attack works if it does not reach the log.
 var outboxRows = []Row{
 	outbox("an oversized action that an older page left in the queue is sent for ever", planted("poison", written(1<<20)), defence.OutboxKept, defence.OutboxTries),
 	outbox("an oversized action that an older page left takes the room of all that come later", planted("poison", written(1<<20)), defence.OutboxRoom),
@@ -50,26 +49,26 @@ var outboxRows = []Row{
 	}, defence.OutboxChecked, defence.OutboxTries),
 }
 
-// written is a prompt of so many letters.
+// written is a prompt of a given length.
 func written(letters int) string {
 	return fmt.Sprintf(`{"type":"prompt.submitted","id":"poison","data":{"text":"%s"}}`, strings.Repeat("x", letters))
 }
 
-// planted leaves an action with the console, as a page on another origin does.
+// planted leaves an action with the console, as a page with another origin does.
 func planted(item, action string) func(*testing.T, *wholeVisitor) {
 	value := action
 	if action != "null" {
 		value = `{"action":` + action + `,"tries":0,"stuck":""}`
 	}
 	return func(t *testing.T, v *wholeVisitor) {
-		v.open(t, v.console+"/claim") // where no desktop is shown
+		v.open(t, v.console+"/claim") // no desktop is shown here
 		v.eval(t, fmt.Sprintf("localStorage.setItem(%q, %q)", "choir.kept."+v.cid+".outbox."+item, value))
 		v.desktopShows(t)
 	}
 }
 
-// outbox is a row of the desktop's queue: queue puts something bad into it, and
-// shows the desktop.
+// outbox makes a row of the desktop's queue: the function queue puts an invalid action into it, and
+// then the desktop is shown.
 func outbox(attack string, queue func(*testing.T, *wholeVisitor), defences ...defence.Name) Row {
 	return Row{Number: 50, Attack: "in a whole computer's desktop: " + attack, Defences: defences, Whole: true, Lacks: lacksBrowser, Run: func(t *testing.T) Verdict {
 		v := newWholeVisitor(t)
@@ -127,14 +126,14 @@ type wholeVisitor struct {
 	shown   string // the origin of the desktop that the console shows
 }
 
-// claimed are the cookies that the shared computer's console gave for its link.
+// claimed are the cookies that the shared computer's console set for its claim link.
 var claimed []chromium.Cookie
 
 const isLive = "document.querySelector('iframe[data-role=shown]')?.dataset.mode === 'live'"
 
 func newWholeVisitor(t *testing.T) *wholeVisitor {
 	t.Helper()
-	w, o := newWhole(t), newOutside(t) // they end after the page that asks them
+	w, o := newWhole(t), newOutside(t) // they end after the page that uses them
 	v := &wholeVisitor{whole: w, visitor: newTab(t)}
 	v.outside = o
 	v.console = v.URL
@@ -149,7 +148,7 @@ func newWholeVisitor(t *testing.T) *wholeVisitor {
 			t.Fatalf("signed in with %d cookies, %v", len(got), err)
 		}
 		claimed = got
-		if err := v.Until(v.ctx, isLive); err != nil { // the dev server is up
+		if err := v.Until(v.ctx, isLive); err != nil { // the dev server has started
 			t.Fatal(err)
 		}
 	} else if err := v.SetCookies(v.ctx, claimed...); err != nil {
@@ -160,8 +159,8 @@ func newWholeVisitor(t *testing.T) *wholeVisitor {
 	return v
 }
 
-// desktopShows opens the console until its desktop's page is the live one, with
-// what is off in its source.
+// desktopShows opens the console until its desktop's page is the live one, with the defences that
+// are off missing in its source.
 func (v *wholeVisitor) desktopShows(t *testing.T) {
 	t.Helper()
 	for {
@@ -180,8 +179,8 @@ func (v *wholeVisitor) desktopShows(t *testing.T) {
 	}
 }
 
-// inDesktop runs a script in the desktop's page that the console shows: again,
-// if that page went before it answered.
+// inDesktop runs a script in the desktop's page that the console shows, and once more if that page
+// was replaced before it answered.
 func (v *wholeVisitor) inDesktop(t *testing.T, script string) string {
 	t.Helper()
 	for {
@@ -209,7 +208,7 @@ func (v *wholeVisitor) asked(ctx context.Context, script string) (out string, er
 	return out, err
 }
 
-// without names the defences of a file that are off.
+// without returns the names of a file's defences that are off.
 func without(file string) string {
 	var off []string
 	for name, s := range sources {
@@ -221,18 +220,17 @@ func without(file string) string {
 	return strings.Join(off, " ") + "."
 }
 
-// edited is what each file of the desktop was put as.
+// edited holds the text that each file of the desktop was last given.
 var edited = map[string]string{}
 
-// edit puts a file of the desktop's source into the computer without the
-// defences that are off.
+// edit writes a file of the desktop's source into the computer, without the defences that are off.
 func (v *wholeVisitor) edit(t *testing.T, file string) {
 	t.Helper()
 	v.put(t, file, edits(t, file))
 }
 
-// edits is a file of the desktop, as computers get it, without the defences that
-// are off; its page says so.
+// edits returns a file of the desktop as computers get it, but without the defences that are off,
+// which its page lists.
 func edits(t *testing.T, file string) string {
 	t.Helper()
 	b, err := fs.ReadFile(desktop.Source(), file)
@@ -248,7 +246,7 @@ func edits(t *testing.T, file string) string {
 	return text + fmt.Sprintf("\nObject.assign(globalThis, { %s: '%s' })\n", mark, without(file))
 }
 
-// in is the text without the defence, which must stand there once.
+// in returns the text without the defence, which must be in it exactly once.
 func (s script) in(t *testing.T, text string) string {
 	t.Helper()
 	if strings.Count(text, s.with) != 1 {

@@ -13,23 +13,23 @@ import (
 	"choir.dev/choiros/internal/defence"
 )
 
-// script is a defence in what the console serves to browsers: where it is off,
-// without stands in the place of with.
+// script is a defence in a file that the console serves to browsers: to switch it off, the text
+// with is replaced by the text without.
 type script struct{ file, with, without string }
 
 var scripts = map[defence.Name]script{
-	// Without it the console sees as much, and says it to nobody but the suite.
+	// Without it the console still detects this, and reports it to the suite only.
 	defence.StageWatch: {"assets/stage.js", "if (ping.n - ping.answered > missable) this.told.ailing('hung', '')",
 		"if (ping.n - ping.answered > missable) window.unanswered = true"},
 }
 
-// scriptRows are attacks that scripts of the console stop.
+// scriptRows are attacks that the console's scripts stop.
 var scriptRows = []Row{
 	withBrowser(48, "a desktop's page never ends what it does, and nothing leads out of it", hung, defence.StageWatch),
 	withBrowser(48, "a desktop's page never ends what it does, and takes the console's page with it", hangsAll, defence.ControlAgents),
 }
 
-// serve replaces text of what the console serves, which must be there.
+// serve replaces a text, which must be there, in what the console serves.
 func (v *visitor) serve(t *testing.T, s script) {
 	t.Helper()
 	b, err := fs.ReadFile(v.files.FS, s.file)
@@ -39,7 +39,7 @@ func (v *visitor) serve(t *testing.T, s script) {
 	v.files.FS = replaced{v.files.FS, fstest.MapFS{s.file: {Data: []byte(s.in(t, string(b)))}}}
 }
 
-// scripted serves the console without its scripts' defences that are off.
+// scripted serves the console without those defences of its scripts that are off.
 func (v *visitor) scripted(t *testing.T) {
 	t.Helper()
 	for name, s := range scripts {
@@ -62,7 +62,7 @@ func hung(t *testing.T, v *visitor) Verdict {
 	return Verdict{got == "nothing", "the console says " + got}
 }
 
-// loops shows a desktop whose page paints, and then is never done.
+// loops shows a desktop whose page paints and then never finishes a script.
 func (v *visitor) loops(t *testing.T) {
 	t.Helper()
 	v.scripted(t)
@@ -71,8 +71,8 @@ func (v *visitor) loops(t *testing.T) {
 	v.open(t, v.console+"/")
 }
 
-// hangsAll is whether the console's page still turns while a desktop's loops: it
-// does when it says so. A page in the same process never gets to that.
+// hangsAll shows whether the console's page still runs while a desktop's loops, by whether it
+// reports anything. A page in the same process never would.
 func hangsAll(t *testing.T, v *visitor) Verdict {
 	v.loops(t)
 	ctx, cancel := context.WithTimeout(v.ctx, 20*time.Second)

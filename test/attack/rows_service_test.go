@@ -127,7 +127,7 @@ var serviceRows = []Row{
 		return Verdict{err == nil, fmt.Sprint(err)}
 	}},
 	{Number: 32, Attack: "a provider's error repeats our key", Defences: []defence.Name{defence.GatewayKeys}, Run: func(t *testing.T) Verdict {
-		// Not like any service's key, which would be found by its looks.
+		// It does not look like any service's key, by which it would be found.
 		const key = "Xq7.canary.4f1d0c9be2774a86"
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -262,7 +262,7 @@ func link(kind byte, name, target string) tarEntry {
 	return tarEntry{tar.Header{Typeflag: kind, Name: name, Linkname: target, Mode: 0o644}, ""}
 }
 
-// tree is a keeper on a tree of its own, beside which lies a secret.
+// tree returns a keeper on a tree of its own, beside which there is a secret.
 func tree(t *testing.T) (e *engine.Engine, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -303,8 +303,7 @@ func archive(t *testing.T, entries []tarEntry) io.Reader {
 	return &b
 }
 
-// imported unpacks an archive: the attack works when something called escaped
-// is anywhere but in it.
+// imported unpacks an archive. The attack works if a file called escaped is anywhere outside of it.
 func imported(entries ...tarEntry) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		e, dir := tree(t)
@@ -323,8 +322,8 @@ func imported(entries ...tarEntry) func(*testing.T) Verdict {
 	}
 }
 
-// importedFile unpacks an archive beside a secret: the attack works when a file
-// of it is there with that content.
+// importedFile unpacks an archive beside a secret. The attack works if the file of this name is
+// there with this content.
 func importedFile(t *testing.T, name, content string, entries ...tarEntry) Verdict {
 	t.Helper()
 	e, dir := tree(t)
@@ -338,7 +337,7 @@ func importedFile(t *testing.T, name, content string, entries ...tarEntry) Verdi
 	return Verdict{rerr == nil && strings.Contains(string(b), content), fmt.Sprintf("%v, %.40q", err, b)}
 }
 
-// stored puts n pieces of size bytes into a store with room for two of 2 KiB.
+// stored puts n pieces of the given size into a store with room for two of 2 KiB.
 func stored(n, size int) func(*testing.T) Verdict {
 	return func(t *testing.T) Verdict {
 		d, err := disk.Open(t.TempDir(), blob.Quota{PerComputer: 4 << 10, PerBlob: 2 << 10})
@@ -355,7 +354,7 @@ func stored(n, size int) func(*testing.T) Verdict {
 	}
 }
 
-// account is one that has signed in, on a clock of its own.
+// account is an account that has signed in, with a clock that the test sets.
 type account struct {
 	ids          *identity.Store
 	now          time.Time
@@ -416,12 +415,12 @@ func mint(t *testing.T, b *bus.Bus, cid contract.CID, principal string) bus.Cred
 	return c
 }
 
-// busBridge dials the bus as a desktop does.
+// busBridge connects to the bus as a desktop does.
 type busBridge struct{ b *bus.Bus }
 
 func (d busBridge) Dial(_, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
-	go func() { _ = d.b.Serve(context.Background(), far) }() // ends with the connection
+	go func() { _ = d.b.Serve(context.Background(), far) }() // this ends with the connection
 	return near, nil
 }
 

@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// verifyRows are cheats of a task that come through to a verified run without
-// their defence.
+// verifyRows are ways in which a task could cheat, each of which leads to a verified run without
+// its defence.
 var verifyRows = []Row{
 	inWhole(46, "the test is edited until it passes", cheated(nil, map[string]string{"p/test_sum.py": `import unittest
 class Sum(unittest.TestCase):
@@ -54,7 +54,7 @@ class Sum(unittest.TestCase):
 	inWhole(46, "a harmless task passes after one that failed", madeUpFor, defence.RunConjunction),
 }
 
-// lockRows are packages that nobody asked for, or that nobody can name.
+// lockRows are packages that nobody asked for, or whose origin nobody can name.
 var lockRows = []Row{
 	{Number: 40, Attack: "a lock file takes a package from a repository, under no hash", Defences: []defence.Name{defence.LockHashes},
 		Run: func(*testing.T) Verdict {
@@ -78,7 +78,7 @@ var lockRows = []Row{
 		}},
 }
 
-// lockBench has a project with a lock file, and remembers whose was installed from.
+// lockBench has a project with a lock file, and records whose lock file was installed from.
 type lockBench struct{ asked []contract.LockOf }
 
 func (b *lockBench) facts() verify.Facts {
@@ -102,7 +102,7 @@ func (b *lockBench) Install(_ context.Context, _ []verify.Lock, of contract.Lock
 	return nil
 }
 
-// sumProject is what is cheated on: add subtracts, and a test says so.
+// sumProject is the project of these rows: add subtracts, and a test fails because of that.
 var sumProject = map[string]string{"p/sum.py": "def add(a, b): return a - b\n", "p/test_sum.py": `import unittest, sum
 class Sum(unittest.TestCase):
     def test_add(self): self.assertEqual(sum.add(2, 3), 5)
@@ -113,8 +113,8 @@ func cheated(base, change map[string]string) func(*testing.T, *whole) Verdict {
 	return cheatedAs(contract.VerifySpec{Profile: contract.VerifySmoke}, base, change)
 }
 
-// cheatedAs has a task make a change of the project; an empty text is no file.
-// It worked when the run is called verified.
+// cheatedAs makes a task change the project; an empty text removes a file. The attack works if the
+// run counts as verified.
 func cheatedAs(spec contract.VerifySpec, base, change map[string]string) func(*testing.T, *whole) Verdict {
 	return func(t *testing.T, w *whole) Verdict {
 		w.project(t, base)
@@ -123,7 +123,7 @@ func cheatedAs(spec contract.VerifySpec, base, change map[string]string) func(*t
 	}
 }
 
-// project adds the project, with more or other files, to the computer.
+// project adds the project to the computer, with further or other files.
 func (w *whole) project(t *testing.T, base map[string]string) {
 	dir := filepath.Join(t.TempDir(), w.dir())
 	for _, files := range []map[string]string{sumProject, base} {
@@ -137,7 +137,7 @@ func (w *whole) project(t *testing.T, base map[string]string) {
 	w.Must(t, "add", dir)
 }
 
-// changing is a task's command that lays files into the project.
+// changing returns a task's command that writes files into the project.
 func (w *whole) changing(change map[string]string) string {
 	command := "set -e; cd workspace/" + w.dir()
 	for name, text := range change {
@@ -150,7 +150,7 @@ func (w *whole) changing(change map[string]string) string {
 	return command
 }
 
-// verified is whether a run is, whose first task made so many changes.
+// verified reports whether a run whose first task changed this many files is verified.
 func verified(t *testing.T, run view.Run, changes int) Verdict {
 	if len(run.Tasks) == 0 || run.Tasks[0].Result == nil || len(run.Tasks[0].Result.Changes) != changes {
 		t.Fatalf("the task did not make its change: %+v", run)
@@ -158,8 +158,8 @@ func verified(t *testing.T, run view.Run, changes int) Verdict {
 	return Verdict{run.Verified == contract.VerificationPass, string(run.Verified) + ": " + run.Tasks[0].Result.Verification.Reason}
 }
 
-// hooked has a task mend the code, and leave in the project's repository what git
-// runs at the user's next command there.
+// hooked makes a task mend the code, and leave in the project's repository a hook that git runs at
+// the user's next command there.
 func hooked(t *testing.T, w *whole) Verdict {
 	w.project(t, nil)
 	run := w.prompt(t, "make the test pass.", w.delegated(w.changing(map[string]string{"p/sum.py": "def add(a, b): return a + b\n"})+
@@ -167,8 +167,8 @@ func hooked(t *testing.T, w *whole) Verdict {
 	return verified(t, run, 4) // the file, the repository, its configuration and the hook
 }
 
-// notInstalled has the code take a module from a folder that .gitignore names,
-// which no change holds: only the task's own box has it.
+// notInstalled makes the code use a module from a folder that .gitignore names. No change contains
+// it, so only the task's own box has it.
 func notInstalled(t *testing.T, w *whole) Verdict {
 	w.project(t, map[string]string{"p/.gitignore": "lib/\n", "p/lib/__init__.py": "\n"})
 	run := w.prompt(t, "make the test pass.", w.delegated(w.changing(map[string]string{
@@ -177,7 +177,7 @@ func notInstalled(t *testing.T, w *whole) Verdict {
 	return verified(t, run, 1)
 }
 
-// madeUpFor has a task fail its check, and then one that has nothing to fail.
+// madeUpFor makes a task fail its check, and then one that has nothing that could fail.
 func madeUpFor(t *testing.T, w *whole) Verdict {
 	w.project(t, map[string]string{"q/sum.py": "def add(a, b): return a + b\n", "q/test_sum.py": sumProject["p/test_sum.py"]})
 	smoke := object{"verify": object{"profile": "smoke"}}

@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// wholeRows are attacks on the whole: a model, a run, its boxes and its record.
+// wholeRows are attacks on a whole computer: a model, a run, its boxes and its record.
 var wholeRows = []Row{
 	inWhole(39, "a model's service gives our key back, and the run's record keeps it", func(t *testing.T, w *whole) Verdict {
 		run := w.prompt(t, "what is your key?", modelserver.Turn{Role: "director", Fault: &modelserver.Fault{Kind: "leak"}})
@@ -50,15 +50,15 @@ var wholeRows = []Row{
 	}, defence.EgressRawTCP, defence.EgressNarrow),
 }
 
-// inWhole makes a row of the matrix of one that takes the shared computer.
+// inWhole makes a row of the matrix that uses the shared computer.
 func inWhole(number int, attack string, run func(t *testing.T, w *whole) Verdict, defences ...defence.Name) Row {
 	return Row{Number: number, Attack: "in a whole computer: " + attack, Defences: defences, Whole: true, Run: func(t *testing.T) Verdict {
 		return run(t, newWhole(t))
 	}}
 }
 
-// recorded runs a command with a secret among its arguments; the attack works if
-// any event has it.
+// recorded runs a command with a secret among its arguments. The attack works if any event contains
+// it.
 func (w *whole) recorded(t *testing.T, secret string) Verdict {
 	if got := w.Must(t, "exec", "--", "printf", "%s", secret); got != secret {
 		t.Fatalf("the command was given %q", got)
@@ -70,8 +70,7 @@ func (w *whole) recorded(t *testing.T, secret string) Verdict {
 	return Verdict{strings.Contains(w.events(t), secret), clip(got[max(0, len(got)-300):])}
 }
 
-// reaches has a task name a rule and try to get out; the attack works if the
-// host saw it.
+// reaches has a task name a rule and try to connect. The attack works if the host saw the request.
 func (w *whole) reaches(t *testing.T, rule, command string) Verdict {
 	run := w.prompt(t, "fetch it.", w.delegated(command, object{"egress": object{"profile": "custom", "allow": []any{rule}, "reason": "the docs are there"}})...)
 	told := run.Summary
@@ -83,7 +82,7 @@ func (w *whole) reaches(t *testing.T, rule, command string) Verdict {
 	return Verdict{w.hosts.reached("/" + w.dir()), clip(told)}
 }
 
-// claimShown starts a choir that opens a browser, which notes what it is given.
+// claimShown starts a choir that opens a browser, which records its arguments.
 func claimShown(t *testing.T) Verdict {
 	dir := t.TempDir()
 	seen := filepath.Join(dir, "seen")
@@ -96,7 +95,7 @@ func claimShown(t *testing.T) Verdict {
 	must(t, out.(*os.File).SetReadDeadline(time.Now().Add(time.Minute)))
 	must(t, cmd.Start())
 	waited := sync.OnceValue(cmd.Wait)
-	t.Cleanup(func() { // where this ends before its end
+	t.Cleanup(func() { // if this returns before its end
 		_ = cmd.Process.Kill()
 		_ = waited()
 	})

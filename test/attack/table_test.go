@@ -19,10 +19,9 @@ const lastRow = 54 // of the list of attacks
 
 const tableFile = "docs/attacks.md"
 
-// TestTableIsTrue holds docs/attacks.md against the registry: every row of the
-// list is tried, tried elsewhere by a test that exists, or not applicable for a
-// reason. `CHOIR_ATTACK_WRITE=1 go test ./test/attack -run TestTableIsTrue`
-// writes the page anew.
+// TestTableIsTrue compares docs/attacks.md with the registry: every row of the list is tried, tried
+// elsewhere by a test that exists, or not applicable for a reason. `CHOIR_ATTACK_WRITE=1 go test
+// ./test/attack -run TestTableIsTrue` writes the page anew.
 func TestTableIsTrue(t *testing.T) {
 	for _, e := range elsewhere {
 		if err := testExists(e.File, e.Test); err != nil {
@@ -61,7 +60,7 @@ func TestTableIsTrue(t *testing.T) {
 	}
 }
 
-// besideExists looks for a test among those of its package.
+// besideExists looks for a test in its package.
 func besideExists(b besideTest) error {
 	name, _, _ := strings.Cut(b.name, "/")
 	files, err := filepath.Glob(filepath.Join(choirtest.Root(), b.path(), "*_test.go"))
@@ -88,12 +87,12 @@ func testExists(file, test string) error {
 	return nil
 }
 
-// TestEveryDefenceIsTried: a defence that code can switch off stands in a row of
-// the matrix, or with the test that fails without it.
+// TestEveryDefenceIsTried shows that every defence that code can switch off is in a row of the
+// matrix, or is listed with the test that fails without it.
 func TestEveryDefenceIsTried(t *testing.T) {
 	named, asked := map[string]defence.Name{}, map[string]bool{}
 	name := regexp.MustCompile(`(\w+)\s+Name\s*=\s*"([^"]+)"`)
-	off := regexp.MustCompile(`defence\.(\w+)`) // asked for at once, or by its place in a list
+	off := regexp.MustCompile(`defence\.(\w+)`) // used directly, or by its place in a list
 	for _, top := range []string{"internal", "cmd"} {
 		err := filepath.WalkDir(filepath.Join(choirtest.Root(), top), func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -137,7 +136,7 @@ func TestEveryDefenceIsTried(t *testing.T) {
 		}
 	}
 	can := map[defence.Name]bool{}
-	for _, d := range slices.Concat(slices.Collect(maps.Keys(scripts)), slices.Collect(maps.Keys(sources))) { // switched by what is served
+	for _, d := range slices.Concat(slices.Collect(maps.Keys(scripts)), slices.Collect(maps.Keys(sources))) { // switched by changing what is served
 		can[d] = true
 		if !tried[d] {
 			t.Errorf("nothing tries %s", d)
@@ -165,7 +164,7 @@ func covered(n int) bool {
 		slices.ContainsFunc(inapplicable, func(i Inapplicable) bool { return i.Number == n })
 }
 
-// page is docs/attacks.md.
+// page returns docs/attacks.md.
 func page() string {
 	var b strings.Builder
 	b.WriteString(`# Attacks

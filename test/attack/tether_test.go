@@ -18,9 +18,8 @@ import (
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
-// Row 15: a guest that was taken over tampers with its tether. Tokens (wrong,
-// replayed, stolen, reflected) are tested in internal/tether, where both ends
-// can be played.
+// TestRow15Tether uses a guest that was taken over and tampers with its tether. Tokens (wrong,
+// replayed, stolen, reflected) are tested in internal/tether, where both ends can be played.
 func TestRow15Tether(t *testing.T) {
 	t.Run("local", func(t *testing.T) {
 		bad, err := local.New(t.Context(), local.Options{Guest: sandboxtest.BadGuest(t), Dir: t.TempDir()})
@@ -32,7 +31,7 @@ func TestRow15Tether(t *testing.T) {
 
 		var served atomic.Int64
 		count := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })
-		// The control: a guest that does nothing keeps its box.
+		// The control: a guest that does nothing wrong keeps its box.
 		quiet, _ := hostile.Box(t, sandbox.BoxSpec{ID: "quiet", Handler: count})
 		for _, way := range []string{"huge-frame", "ping-flood", "stream-flood", "garbage"} {
 			b, _ := hostile.Box(t, sandbox.BoxSpec{ID: way, Handler: count, Env: map[string]string{"WAY": way}})
@@ -45,8 +44,7 @@ func TestRow15Tether(t *testing.T) {
 			t.Errorf("the quiet box ended with %v", quiet.Err())
 		default:
 		}
-		// Held streams cost the guest its own share and nobody else's: another
-		// box is served meanwhile.
+		// Streams that a guest holds open cost only its own share: another box is served meanwhile.
 		b, _ := hostile.Box(t, sandbox.BoxSpec{ID: "loris", Handler: count, Env: map[string]string{"WAY": "hold-streams"}})
 		good, err := local.New(t.Context(), local.Options{Guest: sandboxtest.BareGuest(t), Dir: t.TempDir()})
 		if err != nil {
@@ -67,8 +65,8 @@ func TestRow15Tether(t *testing.T) {
 		}
 	})
 	onEveryDriver(t, func(t *testing.T, e *sandboxtest.Env) {
-		// What a box may ask is its own handler, whatever it calls itself: there
-		// is no other box, kind or computer to name.
+		// A box can call only its own handler, whatever it calls itself: requests have no place to
+		// name another box, kind or computer.
 		var mine, other atomic.Int64
 		_, g := e.Box(t, sandbox.BoxSpec{ID: "mine", Proxy: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			mine.Add(1)
@@ -80,8 +78,8 @@ func TestRow15Tether(t *testing.T) {
 			t.Errorf("the box's own handler was asked %d times, another's %d times", mine.Load(), other.Load())
 		}
 	})
-	// Forged, duplicated or early results: no kind of box can post one at all. The
-	// host makes results from what it saw, with ids derived from what caused them.
+	// No kind of box can send a result, so none can be forged, duplicated or early. The host makes
+	// results from what it saw, with ids derived from their cause.
 	var postable []string
 	for _, info := range contract.Types() {
 		for _, kind := range contract.BoxKinds {
@@ -96,8 +94,8 @@ func TestRow15Tether(t *testing.T) {
 	}
 }
 
-// Row 16: what a guest may not say in an event. Its envelope is the host's alone,
-// so only the data are the guest's.
+// TestRow16Events shows what a guest may not put into an event. The host makes the envelope, so
+// only the data come from the guest.
 func TestRow16Events(t *testing.T) {
 	good := `{"objective":"x"}`
 	if _, err := contract.DecodeData("run.planned", []byte(good)); err != nil {

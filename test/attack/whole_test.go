@@ -17,13 +17,12 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// Some attacks are on the whole: `choir up` runs in the build that has the
-// switches, with a computer, its boxes and a model that is scripted. All rows of
-// a run share it, for it takes seconds to start, so each works in a folder of its
-// own and sends prompts of its own.
+// Some attacks are on a whole computer: `choir up` runs in the build with the switches, with a
+// computer, its boxes and a scripted model. All rows of a run share it, because it takes seconds to
+// start, so each row uses a folder and prompts of its own.
 
-// key is what the shared computer's provider is paid with: nothing that is found
-// by its looks.
+// key is the key of the shared computer's provider. It does not look like a key, by which it would
+// be found.
 const key = "Xq7.canary.4f1d0c9be2774a86"
 
 // shared is the one `choir up`, and the model that it calls.
@@ -35,7 +34,7 @@ var shared struct {
 	tries int
 }
 
-// hosts are two that no computer was granted, and the paths that they were asked for.
+// hosts are two hosts that no computer was granted, with the paths that were requested of them.
 type hosts struct {
 	tls, plain *httptest.Server
 	mu         sync.Mutex
@@ -47,13 +46,13 @@ type whole struct {
 	*choirtest.Instance
 	model *modelserver.Server
 	hosts *hosts
-	mark  string // in this try's prompts and names, and in no other's
+	mark  string // a word in this try's prompts and names, and in no other's
 }
 
-// matrix is the test that the shared computer ends with.
+// matrix is the test with which the shared computer ends.
 var matrix *testing.T
 
-// builtChoir is the binary with the switches.
+// builtChoir returns the binary with the switches.
 func builtChoir(t *testing.T) string { return sandboxtest.Binary(t, "choir.dev/choiros/cmd/choir") }
 
 func newWhole(t *testing.T) *whole {
@@ -64,7 +63,7 @@ func newWhole(t *testing.T) *whole {
 		model := modelserver.New(modelserver.Script{}).Start()
 		matrix.Cleanup(model.Close)
 		shared.hosts.start()
-		in, err := choirtest.TryStart(matrix, choirtest.Options{Binary: builtChoir(t), Env: append(defence.LauncherEnv(), // of what is off
+		in, err := choirtest.TryStart(matrix, choirtest.Options{Binary: builtChoir(t), Env: append(defence.LauncherEnv(), // with the file of what is off
 			"ANTHROPIC_API_KEY="+key, "ANTHROPIC_BASE_URL="+model.URL(), "CHOIR_MODEL=anthropic/claude-sonnet-4-6",
 			"CHOIR_EGRESS_ALLOW_PRIVATE="+shared.hosts.tls.Listener.Addr().String()+","+shared.hosts.plain.Listener.Addr().String())})
 		if err != nil {
@@ -87,17 +86,17 @@ func (h *hosts) start() {
 	matrix.Cleanup(h.plain.Close)
 }
 
-// reached is whether one of them was asked for a path.
+// reached reports whether a path was requested of one of them.
 func (h *hosts) reached(path string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Contains(h.asked, path)
 }
 
-// dir is a name of a folder that only this try has.
+// dir returns the name of a folder that only this try uses.
 func (w *whole) dir() string { return "try" + strings.Trim(w.mark, "try: ") }
 
-// events are those of some types.
+// events returns the events of some types.
 func (w *whole) events(t *testing.T, types ...string) string {
 	t.Helper()
 	args := []string{"events"}
@@ -107,8 +106,8 @@ func (w *whole) events(t *testing.T, types ...string) string {
 	return w.Must(t, args...)
 }
 
-// prompt has the model play its turns for a prompt, and waits for the run's end.
-// What the user is asked meanwhile they deny.
+// prompt makes the model play its turns for a prompt, and waits for the end of the run. It denies
+// whatever the user is asked meanwhile.
 func (w *whole) prompt(t *testing.T, words string, turns ...modelserver.Turn) view.Run {
 	t.Helper()
 	for i := range turns {
@@ -138,7 +137,7 @@ func says(role, tool string, args object) modelserver.Turn {
 	return modelserver.Turn{Role: role, Calls: []modelserver.Call{{Name: tool, Args: modelserver.Args(args)}}}
 }
 
-// delegated are the turns of a run with one task, whose Associate runs one command.
+// delegated returns the turns of a run with one task, whose Associate runs one command.
 func (w *whole) delegated(command string, more object) []modelserver.Turn {
 	task := object{"kind": "agent", "goal": w.mark + " do what is asked.", "tools": []any{"bash"}, "verify": object{"profile": "none"}}
 	for k, v := range more {

@@ -16,9 +16,10 @@ import (
 	"choir.dev/choiros/internal/ledger"
 )
 
-// A stream of before, which republishes its log, is changed over when its log is
-// opened. The power fails at every write and flush of that: the log is there, with
-// all that was acknowledged, and is changed over by who opens it next.
+// TestAStreamIsChangedOverThroughPowerCuts: a stream of an earlier version, which republishes its
+// log, is converted when its log is opened. The power fails at every write and flush of the
+// conversion: the log is there with everything that was acknowledged, and the next process that
+// opens it completes the conversion.
 func TestAStreamIsChangedOverThroughPowerCuts(t *testing.T) {
 	if !mountable(t) {
 		return
@@ -34,7 +35,7 @@ func TestAStreamIsChangedOverThroughPowerCuts(t *testing.T) {
 		if _, err := b.JetStream().CreateStream(t.Context(), republishing(cid)); err != nil {
 			t.Fatal(err)
 		}
-		onLog(t, data, b, cid, func(l *ledger.Log) { // which changes it over, so:
+		onLog(t, data, b, cid, func(l *ledger.Log) { // opening the log converted it, so:
 			for range before {
 				appendWord(t, l)
 			}
@@ -97,7 +98,7 @@ func TestAStreamIsChangedOverThroughPowerCuts(t *testing.T) {
 	}
 }
 
-// republishing is a stream as it was.
+// republishing is a stream as an earlier version made it.
 func republishing(cid contract.CID) jetstream.StreamConfig {
 	c := bus.StreamConfig(cid, 1)
 	c.RePublish = &jetstream.RePublish{Source: contract.SubjectLogAll(cid), Destination: contract.SubjectLive(cid)}
@@ -135,7 +136,7 @@ func appendWord(t *testing.T, l *ledger.Log) {
 	}
 }
 
-// half says whether a stream's description and its sum do not fit.
+// half reports whether a stream's description and its checksum differ.
 func half(t *testing.T, data string) bool {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(data, "nats", "jetstream", "*", "streams", "*", "meta.inf"))

@@ -16,34 +16,34 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// disk is a disk that remembers, in order, every write it was sent and every
-// flush it was asked for, so that what a power cut would have left can be made
-// for any instant: a file in user space under a loop device and ext4.
+// disk is a disk that records, in order, every write and every flush that it is sent, so that the
+// state that a power cut leaves can be made for any instant. It is a file in user space under a
+// loop device and ext4.
 type disk struct {
 	fs.Inode
 	dir  string
-	base string // the image as it was before the first record
+	base string // the image before the first record
 	size int64
 
 	mu      sync.Mutex
-	image   *os.File // as it is now
-	journal *os.File // the data of the writes, one after the other
+	image   *os.File // the present image
+	journal *os.File // the data of the writes, one after another
 	used    int64
 	records []record
 }
 
-// record is a write, or a flush when it has no length.
+// record is a write, or a flush if its length is 0.
 type record struct {
 	at     int64 // in the image
 	length int
 	data   int64 // in the journal
 }
 
-// sector is what a disk writes whole or not at all.
+// sector is the number of bytes that a disk writes as a whole or not at all.
 const sector = 512
 
-// newDisk makes an ext4 file system on a recorded disk and mounts it at
-// dir/mnt. All of it ends with the test.
+// newDisk makes an ext4 file system on a recorded disk and mounts it at dir/mnt, until the end of
+// the test.
 func newDisk(t *testing.T, size int64) *disk {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,19 +86,19 @@ func newDisk(t *testing.T, size int64) *disk {
 	return d
 }
 
-// path is where the file system on the disk is.
+// path returns where the disk's file system is mounted.
 func (d *disk) path() string { return filepath.Join(d.dir, "mnt") }
 
-// now is how many records there are: the instant of whoever asks.
+// now returns the number of records so far, which serves as the present instant.
 func (d *disk) now() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.records)
 }
 
-// failure is what a power cut at an instant leaves: all that was flushed, and
-// of what came after it each sector or not, as the dice say. A disk that lies
-// has acknowledged its last flushes without having done them.
+// failure makes the image that a power cut at an instant leaves: everything that was flushed, and
+// of what came after it each sector or not, drawn with dice. A disk that lies has acknowledged its
+// last flushes without doing them.
 func (d *disk) failure(t *testing.T, at, lies int, dice *rand.Rand, image string) {
 	t.Helper()
 	d.mu.Lock()
@@ -140,7 +140,7 @@ func (d *disk) failure(t *testing.T, at, lies int, dice *rand.Rand, image string
 	}
 }
 
-// scatter writes some of what was not flushed: all, nothing, or some sectors.
+// scatter writes a part of what was not flushed: all, nothing, or some sectors.
 func scatter(f *os.File, b []byte, at int64, dice *rand.Rand) error {
 	switch dice.IntN(3) {
 	case 0:
@@ -159,7 +159,7 @@ func scatter(f *os.File, b []byte, at int64, dice *rand.Rand) error {
 	return nil
 }
 
-// folder is the directory that holds the disk.
+// folder is the directory that contains the disk.
 type folder struct {
 	fs.Inode
 	file *disk

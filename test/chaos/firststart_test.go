@@ -13,10 +13,10 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestPowerCutsInAFirstStart cuts the power at instants from the beginning of a first
-// start to the new computer's first checkpoint. Whatever that leaves, the next start
-// makes a computer or goes on with the one that there was; what was told by then, the
-// token or the checkpoint, is there, and a key that a person had put there is the same.
+// TestPowerCutsInAFirstStart cuts the power at instants from the beginning of a first start to the
+// new computer's first checkpoint. Whatever that leaves, the next start makes a computer or
+// continues with the existing one. Everything that was reported by then (the token, the checkpoint)
+// is there, and a key that a person had put there is unchanged.
 func TestPowerCutsInAFirstStart(t *testing.T) {
 	if !mountable(t) {
 		return
@@ -56,7 +56,7 @@ func TestPowerCutsInAFirstStart(t *testing.T) {
 	}
 	dice := random("first start")
 	for i := range images {
-		from, to := begun, told // half of them before anybody was told of anything
+		from, to := begun, told // in half of the tries, before anything was reported
 		if i%2 == 1 {
 			from, to = told, made
 		}
@@ -103,7 +103,7 @@ func TestPowerCutsInAFirstStart(t *testing.T) {
 	}
 }
 
-// checkpointsOf are the ids of the one computer's checkpoints, once it has one.
+// checkpointsOf returns the ids of the one computer's checkpoints, once it has one.
 func checkpointsOf(t *testing.T, in *choirtest.Instance) (ids []string) {
 	t.Helper()
 	choirtest.Eventually(t, time.Minute, "the first checkpoint", func() bool {

@@ -17,22 +17,22 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// A file over 100 MiB, which the history keeps as chunks beside git's objects.
-// Most of it is a hole: it takes little of a disk, and a few chunks.
+// The large file exceeds 100 MiB, so the history stores it as chunks beside git's objects. Most of
+// it is a hole, so it needs little space and few chunks.
 const (
 	largePath  = "workspace/large"
 	largeHead  = 3_000_000
 	largeBytes = 101 << 20
 )
 
-// largeSaid is a version of the large file: when it was begun and, if it was,
-// acknowledged, by its SHA-256.
+// largeSaid is a version of the large file, by its SHA-256: when it was begun and, if it was,
+// acknowledged.
 type largeSaid struct {
 	sum                 string
 	begun, acknowledged int
 }
 
-// larges makes versions of the large file by commands, and a checkpoint of each.
+// larges makes versions of the large file with commands, and a checkpoint of each.
 func larges(ctx context.Context, w *world, _ *rand.Rand) error {
 	word := "large " + w.next()
 	h := sha256.New()
@@ -64,7 +64,7 @@ func larges(ctx context.Context, w *world, _ *rand.Rand) error {
 	return nil
 }
 
-// largeUntil is what was known of the large file at an instant.
+// largeUntil returns what was known of the large file at an instant.
 func largeUntil(all []*largeSaid, at int) (then []*largeSaid) {
 	for _, s := range all {
 		if s.begun > at {
@@ -79,7 +79,7 @@ func largeUntil(all []*largeSaid, at int) (then []*largeSaid) {
 	return then
 }
 
-// checkLarge holds the live large file against what was said of it.
+// checkLarge compares the live large file with what was acknowledged.
 func (w *world) checkLarge() error {
 	last := -1
 	for i, s := range w.large {
@@ -106,8 +106,7 @@ func (w *world) checkLarge() error {
 	return nil
 }
 
-// haveLarge reads the large file of a commit from its manifest and chunks, as they
-// lie on the disk.
+// haveLarge reads the large file of a commit from its manifest and chunks on the disk.
 func haveLarge(gitDir, commit, sum string) error {
 	raw, err := git(gitDir, "cat-file", "blob", commit+":"+largePath+".chunks.choir").Output()
 	if err != nil {

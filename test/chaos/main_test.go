@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// seed makes a run's choices; given again by CHOIR_CHAOS_SEED it makes the same
-// ones. (What the processes do meanwhile is theirs.)
+// seed determines a run's choices: CHOIR_CHAOS_SEED repeats those of an earlier run. (The timing of
+// the processes is not repeated.)
 var seed = func() uint64 {
 	if s := os.Getenv("CHOIR_CHAOS_SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -30,7 +30,7 @@ var seed = func() uint64 {
 	return rand.Uint64()
 }()
 
-// long is how long to kill at random; 0: the short form of `go test`.
+// long is how long processes are killed at random; 0 is the short form of `go test`.
 var long = func() time.Duration {
 	s := os.Getenv("CHOIR_CHAOS")
 	if s == "" {
@@ -44,7 +44,7 @@ var long = func() time.Duration {
 	return d
 }()
 
-// random is a source of choices of its own for each part of a run.
+// random returns a source of choices for one part of a run.
 func random(part string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(part) {
@@ -61,12 +61,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// histogram counts, for each point, what came of killing there.
+// histogram counts the outcomes of the kills at each point.
 var histogram = &counts{hits: map[string]map[string]int{}}
 
 type counts struct {
 	mu   sync.Mutex
-	hits map[string]map[string]int // point → outcome → times
+	hits map[string]map[string]int // point → outcome → how often
 }
 
 func (c *counts) add(point, outcome string) {
@@ -100,8 +100,8 @@ func (c *counts) String() string {
 	return b.String()
 }
 
-// binary is choir with the crash points, built once. It carries no guest, so it
-// is its own: the points within boxes are in it too.
+// binary is choir with the crash points, built once. It has no embedded guest and serves as the
+// guest itself, so that the points inside boxes are in it too.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(choirtest.Root(), "bin", "cache", "chaos", "choir")
 	cmd := exec.Command("go", "build", "-tags", "crashpoints", "-o", path, "./cmd/choir")

@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// What a user does. Each operation tells the witness what was acknowledged and
-// the tree what that means; what was not acknowledged may have happened or not.
+// These operations are what a user does. Each tells the witness what was acknowledged, and the tree
+// what follows from that. An operation without an acknowledgement may have happened or not.
 
 // put writes a file.
 func (w *world) put(ctx context.Context, path, content string) error {
@@ -43,7 +43,7 @@ func (w *world) remove(ctx context.Context, path string) error {
 	return nil
 }
 
-// add brings in a folder with one file.
+// add imports a folder with one file.
 func (w *world) add(ctx context.Context, name, content string) error {
 	var b bytes.Buffer
 	archive := tar.NewWriter(&b)
@@ -65,7 +65,7 @@ func (w *world) add(ctx context.Context, name, content string) error {
 	return nil
 }
 
-// push makes a repository of one file, clones it and pushes a change of that.
+// push makes a repository of one file, clones it and pushes a change of the file.
 func (w *world) push(ctx context.Context, name, content string) error {
 	path := "workspace/" + name + "/file"
 	if _, err := w.verb(ctx, "exec", "--", "sh", "-c", "mkdir workspace/"+name+" && cd workspace/"+name+
@@ -76,8 +76,8 @@ func (w *world) push(ctx context.Context, name, content string) error {
 	return w.pushTo(ctx, "workspace/"+name, "file", path, content)
 }
 
-// pushFiles makes a file, and has stock git push another content of it into the history of
-// the computer's own files.
+// pushFiles makes a file and pushes a change of it, with stock git, into the history of the
+// computer's own files.
 func (w *world) pushFiles(ctx context.Context, path, content string) error {
 	if err := w.put(ctx, path, "one "+content); err != nil {
 		return err
@@ -88,7 +88,8 @@ func (w *world) pushFiles(ctx context.Context, path, content string) error {
 	return w.pushTo(ctx, "", path, path, content)
 }
 
-// pushTo has stock git change a file of a clone, which is at path in the computer, and push it.
+// pushTo clones a repository with stock git, changes a file of it, which is at path in the
+// computer, and pushes that.
 func (w *world) pushTo(ctx context.Context, repository, file, path, content string) error {
 	asked := []string{"git", "url", "--write", "--json"}
 	if repository != "" {
@@ -131,7 +132,7 @@ func (w *world) pushTo(ctx context.Context, repository, file, path, content stri
 	return nil
 }
 
-// verb runs one of the command line's.
+// verb runs a verb of the command line.
 func (w *world) verb(ctx context.Context, args ...string) (string, error) {
 	r, err := w.in.Run(ctx, args...)
 	if err == nil && r.Code != 0 {
@@ -140,7 +141,7 @@ func (w *world) verb(ctx context.Context, args ...string) (string, error) {
 	return r.Stdout, err
 }
 
-// save makes a checkpoint and returns it with the tree as it then was.
+// save makes a checkpoint and returns it with the tree at that time.
 func (w *world) save(ctx context.Context, message string) (string, map[string]values, error) {
 	was := w.tree.copy()
 	k, err := w.c.Checkpoint(ctx, message)
@@ -175,11 +176,11 @@ func (w *world) restore(ctx context.Context, to string, was map[string]values) e
 	return nil
 }
 
-// exec runs a command that makes a file, all or nothing.
+// exec runs a command that makes a file atomically.
 func (w *world) exec(ctx context.Context, path, content string, code int) error {
 	if w.tree.clock != nil {
-		// A power cut may leave an empty file, or zeroes, of a program that syncs
-		// nothing, until the command is acknowledged.
+		// Until the command is acknowledged, a power cut may leave a file empty, or with zeroes, if
+		// its program did not sync it.
 		w.tree.maybe(path, "")
 		w.tree.maybe(path, strings.Repeat("\x00", len(content)+1))
 		w.tree.maybe(path+".tmp", strings.Repeat("\x00", len(content)+1))
@@ -195,7 +196,7 @@ func (w *world) exec(ctx context.Context, path, content string, code int) error 
 	}
 	w.witness.commanded(exit.Command, exit.Code, exit.Sequence)
 	if exit.Reason != "" {
-		return fmt.Errorf("the command was ended: %s", exit.Reason) // its box was killed, and it says so
+		return fmt.Errorf("the command was ended: %s", exit.Reason) // its box was killed, and the error says so
 	}
 	if exit.Code != code || out.String() != "out\n" {
 		return fmt.Errorf("the command said %q and exited with %d; want %d", out.String(), exit.Code, code)
@@ -205,12 +206,12 @@ func (w *world) exec(ctx context.Context, path, content string, code int) error 
 	return nil
 }
 
-// prompt is one run that was asked for.
+// prompt is one run and what is known of it.
 type prompt struct {
 	text       string
-	run        string // "" when it was not acknowledged
+	run        string // "" if it was not acknowledged
 	fails      bool   // by its plan
-	unverified bool   // it fails by its verification, and by nothing else
+	unverified bool   // it fails only because its verification does
 	writes     map[string]func(values) string
 	told       bool
 	counted    bool // in the histogram
@@ -233,7 +234,7 @@ func (w *world) prompt(ctx context.Context, p *prompt) error {
 	return nil
 }
 
-// run prompts and waits for the end.
+// run submits the prompt and waits for the end of the run.
 func (w *world) run(ctx context.Context, p *prompt) error {
 	if err := w.prompt(ctx, p); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// await follows the log until a run's nth event of a type comes.
+// await follows the log until a run's nth event of a type.
 func (w *world) await(ctx context.Context, run, eventType string, nth int) {
 	w.t.Helper()
 	for e, err := range w.c.Events(ctx, client.EventsOptions{Follow: true, Types: []string{eventType}}) {
@@ -29,9 +29,9 @@ func (w *world) await(ctx context.Context, run, eventType string, nth int) {
 	w.t.Fatalf("no %s came", eventType)
 }
 
-// TestStopAndGoOn ends choir in an orderly way in the middle of a task, as
-// systemd does, and again by kill -9: in both cases the run goes on under the
-// same attempt after the restart, and is never reported twice.
+// TestStopAndGoOn stops choir in the middle of a task, first as systemd does and then with kill -9.
+// In both cases the run continues under the same attempt after the restart, and its end is reported
+// only once.
 func TestStopAndGoOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -54,7 +54,7 @@ func TestStopAndGoOn(t *testing.T) {
 		if err := w.prompt(ctx, p); err != nil {
 			t.Fatal(err)
 		}
-		w.await(ctx, p.run, "tool.called", 2) // the second never ends
+		w.await(ctx, p.run, "tool.called", 2) // the second call never ends
 		end.by()
 		note, err := os.ReadFile(w.gitDir() + "/choir/open")
 		if said := strings.HasPrefix(string(note), "closed "); err != nil || said != (end.name == "SIGTERM") {
@@ -96,8 +96,8 @@ func TestStopAndGoOn(t *testing.T) {
 	}
 }
 
-// TestOneOwner starts a second control plane on the same data directory, while
-// the first lives and right after it was killed.
+// TestOneOwner starts a second control plane on the same data directory, while the first lives and
+// right after it was killed.
 func TestOneOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

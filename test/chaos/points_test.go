@@ -19,14 +19,14 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// scenario is something a user does, and the points that it passes.
+// scenario is something that a user does, with the crash points that it passes.
 type scenario struct {
 	name   string
 	points []string
 	do     func(ctx context.Context, w *world) error
 }
 
-// again are scenarios that are killed at points of others too.
+// again are scenarios that are also killed at points that belong to other scenarios.
 var again = []scenario{
 	{"failing verification", []string{
 		"dispatch.task.merged", "verify.ready", "verify.tool.done", "dispatch.task.verified", "keeper.apply.moved", "dispatch.task.inverted", "dispatch.task.finished",
@@ -130,7 +130,8 @@ var scenarios = []scenario{
 	}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, writeFile("workspace/p/"+w.next()+".txt", "written "+w.next()))
 	}},
-	// Of a text that belongs to no project names tell all; a script is looked at in a box.
+	// The names of a text that belongs to no project suffice to check it; a script is read in a
+	// box.
 	{"checked prompt", []string{"verify.ready", "verify.tool.done"}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, writeFile("workspace/p/"+w.next()+".sh", "true "+w.next()))
 	}},
@@ -171,12 +172,12 @@ func restoreAndUndo(ctx context.Context, w *world) error {
 	return w.restore(ctx, "", before)
 }
 
-// damageNewest does what a bad disk does: the newest checkpoint can't be read,
-// so the next start repairs the history. The keeper dies at that, so the
-// computer does not wake until it is asked again. What the disk held comes back
-// at the end, for whoever looks at all that was acknowledged.
+// damageNewest does what a failing disk does: the newest checkpoint can't be read, so the next
+// start repairs the history. The keeper dies during that, so the computer does not wake until it is
+// asked again. At the end the object is put back, so that everything that was acknowledged can be
+// checked.
 func damageNewest(ctx context.Context, w *world) error {
-	for _, content := range []string{"older ", "newest "} { // behind the newest is one that is whole
+	for _, content := range []string{"older ", "newest "} { // so that the newest has an undamaged one before it
 		if err := w.put(ctx, "workspace/u/repaired.txt", content+w.next()); err != nil {
 			return err
 		}
@@ -185,7 +186,7 @@ func damageNewest(ctx context.Context, w *world) error {
 		}
 	}
 	w.in.Kill()
-	// The journal has the object too, and would mend it.
+	// The journal contains the object too, and would repair it.
 	if err := os.Remove(filepath.Join(w.gitDir(), "choir", "journal")); err != nil {
 		return err
 	}
@@ -223,7 +224,7 @@ func damageNewest(ctx context.Context, w *world) error {
 	return w.put(ctx, "workspace/u/repaired.txt", "after "+w.next())
 }
 
-// wake presses "try again", of a computer that did not wake.
+// wake does what the button "try again" does for a computer that did not wake.
 func (w *world) wake(ctx context.Context) error {
 	resp, err := w.ask(ctx, http.MethodPost, "/api/computers/"+string(w.cid)+"/wake", "{}")
 	if err != nil {
@@ -233,11 +234,11 @@ func (w *world) wake(ctx context.Context) error {
 	if resp.StatusCode/100 != 2 {
 		return fmt.Errorf("wake the computer: %s", resp.Status)
 	}
-	_, err = w.c.Info(ctx) // waits for it
+	_, err = w.c.Info(ctx) // this waits until it is awake
 	return err
 }
 
-// ask sends what the client has no verb for.
+// ask sends a request that the client has no method for.
 func (w *world) ask(ctx context.Context, method, path, body string) (*http.Response, error) {
 	_, port, _ := strings.Cut(strings.TrimPrefix(w.in.URL, "http://"), ":")
 	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1:"+port+path, strings.NewReader(body))
@@ -252,8 +253,8 @@ func (w *world) ask(ctx context.Context, method, path, body string) (*http.Respo
 	return http.DefaultClient.Do(req)
 }
 
-// lookAtDesktop does what a page does: it looks until the dev server answers,
-// or until choir is gone.
+// lookAtDesktop requests the desktop as a page does, until the dev server answers, or until choir
+// has ended.
 func lookAtDesktop(ctx context.Context, w *world) error {
 	for wait := 5 * time.Millisecond; len(w.kind("desktop")) == 0; wait = min(2*wait, 200*time.Millisecond) {
 		f, err := w.c.Frame(ctx)
@@ -263,7 +264,7 @@ func lookAtDesktop(ctx context.Context, w *world) error {
 		if f.Desktop.Mode != view.ModeLive {
 			break
 		}
-		time.Sleep(wait) // its box is gone, and that is about to be noticed
+		time.Sleep(wait) // its box has ended, which is about to be noticed
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -293,29 +294,29 @@ func lookAtDesktop(ctx context.Context, w *world) error {
 	}
 }
 
-// unknowable are the points at which a call may have been made or not. It is
-// never repeated by itself, and rehearsed plans don't know what to do then.
+// unknowable are the points at which a call may have been made or not. Such a call is not repeated
+// automatically, and the plans of the rehearsal do not handle that.
 var unknowable = []string{
 	"dispatch.tool.called", "dispatch.tool.done", "dispatch.tool.shown", "task.tool.done", "blob.synced", "blob.renamed",
 	"workspace.publish.prepared", "workspace.publish.begun", "workspace.publish.logged", "workspace.publish.applied", // of live edits
-	"task.ready", // it has said so, and a call may be on its way before its death is known
+	"task.ready", // a call may be on its way before the death of the task is noticed
 }
 
-// inBox says whether a point is one of a box's process.
+// inBox reports whether a point is in the process of a box.
 func inBox(point string) bool {
 	kind, _, _ := strings.Cut(point, ".")
 	return slices.Contains([]string{"keeper", "director", "associate", "task", "verify", "terminal", "desktop"}, kind)
 }
 
-// TestNamedPoints kills choir, or the box, at every named point: once, or five
-// times in the long form.
+// TestNamedPoints kills choir, or the box, at every named point: once, or five times in the long
+// form.
 func TestNamedPoints(t *testing.T) {
 	rounds := 1
 	if long > 0 {
 		rounds = 5
 	}
-	// Each lane is a computer that lives through all its points, so later points
-	// also see what earlier ones left behind.
+	// Each lane is a computer that goes through all its points, so later points also meet what
+	// earlier ones left.
 	lanes := [][]string{
 		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "add", "push", "received push", "push of files", "checkpoint", "restore", "repair"},
 		{"large put", "command", "settling", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes", "checked prompt"},
@@ -337,7 +338,7 @@ func TestNamedPoints(t *testing.T) {
 					for _, point := range s.points {
 						w.killAt(s, point, round)
 						if t.Failed() {
-							return // what follows would only repeat it
+							return // what follows would only repeat the failure
 						}
 					}
 				}
@@ -349,7 +350,7 @@ func TestNamedPoints(t *testing.T) {
 	}
 }
 
-// killAt arms a point, does what passes it, and looks at what is left.
+// killAt arms a point, runs a scenario that passes it, and checks what is left.
 func (w *world) killAt(s scenario, point string, round int) {
 	w.t.Helper()
 	began := time.Now()
@@ -359,7 +360,7 @@ func (w *world) killAt(s scenario, point string, round int) {
 	w.arm(point, 1+round%nth(point))
 	err := s.do(ctx, w)
 	if kind, at, _ := strings.Cut(point, "."); !w.hit() && (kind == "desktop" || kind == "keeper" && at == "ready") {
-		// Such a box lives long. What asks next finds it dead and opens another.
+		// Such a box lives long. The next request finds it dead and opens another one.
 		w.killBoxes(kind)
 		for range 3 {
 			if !w.hit() {
@@ -368,7 +369,7 @@ func (w *world) killAt(s scenario, point string, round int) {
 		}
 	}
 	if !w.hit() && !inBox(point) {
-		// What comes after the answer, such as the end of a run's document.
+		// Some things happen only after the answer, such as the end of a run's document.
 		deadline := time.Now().Add(20 * time.Second)
 		for wait := 2 * time.Millisecond; !w.hit() && time.Now().Before(deadline); wait = min(2*wait, 100*time.Millisecond) {
 			time.Sleep(wait)
@@ -406,8 +407,8 @@ func (w *world) killAt(s scenario, point string, round int) {
 	w.t.Logf("%s: %s (%v)", when, result, time.Since(began).Round(time.Millisecond))
 }
 
-// nth bounds which pass of a point later rounds choose: those that each run of
-// the scenario makes.
+// nth limits which pass of a point later rounds choose, to those that every run of the scenario
+// makes.
 func nth(point string) int {
 	switch point {
 	case "ledger.sent", "ledger.acknowledged", "state.committing", "state.committed":
@@ -419,8 +420,8 @@ func nth(point string) int {
 	return 1
 }
 
-// killBoxes kills the boxes of a kind that live now, and waits until they are
-// gone: until then they could be taken for the next ones.
+// killBoxes kills the present boxes of a kind and waits for their ends, because until then they
+// could be mistaken for the next ones.
 func (w *world) killBoxes(kind string) {
 	w.t.Helper()
 	old := map[int]bool{}
@@ -436,8 +437,8 @@ func (w *world) killBoxes(kind string) {
 	}
 }
 
-// TestPointsAreListed holds the list in the docs, the points in the source and
-// those that are tried here against each other.
+// TestPointsAreListed compares the list in the docs, the points in the source, and those that are
+// tried here.
 func TestPointsAreListed(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(choirtest.Root(), "docs", "crash-points.md"))
 	if err != nil {

@@ -19,14 +19,13 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// inside says that this process has mounts of its own, which end with it.
+// inside is set in a process with its own mounts, which end with it.
 const inside = "CHOIR_CHAOS_MOUNTS"
 
-// TestPowerCuts lets a user work on a disk that records every write, and makes
-// from the record what power cuts at many instants would have left. On each,
-// choir is started: what was acknowledged before that instant must be there.
-// The control is a disk that acknowledges flushes it has not done: what is
-// lost on it must be noticed, or the look sees nothing.
+// TestPowerCuts lets a user work on a disk that records every write, and makes from the record what
+// power cuts at many instants would have left. On each, choir is started: everything that was
+// acknowledged before that instant must be there. The control is a disk that acknowledges flushes
+// that it has not done: the loss must be noticed, or the check finds nothing.
 func TestPowerCuts(t *testing.T) {
 	if !mountable(t) {
 		return
@@ -46,9 +45,9 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// mountable says that this process may mount disks. The test's first process may not:
-// it has another run the test, and fails as that one does. What hangs below a process
-// of ours must not outlive it, however it ends.
+// mountable reports whether this process may mount disks. The test's first process may not: it runs
+// the test again in another one, and fails if that fails. Descendants of our processes must not
+// outlive them, however they end.
 func mountable(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -78,9 +77,9 @@ type power struct {
 	*world
 	disk  *disk
 	dice  *rand.Rand
-	mount string            // where images are looked at
-	begin map[string]values // what the tree held before anything was said
-	ready int               // the instant at which the computer was there
+	mount string            // where images are mounted for the checks
+	begin map[string]values // the contents of the tree at the beginning
+	ready int               // the instant at which the computer was awake
 	last  int               // the instant at which the work ended
 }
 
@@ -98,8 +97,8 @@ func newPower(t *testing.T, dice *rand.Rand) *power {
 	return p
 }
 
-// work does what a user does until so many things were acknowledged, then has
-// choir end in an orderly way.
+// work does what a user does until the given number of things were acknowledged, and then stops
+// choir in an orderly way.
 func (p *power) work(acknowledged int) {
 	p.t.Helper()
 	ctx, cancel := p.soon()
@@ -129,8 +128,8 @@ func (p *power) work(acknowledged int) {
 	p.t.Logf("%d writes and flushes, %d acknowledgements, %d events seen, %d prompts, %d large files", p.last, len(known.facts), len(known.seen), len(p.prompts), len(p.large))
 }
 
-// instant chooses when the power fails: some time during the first start, and
-// right behind something that was acknowledged, where a lost write shows.
+// instant chooses when the power fails: during the first start, or right after an acknowledgement,
+// where a lost write shows.
 func (p *power) instant(i, of int) int {
 	switch {
 	case i == 0:
@@ -148,12 +147,12 @@ func (p *power) instant(i, of int) int {
 		}
 	}
 	slices.Sort(at)
-	// One from each part of the work.
+	// One is chosen from each part of the work.
 	part := max(1, len(at)/of)
 	return at[min(len(at)-1, i*part+p.dice.IntN(part))]
 }
 
-// after is the world that a power cut leaves, and what is known of it.
+// after returns the world that a power cut leaves, with what is known of it.
 func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func(), err error) {
 	t.Helper()
 	image := filepath.Join(p.disk.dir, "cut.img")
@@ -165,7 +164,7 @@ func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func(), err
 		tree: p.tree.until(at, p.begin), witness: p.witness.until(at)}
 	t.Cleanup(w.witness.close)
 	if open := filepath.Join(w.gitDir(), "choir", "open"); at >= p.ready {
-		// A machine that lost its power comes back with another boot.
+		// A machine that was without power has another boot id.
 		if err := os.WriteFile(open, []byte("the boot before"), 0o644); err != nil {
 			return nil, unmount, err
 		}
@@ -184,7 +183,7 @@ func (p *power) after(t *testing.T, at, lies int) (w *world, unmount func(), err
 	return w, unmount, nil
 }
 
-// cut holds what is there after a power cut against what was acknowledged.
+// cut compares what is there after a power cut with what was acknowledged.
 func (p *power) cut(t *testing.T, at int) {
 	w, _, err := p.after(t, at, 0)
 	if err != nil {
@@ -194,7 +193,7 @@ func (p *power) cut(t *testing.T, at int) {
 	defer w.c.Close()
 	defer w.in.Stop(t)
 	if at < p.ready {
-		// Nothing was acknowledged yet; but there has to be a computer.
+		// Nothing was acknowledged yet, but a computer must exist.
 		ctx, cancel := w.soon()
 		defer cancel()
 		if info, err := w.c.Info(ctx); err != nil || info.ID == "" {
@@ -215,7 +214,7 @@ func (p *power) cut(t *testing.T, at int) {
 func (p *power) control(t *testing.T, tries int) {
 	for range tries {
 		w, unmount, err := p.after(t, p.last, 12+p.dice.IntN(60))
-		if err == nil { // else ext4 itself has noticed
+		if err == nil { // otherwise ext4 itself has noticed
 			err = w.lost()
 			unmount()
 		}
@@ -229,7 +228,7 @@ func (p *power) control(t *testing.T, tries int) {
 	t.Errorf("%d times a disk did not do flushes that it had acknowledged, and nothing was missed: the look sees nothing", tries)
 }
 
-// lost says what is missing; nil when all is there.
+// lost returns an error that says what is missing, or nil.
 func (w *world) lost() error {
 	in, err := choirtest.TryStart(w.t, w.options())
 	if err != nil {

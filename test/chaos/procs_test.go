@@ -18,11 +18,11 @@ import (
 type process struct {
 	pid, parent int
 	args        []string
-	mounts      []byte // none for what runs in a box
-	open        string // what it has open: a box's first processes, the file that is locked while it lives
+	mounts      []byte // none for a process in a box
+	open        string // its open files: those of a box's first processes include the file that is locked while the box lives
 }
 
-// processes lists what runs. Processes that end meanwhile are left out.
+// processes lists the machine's processes. Those that end meanwhile are left out.
 func processes() []process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -38,7 +38,8 @@ func processes() []process {
 		if err != nil {
 			continue
 		}
-		// PID (NAME) STATE PPID …; the name may hold anything but ends last.
+		// The format is PID (NAME) STATE PPID …; the name may contain anything, and ends with the
+		// last bracket.
 		rest := stat[bytes.LastIndexByte(stat, ')')+1:]
 		fields := bytes.Fields(rest)
 		if len(fields) < 2 || fields[0][0] == 'Z' {
@@ -48,14 +49,14 @@ func processes() []process {
 		if err != nil {
 			continue
 		}
-		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // gone: empty
+		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // empty if it has ended
 		mounts, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "mountinfo"))
 		out = append(out, process{pid, parent, strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00"), mounts, opened(e.Name())})
 	}
 	return out
 }
 
-// opened names, a line each, what a process has open.
+// opened returns the names of a process's open files, one on each line.
 func opened(pid string) string {
 	fds, err := filepath.Glob(filepath.Join("/proc", pid, "fd", "*"))
 	if err != nil {
@@ -63,14 +64,14 @@ func opened(pid string) string {
 	}
 	var out []string
 	for _, fd := range fds {
-		if name, err := os.Readlink(fd); err == nil { // else it is closed meanwhile
+		if name, err := os.Readlink(fd); err == nil { // otherwise it was closed meanwhile
 			out = append(out, name)
 		}
 	}
 	return strings.Join(out, "\n")
 }
 
-// below is the set of a process and all that descends from it.
+// below returns a process and all its descendants.
 func below(all []process, root int) map[int]bool {
 	in := map[int]bool{root: true}
 	for grew := true; grew; {
@@ -90,7 +91,7 @@ type victim struct {
 	kind string
 }
 
-// boxes lists the boxes of the choir that this world started.
+// boxes returns the boxes of this world's choir.
 func (w *world) boxes() []victim {
 	all := processes()
 	mine := below(all, w.in.PID)
@@ -103,14 +104,13 @@ func (w *world) boxes() []victim {
 	return out
 }
 
-// kind lists the living boxes of a kind.
+// kind returns the living boxes of a kind.
 func (w *world) kind(kind string) []victim {
 	return slices.DeleteFunc(w.boxes(), func(v victim) bool { return v.kind != kind })
 }
 
-// leftovers names processes, mounts and cgroups that belong to the data
-// directory but to no living choir. Empty cgroups wait for the next start when
-// nobody was left to remove them: then they don't count.
+// leftovers names processes, mounts and cgroups that belong to the data directory and to no living
+// choir. Empty cgroups don't count: if no process was left to remove them, the next start does.
 func (w *world) leftovers(living int) []string {
 	var out []string
 	all := processes()
@@ -118,7 +118,7 @@ func (w *world) leftovers(living int) []string {
 	if living > 0 {
 		mine = below(all, living)
 	}
-	// The computer's id is in every path that a box of it is made of.
+	// The computer's id is in every path from which its boxes are made.
 	mark := []byte("computers/" + string(w.cid))
 	for _, p := range all {
 		if mine[p.pid] || p.pid == os.Getpid() {
@@ -141,7 +141,7 @@ func (w *world) leftovers(living int) []string {
 	prefix := "choir." + hex.EncodeToString(sum[:6]) + "."
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // a group that ended while it was looked at
+			return nil // the group ended meanwhile
 		}
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
 			return nil
@@ -164,13 +164,13 @@ func (w *world) leftovers(living int) []string {
 	return out
 }
 
-// In place of the living choir's process.
+// These are used in place of the process id of the living choir.
 const (
 	stopped = 0
 	crashed = -1
 )
 
-// tidy waits until nothing is left over of choirs that died.
+// tidy waits until nothing is left of earlier choirs.
 func (w *world) tidy(living int) error {
 	var left []string
 	deadline := time.Now().Add(20 * time.Second)

@@ -16,11 +16,11 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestPowerCutsAmongPuts has a keeper put files while programs change them, and cuts the
-// power as a file system may that keeps the order of its changes of names and what was synced, and nothing
-// else: each state of the disk with the keeper's journal of each later instant. What was put since
-// that state is there, whatever the disk lost of what was there in between, and what was put
-// before it is as programs left it.
+// TestPowerCutsAmongPuts has a keeper put files while programs change them, and cuts the power on a
+// file system that keeps only what was synced and the order of changes of names: each state of the
+// disk is combined with the keeper's journal of each later instant. Everything that was put after
+// that state must be there, whatever the disk lost in between, and what was put before it is as the
+// programs left it.
 func TestPowerCutsAmongPuts(t *testing.T) {
 	if !mountable(t) {
 		return
@@ -46,7 +46,7 @@ func TestPowerCutsAmongPuts(t *testing.T) {
 	}
 }
 
-// puts is a keeper on a disk of its own, and what was done to its files.
+// puts is a keeper on a disk of its own, with what was done to its files.
 type puts struct {
 	t       *testing.T
 	image   string
@@ -54,12 +54,12 @@ type puts struct {
 	unmount func()
 	keeper  *engine.Engine
 	done    []string // what each step did
-	acts    []act    // puts that were acknowledged, by step
-	disks   []string // images after each step, all of it synced
-	journal [][]byte // the keeper's journal then
+	acts    []act    // the puts that were acknowledged, by step
+	disks   []string // images after each step, each synced
+	journal [][]byte // the keeper's journal after each step
 }
 
-// act is a put, or what something else left.
+// act is a put, or a program's own change.
 type act struct{ path, text string }
 
 var putPaths = []string{"a", "b", "d/c"}
@@ -77,7 +77,7 @@ func newPuts(t *testing.T) *puts {
 	}
 	w.must(os.WriteFile(w.at("a"), []byte("first"), 0o644))
 	w.open()
-	w.must(w.put("zero", "zero")) // there is a trash from then on
+	w.must(w.put("zero", "zero")) // this makes the trash folder
 	_, err := w.keeper.Checkpoint(t.Context(), wire.CheckpointRequest{})
 	w.must(err)
 	w.shot(act{})
@@ -105,7 +105,7 @@ func (w *puts) put(p, text string) error {
 	return err
 }
 
-// step puts a file, or does what a program does; what can't be done leaves things as they are.
+// step puts a file, or does what a program could do; if that is impossible, it changes nothing.
 func (w *puts) step(dice *rand.Rand) {
 	w.t.Helper()
 	n := len(w.disks)
@@ -137,7 +137,7 @@ func (w *puts) step(dice *rand.Rand) {
 	w.shot(a)
 }
 
-// shot keeps the disk as it is when everything is synced, and the journal.
+// shot keeps the present disk, with everything synced, and the journal.
 func (w *puts) shot(a act) {
 	w.t.Helper()
 	image := fmt.Sprintf("%s.%d", w.image, len(w.disks))
@@ -157,7 +157,7 @@ func (w *puts) stop() {
 	w.unmount()
 }
 
-// cut looks at a disk of one instant with the journal of a later one.
+// cut checks the disk of one instant with the journal of a later one.
 func (w *puts) cut(disk, journal int) {
 	w.t.Helper()
 	run(w.t, "cp", "--sparse=always", w.disks[disk], w.image)

@@ -13,14 +13,14 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// TestRandomKills lets a user work and kills choir, or a box, at random
-// instants: a few times, or for as long as CHOIR_CHAOS says.
+// TestRandomKills lets a user work and kills choir, or a box, at random instants: a few times, or
+// for as long as CHOIR_CHAOS says.
 func TestRandomKills(t *testing.T) {
 	t.Parallel()
 	dice := random("kills")
 	began := time.Now()
 	for round := 0; !t.Failed() && (long > 0 && time.Since(began) < long || round == 0); {
-		w := newWorld(t) // a new one now and then: each look reads its whole log
+		w := newWorld(t) // a new one from time to time, because each check reads its whole log
 		for last := round + 8; round < last && !t.Failed() && (long == 0 && round < 4 || long > 0 && time.Since(began) < long); round++ {
 			w.storm(round, dice)
 		}
@@ -29,7 +29,7 @@ func TestRandomKills(t *testing.T) {
 	}
 }
 
-// storm is one round: work, some boxes killed, choir killed, a look at it all.
+// storm is one round: work, kills of some boxes, a kill of choir, and a check of everything.
 func (w *world) storm(round int, dice *rand.Rand) {
 	w.t.Helper()
 	began := time.Now()
@@ -43,7 +43,7 @@ func (w *world) storm(round int, dice *rand.Rand) {
 		workers.Go(func() {
 			for work.Err() == nil {
 				if err := worker(work, w, own); err != nil {
-					// Refused or lost; what came of it is seen at the end.
+					// If it was refused or lost, its outcome is checked at the end.
 					select {
 					case <-work.Done():
 					case <-w.in.Done():
@@ -87,7 +87,7 @@ func (w *world) storm(round int, dice *rand.Rand) {
 	w.t.Logf("%s (%v of work, %v of looking)", when, worked.Round(time.Millisecond), (time.Since(began) - worked).Round(time.Millisecond))
 }
 
-// pause is the random instant: the only thing here that is not waited for.
+// pause waits for a random time; everything else here waits for a condition.
 func (w *world) pause(dice *rand.Rand, ms int) {
 	select {
 	case <-time.After(time.Duration(dice.IntN(ms)) * time.Millisecond):
@@ -104,7 +104,7 @@ func commands(ctx context.Context, w *world, dice *rand.Rand) error {
 	return w.exec(ctx, "workspace/e/"+n+".txt", n, dice.IntN(3))
 }
 
-// checkpoints goes back and forth with a folder of its own.
+// checkpoints makes checkpoints of a folder of its own and restores them.
 func checkpoints(ctx context.Context, w *world, dice *rand.Rand) error {
 	const path = "workspace/r/file.txt"
 	first := fmt.Sprintf("first %x", dice.Uint64())
@@ -139,7 +139,7 @@ func prompts(ctx context.Context, w *world, dice *rand.Rand) error {
 		p = writeFile("workspace/p/"+n+".txt", "written "+n)
 	}
 	if err := w.prompt(ctx, p); err != nil {
-		<-ctx.Done() // it may have been taken, and another one could overtake it
+		<-ctx.Done() // the operation may have been accepted, and another one could overtake it
 		return err
 	}
 	for ctx.Err() == nil {
@@ -150,7 +150,7 @@ func prompts(ctx context.Context, w *world, dice *rand.Rand) error {
 	return ctx.Err()
 }
 
-// watches looks at the desktop, which has a box only while somebody does.
+// watches requests the desktop, which has a box only while somebody does.
 func watches(ctx context.Context, w *world, dice *rand.Rand) error {
 	if err := lookAtDesktop(ctx, w); err != nil {
 		return err

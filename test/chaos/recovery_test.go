@@ -21,10 +21,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// recoveryPoints are passed while a damaged data directory is opened or
-// recovered, each by the verb that passes it, or on the console while the other
-// computer is awake. After the decision is written down
-// a start brings it to its end; before, choir recover begins anew.
+// recoveryPoints are passed while a damaged data directory is opened or recovered, each by the verb
+// named here, or on the console while the other computer is awake. Once the decision is written
+// down, a start completes the recovery; before that, choir recover begins again.
 var recoveryPoints = []struct {
 	point, by string
 	decided   bool
@@ -35,9 +34,9 @@ var recoveryPoints = []struct {
 	{"recovery.state.moved", "recover", true}, {"recovery.head.written", "console", true}, {"recovery.done", "recover", true},
 }
 
-// TestRecoveryIsKilled kills what opens or recovers a damaged log at each of its
-// steps: the other computer is as it was, nothing that can be had is lost, and
-// what was there is kept.
+// TestRecoveryIsKilled kills the process that opens or recovers a damaged log at each of its steps:
+// the other computer is unchanged, nothing that can be recovered is lost, and the damaged files are
+// kept.
 func TestRecoveryIsKilled(t *testing.T) {
 	t.Parallel()
 	bin, err := binary()
@@ -55,7 +54,7 @@ func TestRecoveryIsKilled(t *testing.T) {
 			block := cutLog(t, data, a)
 			kept := len(wantA)
 			if p.point == "recovery.state.moved" {
-				// The state does not know the rest either.
+				// The state does not have the remaining events either.
 				kept = 0
 				if err := os.Remove(filepath.Join(data, "computers", string(a), "state.sqlite")); err != nil {
 					t.Fatal(err)
@@ -91,7 +90,7 @@ func TestRecoveryIsKilled(t *testing.T) {
 				t.Fatalf("choir %s was not killed: %v: %s", p.by, err, said.String())
 			}
 			if !p.decided {
-				// Until then the damaged one is refused, and the other one awake.
+				// Until then the damaged computer is refused, and the other one is awake.
 				in, err := choirtest.TryStart(t, choirtest.Options{Data: data, Binary: bin})
 				if err != nil {
 					t.Fatal(err)
@@ -133,8 +132,8 @@ func TestRecoveryIsKilled(t *testing.T) {
 	}
 }
 
-// recoverOnTheConsole asks a control plane that has just come up to recover a
-// computer; what it is killed by comes with the answer or later.
+// recoverOnTheConsole asks a control plane that has just started to recover a computer; the kill
+// happens during the request or later.
 func recoverOnTheConsole(t *testing.T, stdout io.Reader, cid contract.CID) {
 	t.Helper()
 	var line struct{ URL, Token string }
@@ -156,7 +155,7 @@ func recoverOnTheConsole(t *testing.T, stdout io.Reader, cid contract.CID) {
 	}
 }
 
-// damagedTemplate is a data directory of two computers, closed in order.
+// damagedTemplate makes a data directory of two computers, stopped in an orderly way.
 func damagedTemplate(t *testing.T, bin string) (data string, a, b contract.CID) {
 	t.Helper()
 	data = filepath.Join(t.TempDir(), "data")
@@ -181,7 +180,7 @@ func damagedTemplate(t *testing.T, bin string) (data string, a, b contract.CID) 
 	return data, a, b
 }
 
-// states wakes those that only sleep, and waits until no computer is waking.
+// states wakes computers that are asleep, and waits until no computer is waking.
 func states(t *testing.T, in *choirtest.Instance) map[contract.CID]view.ComputerState {
 	t.Helper()
 	c, err := client.New(in.URL, in.Token, "")
@@ -199,7 +198,7 @@ func states(t *testing.T, in *choirtest.Instance) map[contract.CID]view.Computer
 		for _, of := range list {
 			switch out[of.ID] = of.State; of.State {
 			case view.StateAsleep:
-				_, _ = c.Computer(of.ID).Wake(t.Context(), view.WakeRequest{}) // the next look says how it is
+				_, _ = c.Computer(of.ID).Wake(t.Context(), view.WakeRequest{}) // the next request shows the outcome
 				return false
 			case view.StateWaking:
 				return false
@@ -242,8 +241,8 @@ func cutLog(t *testing.T, data string, cid contract.CID) string {
 	return string(b)
 }
 
-// begins holds the beginning of a log against what it was, and returns what it
-// says of recoveries.
+// begins compares the beginning of a log with what it was, and returns the recoveries that the log
+// records.
 func begins(t *testing.T, in *choirtest.Instance, cid contract.CID, want []string) []contract.LogRecovered {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(in.Must(t, "events", "--json", "--computer", string(cid))), "\n")

@@ -4,10 +4,9 @@ import (
 	"testing"
 )
 
-// TestACommandsEndWaitsForTheDisk: the keeper dies in the moment in which it
-// would sync what a command wrote. Nobody says then that the command has ended,
-// neither to its caller nor in the log, for a power cut could still empty its
-// files; and it is told once the next keeper has done it.
+// TestACommandsEndWaitsForTheDisk: the keeper dies when it should sync what a command wrote. The
+// end of the command is then reported neither to its caller nor in the log, because a power cut
+// could still empty its files. It is reported once the next keeper has synced them.
 func TestACommandsEndWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,9 +17,10 @@ import (
 	"choir.dev/choiros/internal/recovery"
 )
 
-// Many call at once, each for one event or several, some for more than one message
-// holds. The power fails at many instants: what was acknowledged before is there, of
-// each call all or nothing, and the log is whole and goes on.
+// TestCallsAreWholeThroughPowerCuts: many callers append at once, one event or several, sometimes
+// more than fit into a message. The power fails at many instants: everything that was acknowledged
+// before is there, each call is there whole or not at all, and the log is undamaged and can be
+// continued.
 func TestCallsAreWholeThroughPowerCuts(t *testing.T) {
 	if !mountable(t) {
 		return
@@ -51,7 +52,7 @@ func TestCallsAreWholeThroughPowerCuts(t *testing.T) {
 	kept, gone := 0, 0
 	for i := range images {
 		cut := from + dice.IntN(until-from)
-		if i%2 == 0 { // where a lost write shows
+		if i%2 == 0 { // right after an acknowledgement, where a lost write shows
 			cut = calls[dice.IntN(len(calls))].acknowledged
 		}
 		d.failure(t, cut, 0, dice, image)
@@ -66,14 +67,14 @@ func TestCallsAreWholeThroughPowerCuts(t *testing.T) {
 	}
 }
 
-// call is what a call of Append was for, and the instant at which it was answered.
+// call is a call of Append, and the instant at which it was answered.
 type call struct {
 	name         string
 	drafts       int
 	acknowledged int
 }
 
-// callers have several at once call for events whose texts name the call.
+// callers makes several goroutines append events at once, with texts that name their call.
 func callers(t *testing.T, d *disk, l *ledger.Log, n, each int) []call {
 	var mu sync.Mutex
 	var out []call
@@ -114,7 +115,7 @@ func draftsOf(dice *rand.Rand, i int) []contract.Draft {
 	return drafts
 }
 
-// wholeCalls looks at what a power cut left, and counts the calls that are there.
+// wholeCalls checks what a power cut left, and counts the calls that are there.
 func wholeCalls(t *testing.T, data string, cid contract.CID, calls []call, cut int) (kept, gone int) {
 	t.Helper()
 	damage, err := bus.ReadStore(t.Context(), filepath.Join(data, "nats"), cid, func(bus.Message) error { return nil })
@@ -162,8 +163,9 @@ func wholeCalls(t *testing.T, data string, cid contract.CID, calls []call, cut i
 	return kept, gone
 }
 
-// A data directory of the version before has its first message of several events when
-// its version, on disk, keeps that version away: whenever the power fails meanwhile.
+// TestAnOldDirectoryIsRaisedThroughPowerCuts: in a data directory of the previous version, a
+// message of several events is written only after the directory's version on disk keeps the
+// previous program away, whenever the power fails.
 func TestAnOldDirectoryIsRaisedThroughPowerCuts(t *testing.T) {
 	if !mountable(t) {
 		return

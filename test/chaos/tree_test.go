@@ -18,27 +18,26 @@ import (
 
 const themePath = "artifacts/system/theme.json"
 
-// gone stands for a file that is not there.
+// gone stands for a file that does not exist.
 const gone = "\x00gone"
 
-// values are what a file may hold: one value when it is certain.
+// values are the possible contents of a file; one if it is certain.
 type values []string
 
 func (v values) has(s string) bool { return slices.Contains(v, s) }
 
-// tree is what the workspace must be, as far as the witness knows.
+// tree is what the workspace must contain, as far as the witness knows.
 type tree struct {
-	mu    sync.Mutex // of known, while several work
+	mu    sync.Mutex // guards known while several goroutines work
 	known map[string]values
-	// either is set while a restore's outcome is unknown: the whole tree is one
-	// of these.
+	// either is set while a restore's outcome is unknown: the whole tree equals one of these.
 	either []map[string]values
-	// clock and told are what was said of files and when, on a recorded disk.
+	// clock and told say what was known of files at which instant, on a recorded disk.
 	clock func() int
 	told  []saying
 }
 
-// saying is that a file holds a content, or may hold it, from an instant on.
+// saying is that a file has a content, or may have it, from an instant on.
 type saying struct {
 	at            int
 	path, content string
@@ -47,8 +46,8 @@ type saying struct {
 
 func newTree() *tree { return &tree{known: map[string]values{}} }
 
-// until is the tree as it was known at an instant; known is what held before
-// anything was said.
+// until returns the tree as it was known at an instant; known holds for files of which nothing was
+// said yet.
 func (t *tree) until(at int, known map[string]values) *tree {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +77,7 @@ func (t *tree) at(path string) values {
 	return values{gone}
 }
 
-// is says what a file holds now.
+// is records what a file contains now.
 func (t *tree) is(path, content string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +85,7 @@ func (t *tree) is(path, content string) {
 	t.tell(path, content, true)
 }
 
-// maybe says what a file may hold now, besides what it held.
+// maybe records what a file may contain now, besides its earlier contents.
 func (t *tree) maybe(path, content string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +101,7 @@ func (t *tree) copy() map[string]values {
 	return out
 }
 
-// restoredTo is the tree after a restore to an earlier one: what came later is gone.
+// restoredTo returns the tree after a restore to an earlier one, without files that are newer.
 func (t *tree) restoredTo(old map[string]values) map[string]values {
 	out := map[string]values{}
 	for p := range t.known {
@@ -136,8 +135,8 @@ func (w *world) mustRead(path string) string {
 	return s
 }
 
-// checkTree holds the live tree against what is known, through the API and on
-// the disk, and makes certain what was not.
+// checkTree compares the live tree with what is known, through the API and on the disk, and then
+// records what was uncertain.
 func (w *world) checkTree(ctx context.Context) error {
 	live := filepath.Join(w.data, "computers", string(w.cid), "workspace")
 	have := map[string]string{}
@@ -194,8 +193,8 @@ func (w *world) checkTree(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// checkExplained makes a checkpoint and asks git what differs from the first:
-// only what the user, or a run, is known to have changed.
+// checkExplained makes a checkpoint and asks git what differs from the first one: only what the
+// user, or a run, is known to have changed.
 func (w *world) checkExplained(ctx context.Context) error {
 	k, err := w.c.Checkpoint(ctx, "everything as it is")
 	if err != nil {
@@ -211,9 +210,9 @@ func (w *world) checkExplained(ctx context.Context) error {
 	for _, p := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		_, known := w.tree.known[p]
 		document := strings.HasPrefix(p, "artifacts/") && strings.HasSuffix(p, ".md")
-		emptied := path.Base(p) == ".empty.choir"                                                     // how the history remembers an empty folder
+		emptied := path.Base(p) == ".empty.choir"                                                     // the history's marker of an empty folder
 		large := strings.HasPrefix(p, largePath)                                                      // see checkLarge
-		repository := strings.HasPrefix(p, "workspace/pushed") && strings.Contains(p, "/.git.choir/") // git's own, beside the file that is known
+		repository := strings.HasPrefix(p, "workspace/pushed") && strings.Contains(p, "/.git.choir/") // git's own files, beside the file that is known
 		if p != "" && !known && !document && !emptied && !large && !repository {
 			errs = append(errs, fmt.Errorf("nobody asked for %s", p))
 		}
@@ -227,7 +226,7 @@ func (w *world) checkExplained(ctx context.Context) error {
 			continue
 		}
 		if strings.Trim(v[0], "\x00") == "" && unkept[p] {
-			continue // emptied by the power cut before it was in a checkpoint: it is in none, and that is said
+			continue // the power cut emptied it before any checkpoint contained it, which is reported
 		}
 		b, err := git(gitDir, "cat-file", "blob", k.ID+":"+p).Output()
 		got := string(b)

@@ -13,8 +13,8 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// verify waits until choir has settled and holds everything against what is
-// known. thorough adds the replay of the log and a look for what is left over.
+// verify waits until choir has settled and compares everything with what is known. thorough adds a
+// replay of the log and a search for leftovers.
 func (w *world) verify(when string, thorough bool) {
 	w.t.Helper()
 	ctx, cancel := w.soon()
@@ -24,12 +24,12 @@ func (w *world) verify(when string, thorough bool) {
 	}
 }
 
-// check is verify without a verdict.
+// check is verify with its verdict as an error.
 func (w *world) check(ctx context.Context, thorough bool) error {
 	if err := w.settle(ctx); err != nil {
 		return err
 	}
-	// A change: what a keeper that died left half done is finished before it.
+	// A change makes the keeper complete first what a dead keeper left unfinished.
 	if err := w.nudge(ctx); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (w *world) check(ctx context.Context, thorough bool) error {
 	return errors.Join(errs...)
 }
 
-// nudge makes a checkpoint. The keeper may be dead: then it is opened anew.
+// nudge makes a checkpoint. If the keeper is dead, this starts another one.
 func (w *world) nudge(ctx context.Context) error {
 	var errs []error
 	for range 3 {
@@ -88,7 +88,7 @@ func (w *world) settle(ctx context.Context) error {
 	}
 }
 
-// checkRuns holds the log against the promises about runs.
+// checkRuns compares the log with the promises about runs.
 func (w *world) checkRuns(h *history) error {
 	var errs []error
 	reported := map[string]int{}
@@ -96,7 +96,7 @@ func (w *world) checkRuns(h *history) error {
 	requested, finished := map[string]bool{}, map[string]bool{}
 	results := map[string]int{}
 	started, done := map[string]bool{}, map[string]bool{}
-	commands := map[string]bool{} // whether it has ended
+	commands := map[string]bool{} // command → whether it has ended
 	for i, e := range h.events {
 		d := h.data[i]
 		switch e.Type {
@@ -150,7 +150,7 @@ func (w *world) checkRuns(h *history) error {
 // outcome is what the log says of a run.
 type outcome struct {
 	status    contract.RunStatus
-	published bool // work of it is in the live tree and was not taken back
+	published bool // changes of it are in the live tree and were not taken back
 }
 
 func outcomes(h *history) map[string]outcome {
@@ -182,7 +182,7 @@ func outcomes(h *history) map[string]outcome {
 	return out
 }
 
-// tellRuns makes the tree certain about what runs were to change.
+// tellRuns records in the tree the changes that runs have certainly made.
 func (w *world) tellRuns(h *history) {
 	all := outcomes(h)
 	for _, p := range w.prompts {
@@ -190,7 +190,7 @@ func (w *world) tellRuns(h *history) {
 			continue
 		}
 		run := p.run
-		if run == "" { // never acknowledged: it may have been taken all the same
+		if run == "" { // it was never acknowledged, and may have been accepted all the same
 			for i, e := range h.events {
 				if e.Type == "prompt.submitted" && h.data[i]["text"] == p.text {
 					run = e.Run
@@ -218,9 +218,9 @@ func (w *world) tellRuns(h *history) {
 	}
 }
 
-// failedWholly wants of a run that is to fail: it says so, none of its tasks
-// says that its work is published or verified, and nothing of it was published
-// that was not taken back. One that fails by its verification has said so.
+// failedWholly checks a run that is to fail: it has to say so, none of its tasks may say that its
+// work is published or verified, and everything of it that was published has to be taken back. A
+// run that fails by its verification has reported that.
 func failedWholly(h *history, run string, unverified bool) error {
 	var errs []error
 	var last contract.VerificationStatus
@@ -269,8 +269,8 @@ func failedWholly(h *history, run string, unverified bool) error {
 	return errors.Join(errs...)
 }
 
-// checkBoxes says which overlays of ended tasks are still there. A command's box that
-// is open waits for its user's next one for a while.
+// checkBoxes returns an error if overlays of ended tasks are still there. A command's open box
+// waits some time for its user's next command.
 func (w *world) checkBoxes(h *history) error {
 	kept, epoch := map[string]bool{}, h.events[len(h.events)-1].Epoch
 	for i, e := range h.events {
@@ -305,7 +305,7 @@ func (w *world) checkBoxes(h *history) error {
 	}
 }
 
-// checkHistory wants an event for each commit of the history, and sound objects.
+// checkHistory checks that each commit of the history has an event, and that the objects are sound.
 func (w *world) checkHistory(h *history) error {
 	told := map[string]bool{}
 	for i, e := range h.events {
@@ -319,7 +319,7 @@ func (w *world) checkHistory(h *history) error {
 	}
 	var errs []error
 	for _, c := range strings.Fields(string(out)) {
-		// A checkpoint may be made while this looks; its event comes after it.
+		// A checkpoint may be made during this check; its event comes after it.
 		if !told[c] {
 			later, err := readHistory(w.t.Context(), w.c)
 			if err != nil {
@@ -338,8 +338,8 @@ func (w *world) checkHistory(h *history) error {
 	return errors.Join(errs...)
 }
 
-// checkAdded holds what was brought in against the log: what is there has its
-// event, whoever died before it was told.
+// checkAdded compares what was imported with the log: everything that is there has its event, even
+// if a process died before it was reported.
 func (w *world) checkAdded(ctx context.Context) error {
 	there, err := filepath.Glob(filepath.Join(filepath.Dir(w.gitDir()), "workspace", "added*"))
 	if err != nil || len(there) == 0 {
@@ -373,7 +373,7 @@ func (w *world) checkAdded(ctx context.Context) error {
 	}
 }
 
-// checkDeep looks at the whole, once, with the tools a person has.
+// checkDeep checks everything once with the verbs that a person has.
 func (w *world) checkDeep() {
 	w.t.Helper()
 	ctx, cancel := w.soon()
@@ -404,7 +404,7 @@ func (w *world) checkDeep() {
 	}
 }
 
-// end stops choir in an orderly way and sees that nothing is left.
+// end stops choir in an orderly way and checks that nothing is left running.
 func (w *world) end() {
 	w.t.Helper()
 	w.in.Stop(w.t)

@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/client"
 )
 
-// witness stands outside: it is never restarted, and remembers what choir has
+// witness is outside of what is killed: it is never restarted, and remembers what choir has
 // acknowledged or shown.
 type witness struct {
 	mu       sync.Mutex
@@ -34,8 +34,7 @@ type seenEvent struct {
 	at     int
 }
 
-// fact is one acknowledgement: an event that must be in the log, and for a
-// commit also the object that it names.
+// fact is one acknowledgement: an event that must be in the log, and for a commit also its object.
 type fact struct {
 	what   string
 	seq    uint64 // 0: any
@@ -57,7 +56,7 @@ func (w *witness) close() {
 	w.watchers.Wait()
 }
 
-// watch looks on while one choir lives.
+// watch follows the events while one choir lives.
 func (w *witness) watch(c *client.Client, done <-chan struct{}) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	w.watchers.Go(func() {
@@ -76,7 +75,7 @@ func (w *witness) watch(c *client.Client, done <-chan struct{}) {
 	w.watchers.Go(func() {
 		for e, err := range c.Events(ctx, client.EventsOptions{After: last, Follow: true}) {
 			if err != nil {
-				return // choir died, or the test is over
+				return // choir has died, or the test is over
 			}
 			w.mu.Lock()
 			w.seen[e.Sequence] = seenEvent{e.ID, contract.Digest(e), w.clock()}
@@ -92,7 +91,7 @@ func (w *witness) note(f fact) {
 	w.facts = append(w.facts, f)
 }
 
-// until is a witness that knows what this one knew at an instant.
+// until returns a witness with what this one knew at an instant.
 func (w *witness) until(at int) *witness {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +123,7 @@ func (w *witness) checkpoint(commit string) {
 	w.note(fact{what: "checkpoint " + commit, kind: "checkpoint.created", commit: commit, holds: func(_ contract.Event, d map[string]any) bool { return d["commit"] == commit }})
 }
 
-// large is checkpoint, with what the large file is in it.
+// large is checkpoint with the large file's hash in it.
 func (w *witness) large(commit, sum string) {
 	w.note(fact{what: "checkpoint " + commit, kind: "checkpoint.created", commit: commit, large: sum, holds: func(_ contract.Event, d map[string]any) bool { return d["commit"] == commit }})
 }
@@ -139,10 +138,10 @@ func (w *witness) commanded(id string, code int, seq uint64) {
 	}})
 }
 
-// history is a log as it is read back.
+// history is a log as it was read back.
 type history struct {
 	events []contract.Event
-	data   []map[string]any // nil where they are a blob
+	data   []map[string]any // nil if they are in a blob
 }
 
 func readHistory(ctx context.Context, c *client.Client) (*history, error) {
@@ -177,7 +176,7 @@ func (w *witness) testify() testimony {
 	return testimony{maps.Clone(w.seen), slices.Clone(w.facts)}
 }
 
-// confront holds a testimony against the log, read after it, and the objects.
+// confront compares a testimony with the log, which was read after it, and with the objects.
 func (w testimony) confront(h *history, gitDir string) error {
 	var errs []error
 	for seq, s := range w.seen {
@@ -220,7 +219,7 @@ func (w testimony) confront(h *history, gitDir string) error {
 	return errors.Join(append(errs, haveCommits(gitDir, commits))...)
 }
 
-// haveCommits asks git for commits.
+// haveCommits checks with git that commits exist.
 func haveCommits(gitDir string, commits []string) error {
 	cmd := git(gitDir, "cat-file", "--batch-check")
 	cmd.Stdin = strings.NewReader(strings.Join(commits, "\n") + "\n")
@@ -237,8 +236,7 @@ func haveCommits(gitDir string, commits []string) error {
 	return errors.Join(errs...)
 }
 
-// git is the stock program on a workspace's history; it never looks at the
-// work tree.
+// git runs stock git on a workspace's history, without a work tree.
 func git(gitDir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*", "--git-dir", gitDir}, args...)...)
 	cmd.Dir = filepath.Dir(gitDir)

@@ -16,14 +16,14 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// patience bounds every wait for something that must come about.
+// patience bounds every wait for something that has to happen.
 const patience = 90 * time.Second
 
-// world is one data directory, the choir that has it, and what is known of it.
+// world is one data directory, its choir, and what is known of it.
 type world struct {
 	t     *testing.T
 	data  string
-	crash string // what is armed
+	crash string // the armed point
 	plans string
 
 	in      *choirtest.Instance
@@ -33,15 +33,15 @@ type world struct {
 	tree    *tree
 	initial string // the first checkpoint
 
-	mu      sync.Mutex // of what follows, while several work
+	mu      sync.Mutex // guards what follows, while several goroutines work
 	prompts []*prompt
 	large   []*largeSaid
 	serial  int
 }
 
-// spoil is a plan whose task shows an edit and then fails, so that it is taken
-// back; ruin is one whose edit to the shell fails its verification, though the
-// task calls it done; endless is one whose task goes on until something ends it.
+// The task of the plan spoil shows an edit and then fails, so that it is taken back. The edit of
+// ruin to the shell fails verification although the task reports success. The task of endless goes
+// on until something ends it.
 var plans = map[string]string{"spoil.toml": `
 id = "spoil"
 title = "Show a colour and fail"
@@ -116,14 +116,14 @@ fail_if = '''.'''
 summary = "Worked."
 `}
 
-// newWorld starts a computer of its own.
+// newWorld makes a world with a computer of its own.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorldAt(t, filepath.Join(t.TempDir(), "data"), func() int { return 0 })
 }
 
-// newWorldAt starts one in a given data directory, whose clock tells the instant
-// of what is acknowledged.
+// newWorldAt makes one in a given data directory, with a clock for the instants of
+// acknowledgements.
 func newWorldAt(t *testing.T, data string, clock func() int) *world {
 	t.Helper()
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ func newWorldAt(t *testing.T, data string, clock func() int) *world {
 	return w
 }
 
-// soon is the context of one thing that must come about.
+// soon returns a context for one thing that has to happen.
 func (w *world) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(w.t.Context(), patience)
 }
@@ -172,7 +172,7 @@ func (w *world) options() choirtest.Options {
 	return choirtest.Options{Data: w.data, Binary: path, Env: []string{"CRASHPOINTS=" + w.crash, "CHOIR_MODELS_PLANS=" + w.plans}}
 }
 
-// start starts choir and has the witness look on.
+// start starts choir and lets the witness follow it.
 func (w *world) start() {
 	w.t.Helper()
 	w.in = choirtest.Start(w.t, w.options())
@@ -191,7 +191,7 @@ func (w *world) restart() {
 	w.start()
 }
 
-// dead waits for choir to be gone.
+// dead waits for the end of choir.
 func (w *world) dead(why string) {
 	w.t.Helper()
 	select {
@@ -223,7 +223,7 @@ func (w *world) arm(point string, nth int) {
 	}
 }
 
-// disarm makes every point harmless, and says whether the armed one was hit.
+// disarm makes every point harmless, and reports whether the armed one was hit.
 func (w *world) disarm() (hit bool) {
 	w.t.Helper()
 	if err := os.Remove(filepath.Join(w.crash, "arm")); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -242,10 +242,10 @@ func (w *world) hit() bool {
 	return err == nil
 }
 
-// passes says how often each point was passed since arm.
+// passes returns how often each point was passed since arm.
 func (w *world) passes() map[string]int {
 	out := map[string]int{}
-	list, _ := filepath.Glob(filepath.Join(w.crash, "passed.*")) // the pattern is good
+	list, _ := filepath.Glob(filepath.Join(w.crash, "passed.*")) // the pattern is valid
 	for _, p := range list {
 		if info, err := os.Stat(p); err == nil {
 			out[strings.TrimPrefix(filepath.Base(p), "passed.")] = int(info.Size())
@@ -254,7 +254,7 @@ func (w *world) passes() map[string]int {
 	return out
 }
 
-// next is a name that was not used before.
+// next returns a name that was not used before.
 func (w *world) next() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Get returns what the console's API answers at path, which must be 200.
+// Get returns the console API's answer at path, which must have status 200.
 func (in *Instance) Get(t testing.TB, path string) []byte {
 	t.Helper()
 	_, port, _ := strings.Cut(strings.TrimPrefix(in.URL, "http://"), ":")
@@ -36,7 +36,7 @@ func (in *Instance) Get(t testing.TB, path string) []byte {
 	return b.Bytes()
 }
 
-// Standing asks for the one computer until it is not waking any more.
+// Standing returns the one computer, as soon as it is no longer waking.
 func (in *Instance) Standing(t testing.TB) view.Computer {
 	t.Helper()
 	var list []view.Computer

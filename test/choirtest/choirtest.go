@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// Binary returns the path of bin/choir, which `make build` leaves; a test
-// fails when it is not there.
+// Binary returns the path of bin/choir, which `make build` makes. It fails the test if there is
+// none.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(Root(), "bin", "choir")
@@ -37,17 +37,18 @@ func Root() string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// Options of Start.
+// Options are the options of Start.
 type Options struct {
 	Data string   // data directory; empty: a new one in Scratch
 	Env  []string // added to a minimal environment
 	Args []string // added to `choir up`
-	// Binary is another build than bin/choir.
+	// Binary is another binary than bin/choir.
 	Binary string
-	// User, if it is not 0, is whom choir runs as. A test that asks for it runs as root.
+	// User is the user as whom choir runs; 0 means the test's own. Only root can choose another
+	// one.
 	User uint32
-	// Stopped is for tests of a choir up that says that it can't open what it has
-	// stored, and stays up for that; to others that is a refusal, and it is ended.
+	// Stopped is for tests of a choir up that can't open its data, says so, and keeps running for
+	// that. For other tests this is a refusal, and choir is ended.
 	Stopped bool
 }
 
@@ -58,7 +59,7 @@ type Instance struct {
 	Token    string `json:"token"`
 	PID      int    `json:"pid"`
 	Data     string `json:"data"`
-	// Stopped is why it is not up.
+	// Stopped says why it is not up, or is nil.
 	Stopped *Stopped `json:"stopped"`
 
 	cmd    *exec.Cmd
@@ -67,11 +68,11 @@ type Instance struct {
 	logs   *tail
 }
 
-// Stopped is what a choir up says that can't open what is stored.
+// Stopped is what choir up says when it can't open its data.
 type Stopped struct{ Code, Detail, Hint string }
 
-// Start starts `choir up` and waits until its computers are awake. It is stopped
-// when the test ends, and its logs are printed when the test failed.
+// Start starts `choir up` and waits until its computers are awake. It is stopped when the test
+// ends, and its logs are printed if the test failed.
 func Start(t testing.TB, opts Options) *Instance {
 	t.Helper()
 	in, err := TryStart(t, opts)
@@ -84,8 +85,8 @@ func Start(t testing.TB, opts Options) *Instance {
 	return in
 }
 
-// TryStart is Start for tests that expect a refusal, with stderr in the error;
-// it waits only until the control plane answers.
+// TryStart is Start for tests that expect a refusal, with stderr in the error. It waits only until
+// the control plane answers.
 func TryStart(t testing.TB, opts Options) (*Instance, error) {
 	t.Helper()
 	if opts.Data == "" {
@@ -147,8 +148,8 @@ func TryStart(t testing.TB, opts Options) (*Instance, error) {
 	}
 }
 
-// environ is what a process of ours needs of the machine's environment: no
-// model keys, no CHOIR_ variables, no proxies.
+// environ is the part of the machine's environment that our processes need: without model keys,
+// CHOIR_ variables and proxies.
 func environ() []string {
 	var out []string
 	for _, kv := range os.Environ() {
@@ -160,7 +161,7 @@ func environ() []string {
 	return out
 }
 
-// GoneOn waits until one that was stopped is up, and takes over where.
+// GoneOn waits until an instance that could not open its data is up, and stores its address.
 func (in *Instance) GoneOn(t testing.TB) {
 	t.Helper()
 	Eventually(t, 30*time.Second, "choir up goes on by itself", func() bool {
@@ -208,10 +209,10 @@ func (in *Instance) Kill() {
 // Done is closed when the control plane ended.
 func (in *Instance) Done() <-chan struct{} { return in.done }
 
-// Logs returns what the control plane wrote to stderr, the last part of it.
+// Logs returns the last part of what the control plane wrote to stderr.
 func (in *Instance) Logs() string { return in.logs.String() }
 
-// Result is what one command of the command line did.
+// Result is the result of one command of the command line.
 type Result struct {
 	Stdout, Stderr string
 	Code           int
@@ -260,7 +261,7 @@ func (in *Instance) JSON(t testing.TB, v any, args ...string) {
 	}
 }
 
-// Eventually polls until ok says yes, and fails the test after the deadline.
+// Eventually polls until ok returns true, and fails the test after the deadline.
 func Eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)

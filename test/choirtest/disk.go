@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnMounts runs the calling test once more in namespaces of its own, where it may
-// mount, and says whether this is there. env is added to its environment.
+// OwnMounts runs the calling test once more in namespaces of its own, where it may mount, and
+// reports whether it is in these now. env is added to its environment.
 func OwnMounts(t testing.TB, env ...string) bool {
 	t.Helper()
 	const there = "CHOIR_TEST_OWN_MOUNTS"
@@ -37,9 +37,8 @@ func OwnMounts(t testing.TB, env ...string) bool {
 	return false
 }
 
-// SmallDisk runs the calling test once more where its temporary files are on a disk
-// of its own, a tmpfs with these mount options, and returns that directory there,
-// "" here.
+// SmallDisk runs the calling test once more with its temporary files on a disk of its own, a tmpfs
+// with these mount options. There it returns that directory, and here "".
 func SmallDisk(t testing.TB, options string) string {
 	t.Helper()
 	const where = "CHOIR_TEST_SMALL_DISK"
@@ -56,8 +55,8 @@ func SmallDisk(t testing.TB, options string) string {
 	return at
 }
 
-// FillDisk leaves so many pages free of the disk on which temporary files are, and
-// returns what makes room again.
+// FillDisk fills the disk of the temporary files except for some pages, and returns a function that
+// frees it.
 func FillDisk(t testing.TB, pages int) (free func()) {
 	t.Helper()
 	f, err := os.CreateTemp("", "ballast")
@@ -74,7 +73,7 @@ func FillDisk(t testing.TB, pages int) (free func()) {
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
-	// Open, it would keep its space when it is removed.
+	// If it stayed open, it would keep its space when it is removed.
 	if err := errors.Join(f.Truncate(max(0, size-int64(pages*len(page)))), f.Close()); err != nil {
 		t.Fatal(err)
 	}

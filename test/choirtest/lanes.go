@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// Lanes has n parallel tests of a package run at once, where nobody asked for
-// another number than there are processors: whole computers wait for boxes,
-// silences and disks most of the time. It is for a TestMain, before it runs them.
+// Lanes makes n parallel tests of a package run at once, unless another number than that of the
+// processors was asked for: tests of whole computers spend most of their time waiting for boxes,
+// timeouts and disks. It is to be called in a TestMain, before the tests run.
 func Lanes(n int) {
 	flag.Parse()
 	f := flag.Lookup("test.parallel")

@@ -7,13 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a file system that keeps its files in memory, on most machines.
+// memory is, on most machines, a file system in memory.
 const memory = "/dev/shm"
 
-// Scratch returns a directory that ends with the test, in memory where the
-// machine has some for it: choir syncs what it acknowledges, and most of a
-// test's time is spent waiting for the disk to say so. It is not for tests of
-// what a disk does, nor for gigabytes.
+// Scratch returns a directory that is removed when the test ends, in memory if the machine has room
+// for it: choir syncs what it acknowledges, and otherwise most of a test's time would be spent
+// waiting for the disk. It is not for tests of what a disk does, nor for gigabytes.
 func Scratch(t testing.TB) string {
 	t.Helper()
 	var st unix.Statfs_t

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ModulesAt names the directory that Modules returns, for a user who may neither
-// read nor write the repository.
+// ModulesAt is the variable that names the directory that Modules returns, for a user who may
+// neither read nor write the repository.
 const ModulesAt = "CHOIR_TEST_MODULES"
 
-// Modules returns a directory with the shell's dependencies that `make build`
-// installed, so that not every test installs them again. They are linked once,
-// under the hash of the lock file, as `choir up` would have filled them.
+// Modules returns a directory with the shell's dependencies that `make build` installed, so that
+// tests need not install them again. They are linked once, under the hash of the lock file, as
+// `choir up` would install them.
 func Modules() (string, error) {
 	if dir := os.Getenv(ModulesAt); dir != "" {
 		return dir, nil
@@ -46,7 +46,7 @@ func Modules() (string, error) {
 		if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o755)); err != nil {
 			return "", err
 		}
-		// Boxes see it read-only, so hard links are safe.
+		// Boxes get it read-only, so hard links are safe.
 		if out, err := exec.Command("cp", "-al", filepath.Join(Root(), "desktop", "node_modules"), tmp).CombinedOutput(); err != nil {
 			return "", errors.Join(err, errors.New(string(out)))
 		}
@@ -57,7 +57,7 @@ func Modules() (string, error) {
 	return shared, nil
 }
 
-// shareModules lets a data directory use Modules.
+// shareModules makes a data directory use Modules.
 func shareModules(data string) error {
 	shared, err := Modules()
 	if err != nil {

@@ -23,27 +23,26 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// prepared is a data directory that was used, at two moments, closed orderly.
+// prepared is a data directory that was used, in two states, each after an orderly stop.
 type prepared struct {
 	older, data string
 	cid         contract.CID
 	events      []string
-	large       [2]string // the SHA-256 of workspace/large in each, where there is one
-	first       string    // the checkpoint that older ends with
+	large       [2]string // the SHA-256 of workspace/large in each, if there is one
+	first       string    // the last checkpoint of older
 }
 
-// prepare uses a computer: a command, a file, a checkpoint, twice.
+// prepare uses a computer twice: a command, a file, a checkpoint.
 func prepare(t *testing.T) prepared {
 	t.Helper()
 	return prepareBy(t, (*choirtest.Instance).Stop, "")
 }
 
-// changeLarge makes a file that is kept as chunks, or makes another of it. It is
-// all but empty: a few chunks, and little on the disk.
+// changeLarge makes a file that is stored as chunks, or replaces it. It is mostly a hole, with few
+// chunks and little space on the disk.
 const changeLarge = "head -c 3000000 /dev/urandom >workspace/large.new; truncate -s 101M workspace/large.new; mv workspace/large.new workspace/large"
 
-// prepareBy is prepare with another way of ending choir, and with a command each
-// time.
+// prepareBy is prepare with another way of stopping choir, and with a command each time.
 func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB), command string) prepared {
 	t.Helper()
 	p := prepared{data: filepath.Join(choirtest.Scratch(t), "data"), older: filepath.Join(choirtest.Scratch(t), "older")}
@@ -57,7 +56,7 @@ func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB), command 
 			in.JSON(t, &list, "checkpoints")
 			p.first = list[0].ID
 		}
-		in.Must(t, "prompt", "--wait", "run `seq 20000`") // its output is a blob
+		in.Must(t, "prompt", "--wait", "run `seq 20000`") // its output becomes a blob
 		end(in, t)
 	}
 	use(0, "one")
@@ -68,7 +67,7 @@ func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB), command 
 		t.Fatalf("%v, %d computers", err, len(cids))
 	}
 	p.cid = contract.CID(cids[0].Name())
-	if command != "" { // the layers of a snapshot hold the version before, and would be what it is made again from
+	if command != "" { // the layers of a snapshot contain the version before, from which it would be repaired
 		emptied(t, filepath.Join(p.data, "computers", string(p.cid), "snapshots"))
 	}
 	if _, err := bus.ReadStore(t.Context(), filepath.Join(p.data, "nats"), "", func(m bus.Message) error {
@@ -80,7 +79,7 @@ func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB), command 
 	return p
 }
 
-// emptied removes what is in a folder.
+// emptied removes the contents of a folder.
 func emptied(t *testing.T, dir string) {
 	t.Helper()
 	found, err := os.ReadDir(dir)
@@ -92,7 +91,7 @@ func emptied(t *testing.T, dir string) {
 	}
 }
 
-// largeOf is the SHA-256 of workspace/large, "" if there is none.
+// largeOf returns the SHA-256 of workspace/large, "" if there is none.
 func largeOf(t *testing.T, data string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(data, "computers/*/workspace/workspace/large"))
@@ -121,7 +120,7 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// rows are a state's events as the log stores them.
+// rows returns a state's events as the log stores them.
 func rows(t *testing.T, data string, cid contract.CID) []string {
 	t.Helper()
 	var out []string
@@ -136,8 +135,8 @@ func rows(t *testing.T, data string, cid contract.CID) []string {
 	return out
 }
 
-// kept is what a refused start may not touch: everything but what each start
-// makes, and the state, whose rows are compared.
+// kept returns what a refused start must not change: everything but the files that each start
+// makes, and the state, whose rows are compared instead.
 func kept(t *testing.T, data string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -147,7 +146,7 @@ func kept(t *testing.T, data string) map[string]string {
 		}
 		name := strings.TrimPrefix(path, data+"/")
 		if below, apart := strings.CutPrefix(name, "nats/apart"); apart {
-			// A damaged log's files as a whole are set apart, untouched.
+			// All files of a damaged log are set apart together, unchanged.
 			account, stream, deep := strings.Cut(strings.TrimPrefix(below, "/"), "/")
 			if !deep {
 				return nil
@@ -160,11 +159,11 @@ func kept(t *testing.T, data string) map[string]string {
 			}
 		}
 		if name == "logs" || strings.HasPrefix(name, "logs/choir.log") {
-			return nil // what choir up says, also of damage
+			return nil // the log file of choir up, which also describes damage
 		}
 		if d.IsDir() {
 			if strings.HasPrefix(name, "nats/jetstream") && !strings.Contains(name, "EVENTS-") {
-				return nil // which the server makes and removes
+				return nil // the server makes and removes these
 			}
 			out[name] = "directory"
 			return nil
@@ -182,7 +181,7 @@ func kept(t *testing.T, data string) map[string]string {
 	return out
 }
 
-// post asks the console's API for something.
+// post sends a request to the console's API.
 func post(t *testing.T, in *choirtest.Instance, path, body string) int {
 	t.Helper()
 	_, port, _ := strings.Cut(strings.TrimPrefix(in.URL, "http://"), ":")
@@ -203,8 +202,8 @@ func post(t *testing.T, in *choirtest.Instance, path, body string) int {
 	return resp.StatusCode
 }
 
-// damages are ways to damage a file or directory; a way that does not apply to
-// a directory is left out for it.
+// damages are ways to damage a file or directory. A way that does not apply to a directory leaves
+// it unchanged.
 func damages(older string) map[string]func(path, rel string) error {
 	return map[string]func(path, rel string) error{
 		"bit flip": func(path, _ string) error {
@@ -212,9 +211,9 @@ func damages(older string) map[string]func(path, rel string) error {
 			if err != nil {
 				return err
 			}
-			at := len(b) / 2 // of a hash in hex it may become another digit
+			at := len(b) / 2 // a byte of a hash in hex may become another digit
 			if filepath.Base(path) == "control.sqlite" {
-				at = bytes.LastIndex(b, []byte("Owner")) // else it may be where nothing is stored
+				at = bytes.LastIndex(b, []byte("Owner")) // elsewhere nothing may be stored
 			}
 			b[at] ^= 4
 			return os.WriteFile(path, b, 0o600)
@@ -263,8 +262,9 @@ func unchanged(t *testing.T, before, after map[string]string) {
 	}
 }
 
-// choir recover brings back, from the state, a computer whose stream was cut
-// back, equal to before; the console's button does the same while choir up runs.
+// TestRecoverBringsACutLogBack shows that choir recover restores, from the state, a computer whose
+// stream was truncated, equal to before, and that the console's button does the same while choir up
+// runs.
 func TestRecoverBringsACutLogBack(t *testing.T) {
 	t.Parallel()
 	p := prepare(t)

@@ -17,23 +17,23 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// What comes of damage.
+// These are the outcomes of damage.
 const (
-	isRefused  = "refused"  // the computer does not wake and says so; nothing is touched
-	isRepaired = "repaired" // it is awake, and every event and file is there
+	isRefused  = "refused"  // the computer does not wake and says why; nothing is changed
+	isRepaired = "repaired" // it is awake, with every event and file
 	isStopped  = "stopped"  // nothing is opened; choir up says why and what to do, at the console's address
-	// isNamed: as repaired, but for content of which there is no other copy. Who
-	// asks for it is told, and the scrub names it.
+	// isNamed is like repaired, except for content of which there is no other copy: whoever asks
+	// for it gets an error that names it, and the scrub reports it.
 	isNamed = "named"
 )
 
-// ways are how a part is damaged; their order is the table's.
+// ways are the ways in which a part is damaged, in the order of the table.
 var ways = []string{"bit flip", "cut", "empty", "gone", "older copy"}
 
-// damageCase is a row of the table: a part, and what comes of each way to damage
-// it; "" is a way that does not apply.
+// damageCase is a row of the table: a part, and the outcome of each way to damage it; "" is a way
+// that does not apply.
 type damageCase struct {
-	part  string // a pattern; CID stands for the computer, {commit} and the like for an object
+	part  string // a pattern; CID stands for the computer, {commit} and so on for an object
 	state string // how the data directory was left: "", "killed" or "packed"; "large": with a large file
 	want  [5]string
 }
@@ -42,8 +42,8 @@ func all(outcome string) [5]string {
 	return [5]string{outcome, outcome, outcome, outcome, outcome}
 }
 
-// damageTable is every kind of file of a data directory. docs/recovery.md carries
-// it.
+// damageTable contains every kind of file of a data directory. The table is also in
+// docs/recovery.md.
 var damageTable = []damageCase{
 	{"nats/jetstream/*/streams/EVENTS-CID/msgs/1.blk", "", all(isRefused)},
 	{"nats/jetstream/*/streams/EVENTS-CID/msgs/1.blk", "killed", all(isRefused)},
@@ -89,7 +89,7 @@ var damageTable = []damageCase{
 	{"cache", "", [5]string{"", "", isRepaired, isRepaired, isRepaired}},
 }
 
-// objects names the files of the history's newest objects, by what they are.
+// objects returns the files of the history's newest objects, by their kind.
 func objects(t *testing.T, workspace string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -104,8 +104,8 @@ func objects(t *testing.T, workspace string) map[string]string {
 	return out
 }
 
-// chunks names the file of a chunk that only the newest version of the large file
-// has, and of one that only the version before it has; and its manifest's.
+// chunks returns the files of a chunk that only the newest version of the large file has, of one
+// that only the version before it has, and of the newest manifest.
 func chunks(t *testing.T, p prepared) map[string]string {
 	t.Helper()
 	workspace := filepath.Join(p.data, "computers", string(p.cid), "workspace")
@@ -125,7 +125,7 @@ func chunks(t *testing.T, p prepared) map[string]string {
 			t.Fatal(err)
 		}
 		if b[0] == 0 && b[len(b)/2] == 0 {
-			continue // of the hole that both have
+			continue // a chunk of the hole, which both versions have
 		}
 		name := filepath.Join(filepath.Base(filepath.Dir(f)), filepath.Base(f))
 		if _, err := os.Stat(filepath.Join(p.older, "computers", string(p.cid), dir, name)); err == nil {
@@ -140,9 +140,9 @@ func chunks(t *testing.T, p prepared) map[string]string {
 	return out
 }
 
-// Whatever part of the data directory is damaged, in whatever way: either
-// nothing is lost, or the computer is not woken, the console and the API say
-// what is damaged, and nothing is written over it.
+// TestDamageIsRefusedOrRepairedAndSaid shows that whatever part of the data directory is damaged,
+// in whatever way, either nothing is lost, or the computer is not woken, the console and the API
+// say what is damaged, and nothing is written over it.
 func TestDamageIsRefusedOrRepairedAndSaid(t *testing.T) {
 	p := prepare(t)
 	killed := prepareBy(t, func(in *choirtest.Instance, _ testing.TB) { in.Kill() }, "")
@@ -181,8 +181,7 @@ func TestDamageIsRefusedOrRepairedAndSaid(t *testing.T) {
 	}
 }
 
-// damagePart damages one part in one way and holds what comes of it against what
-// should.
+// damagePart damages one part in one way and compares the outcome with the expected one.
 func damagePart(t *testing.T, p prepared, part, way, want string) {
 	data := copied(t, p.data)
 	if err := damages(p.older)[way](filepath.Join(data, part), part); err != nil {
@@ -244,9 +243,9 @@ func damagePart(t *testing.T, p prepared, part, way, want string) {
 	}
 }
 
-// goesBack looks at the large file, and whether the version before it comes back:
-// where a part of that is lost the restore names it and moves nothing, and the other
-// files come back without it.
+// goesBack checks the large file and a restore of the version before it. If a part of that version
+// is lost, the restore names it and changes nothing, and the other files can be restored without
+// it.
 func goesBack(t *testing.T, in *choirtest.Instance, p prepared, want string) {
 	t.Helper()
 	if got := largeOf(t, in.Data); got != p.large[1] {
@@ -272,7 +271,8 @@ func goesBack(t *testing.T, in *choirtest.Instance, p prepared, want string) {
 
 var writeTable = flag.Bool("write-damage-table", false, "write the table of damages into docs/recovery.md")
 
-// The table in docs/recovery.md is the one that is tried.
+// TestTheTableOfDamagesIsTheOneThatIsTried compares the table in docs/recovery.md with the one
+// here.
 func TestTheTableOfDamagesIsTheOneThatIsTried(t *testing.T) {
 	const begin, end = "<!-- damages -->\n", "<!-- /damages -->\n"
 	var b strings.Builder
@@ -312,8 +312,8 @@ func TestTheTableOfDamagesIsTheOneThatIsTried(t *testing.T) {
 	}
 }
 
-// A blob that is lost or changed while choir was down is named where the user
-// looks: in the computer's notes and as an event, with the file and what to do.
+// TestALostBlobIsNamed shows that a blob that was lost or changed while choir was stopped is
+// reported to the user, in the computer's notes and as an event, with the file and what to do.
 func TestALostBlobIsNamed(t *testing.T) {
 	p := prepare(t)
 	for _, way := range []string{"bit flip", "gone"} {

@@ -1,5 +1,4 @@
-// Package damage spoils the data directory of a computer, part by part and way by
-// way, and looks at what bin/choir does with it: nothing is lost, or nothing is
-// written and who looks is told; `choir recover` brings back what anything else
-// knows. Part of `make chaos`.
+// Package damage damages the data directory of a computer, each part in each way, and checks what
+// bin/choir does: either nothing is lost, or nothing is written and the user is told. `choir
+// recover` restores what another part of the directory still has. It belongs to `make chaos`.
 package damage

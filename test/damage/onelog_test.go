@@ -18,7 +18,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// twoComputers is a data directory with two computers, at two moments.
+// twoComputers is a data directory with two computers, in two states.
 func twoComputers(t *testing.T) (older, data string, a, b contract.CID) {
 	t.Helper()
 	data, older = filepath.Join(choirtest.Scratch(t), "data"), filepath.Join(choirtest.Scratch(t), "older")
@@ -46,7 +46,7 @@ func twoComputers(t *testing.T) (older, data string, a, b contract.CID) {
 	return older, data, a, b
 }
 
-// stand wakes those that only sleep, and waits until no computer is waking.
+// stand wakes computers that are asleep, and waits until no computer is waking.
 func stand(t *testing.T, in *choirtest.Instance) []view.Computer {
 	t.Helper()
 	var list []view.Computer
@@ -71,7 +71,7 @@ func stand(t *testing.T, in *choirtest.Instance) []view.Computer {
 	return list
 }
 
-// logFiles are the bytes of a computer's log, wherever its files lie.
+// logFiles returns the contents of a computer's log files, wherever they are.
 func logFiles(t *testing.T, data string, cid contract.CID) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -93,9 +93,9 @@ func logFiles(t *testing.T, data string, cid contract.CID) map[string]string {
 	return out
 }
 
-// A damaged log keeps its own computer asleep, which is named in the API and by
-// the verbs, with its files untouched; the other one is awake and works. So it is
-// at the next start, and choir recover brings the damaged one back.
+// TestADamagedLogLeavesTheOthersAwake shows that a damaged log keeps its own computer asleep, with
+// its files unchanged, and that the API and the verbs name it, while the other computer is awake
+// and works. The same holds after the next start, and choir recover repairs the damaged one.
 func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 	t.Parallel()
 	older, data, a, b := twoComputers(t)
@@ -171,9 +171,9 @@ func TestADamagedLogLeavesTheOthersAwake(t *testing.T) {
 	}
 }
 
-// mendWhileTheOtherWorks recovers a damaged computer from the console, or tries it
-// again once its log has come back from a backup. The other one is not woken
-// anew, and what runs in it and who is connected to it stays.
+// mendWhileTheOtherWorks recovers a damaged computer from the console, or tries to wake it again
+// once its log is back from a backup. The other one is not woken again, and its commands and
+// connections go on.
 func mendWhileTheOtherWorks(t *testing.T, data, part, backup string, recovery bool, a, b contract.CID) {
 	t.Helper()
 	in, err := choirtest.TryStart(t, choirtest.Options{Data: data})
@@ -251,9 +251,9 @@ func copied(t *testing.T, from string) string {
 	return data
 }
 
-// Of two that are damaged, the one that somebody recovers on the console comes
-// back, and the other's files are not touched. A recovery that fails says why
-// there, and can be done again.
+// TestOneComputerIsRecoveredAtATime shows that of two damaged computers the one that is recovered
+// on the console is repaired, and the other's files are not changed. A recovery that fails says why
+// on the console, and can be repeated.
 func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 	t.Parallel()
 	older, data, a, b := twoComputers(t)
@@ -335,8 +335,8 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 	}
 	in.Stop(t)
 
-	// A journal that can't be read keeps those asleep whose it is; there is a console,
-	// and it is given up there.
+	// A journal that can't be read keeps its own computers asleep. The console is there, and the
+	// recovery can be given up on it.
 	for _, of := range []string{"." + string(b), ""} {
 		if err := os.WriteFile(filepath.Join(data, "recovering"+of), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
@@ -356,8 +356,8 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 		choirtest.Eventually(t, time.Minute, "both are awake", func() bool {
 			list, err := computers(t, in)
 			for _, c := range list {
-				if c.State == view.StateAsleep { // everything started anew
-					_, _ = in.Run(t.Context(), "wake", "--computer", string(c.ID)) // the next look says how it is
+				if c.State == view.StateAsleep { // everything was started again
+					_, _ = in.Run(t.Context(), "wake", "--computer", string(c.ID)) // the next request shows the outcome
 				}
 			}
 			return err == nil && len(list) == 2 && list[0].State == view.StateAwake && list[1].State == view.StateAwake
@@ -371,7 +371,7 @@ func TestOneComputerIsRecoveredAtATime(t *testing.T) {
 	}
 }
 
-// computers asks for the list, also while choir starts anew.
+// computers requests the list, also while choir is starting again.
 func computers(t *testing.T, in *choirtest.Instance) ([]view.Computer, error) {
 	t.Helper()
 	c, err := client.New(in.URL, in.Token, "")

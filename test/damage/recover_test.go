@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// recovered runs choir recover on a data directory and returns what it says.
+// recovered runs choir recover on a data directory and returns its output.
 func recovered(t *testing.T, data string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), choirtest.Binary(t), append([]string{"recover", "--data", data}, args...)...).CombinedOutput()
@@ -29,7 +29,7 @@ func recovered(t *testing.T, data string, args ...string) string {
 	return string(out)
 }
 
-// notesOf are the recoveries that a log tells of; that it is dense is looked at.
+// notesOf returns the recoveries that a log records, after a check that its sequences have no gaps.
 func notesOf(t *testing.T, in *choirtest.Instance) (lines []string, notes []contract.LogRecovered) {
 	t.Helper()
 	lines = strings.Split(strings.TrimSpace(in.Must(t, "events", "--json")), "\n")
@@ -49,9 +49,9 @@ func notesOf(t *testing.T, in *choirtest.Instance) (lines []string, notes []cont
 	return lines, notes
 }
 
-// Whatever is gone, choir recover gives the computer back: with every event and
-// file where another part holds them, and with what can't be had said in its
-// report and in the log. A second recovery finds nothing to do.
+// TestRecoverGivesTheComputerBack shows that whatever is lost, choir recover repairs the computer
+// with every event and file that another part still has, and names what is lost in its report and
+// in the log. A second recovery finds nothing to do.
 func TestRecoverGivesTheComputerBack(t *testing.T) {
 	t.Parallel()
 	p := prepare(t)
@@ -87,8 +87,7 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 			}
 		}
 	}
-	// hole flips a bit at a place of the log, and takes what the state has too
-	// from there on.
+	// hole flips a bit in the log, and removes what the state has from that event on.
 	hole := func(t *testing.T, data string) {
 		found, err := filepath.Glob(filepath.Join(data, block))
 		if err != nil || len(found) != 1 {
@@ -109,9 +108,9 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		damage func(t *testing.T, data string)
-		lost   bool   // events can't be had
+		lost   bool   // events are lost for good
 		anew   bool   // the history of checkpoints begins anew
-		says   string // in the report
+		says   string // a part of the report
 	}{
 		{"keys", lose("keys"), false, false, "secrets can't be read"},
 		{"account.nk", lose("keys/account.nk"), false, false, "keys/account.nk"},
@@ -198,7 +197,7 @@ func TestRecoverGivesTheComputerBack(t *testing.T) {
 	}
 }
 
-// commitsOf are the checkpoints of a history.
+// commitsOf returns the checkpoints of a history.
 func commitsOf(t *testing.T, dir string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "-C", dir, "rev-list", "main").Output()
@@ -208,8 +207,8 @@ func commitsOf(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// A computer that is damaged can be exported from the console's API: its files,
-// its history, and every event that can be read.
+// TestADamagedComputerIsExported shows that a damaged computer can be exported from the console's
+// API with its files, its history, and every event that can be read.
 func TestADamagedComputerIsExported(t *testing.T) {
 	t.Parallel()
 	p := prepare(t)

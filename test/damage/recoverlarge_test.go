@@ -15,8 +15,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// Large files come through a recovery and an export: where chunks are lost, what
-// needs them is named, and the rest comes back.
+// TestLargeFilesAreRecoveredAndExported shows that large files survive a recovery and an export: if
+// chunks are lost, the files that need them are named, and the rest is restored.
 func TestLargeFilesAreRecoveredAndExported(t *testing.T) {
 	p := prepareBy(t, (*choirtest.Instance).Stop, changeLarge)
 	lost := chunks(t, p)["{earlier}"]
@@ -82,7 +82,7 @@ func TestLargeFilesAreRecoveredAndExported(t *testing.T) {
 	}
 }
 
-// archived are the SHA-256 sums of an archive's files.
+// archived returns the SHA-256 sums of an archive's files.
 func archived(t *testing.T, b []byte) map[string]string {
 	t.Helper()
 	sums := map[string]string{}

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"choir.dev/choiros/internal/client"
-	_ "choir.dev/choiros/internal/identity" // the driver, and the function of the sums
+	_ "choir.dev/choiros/internal/identity" // for the SQLite driver, and the function of the sums
 	"choir.dev/choiros/test/choirtest"
 )
 
-// asked is one request to the console of an instance, or to another of its hosts.
+// asked sends one request to the console of an instance, or to another of its hosts.
 func asked(t *testing.T, in *choirtest.Instance, method, host, path string) (*http.Response, string) {
 	t.Helper()
 	authority := strings.TrimPrefix(in.URL, "http://")
@@ -42,17 +42,17 @@ func asked(t *testing.T, in *choirtest.Instance, method, host, path string) (*ht
 	return resp, string(b)
 }
 
-// What keeps the data directory from being opened is said at the console's
-// address, on every path of it and to everybody alike: which file, what is safe,
-// what to do. Nothing of it is written meanwhile, the lock is free for doctor and
-// recover, and it goes on by itself once it can be opened.
+// TestWhatCantBeOpenedIsSaidAtTheConsole shows that what prevents the data directory from being
+// opened is shown at the console's address, on every path of it and to everybody alike: which file,
+// what is safe, and what to do. Meanwhile nothing in it is written, and the lock is free for doctor
+// and recover. Choir continues by itself once the directory can be opened.
 func TestWhatCantBeOpenedIsSaidAtTheConsole(t *testing.T) {
 	p := prepare(t)
 	token, err := os.ReadFile(filepath.Join(p.data, "keys", "api-token"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As a later version leaves it: with its number, and a sum over the schema and that.
+	// A later version leaves its own number, and a sum over it and the schema.
 	newer := func(data string) error {
 		db, err := sql.Open("sqlite", filepath.Join(data, "control.sqlite"))
 		if err != nil {
@@ -65,7 +65,7 @@ func TestWhatCantBeOpenedIsSaidAtTheConsole(t *testing.T) {
 		hurt func(data string) error
 		code string
 		says []string
-		heal func(data string) error // nil: choir recover does
+		heal func(data string) error // nil: choir recover repairs it
 	}{
 		"accounts": {
 			hurt: func(data string) error { return damages("")["bit flip"](filepath.Join(data, "control.sqlite"), "") },
@@ -151,7 +151,7 @@ func TestWhatCantBeOpenedIsSaidAtTheConsole(t *testing.T) {
 					}
 				}
 			}
-			// The verbs say what choir up says, and not that it should be started.
+			// The verbs say what choir up says, and do not advise to start it.
 			verb := exec.CommandContext(t.Context(), choirtest.Binary(t), "checkpoints", "--data", data)
 			verb.Env = []string{"HOME=" + data}
 			out, err := verb.CombinedOutput()
@@ -189,15 +189,15 @@ func TestWhatCantBeOpenedIsSaidAtTheConsole(t *testing.T) {
 	}
 }
 
-// Whoever reads what choir up prints is told in one line which computer is damaged,
-// what the matter is and where to look, and that it is awake again.
+// TestUpSaysWhichComputerIsDamaged shows that choir up prints in one line which computer is
+// damaged, how, and where to look, and that it prints when the computer is awake again.
 func TestUpSaysWhichComputerIsDamaged(t *testing.T) {
 	p := prepare(t)
 	data := copied(t, p.data)
 	if err := os.Remove(filepath.Join(data, "computers", string(p.cid), "log.head")); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(choirtest.Binary(t), "up", "--data", data, "--listen", "127.0.0.1:0", "--no-open") // which outlives the test's context until the clean-up
+	cmd := exec.Command(choirtest.Binary(t), "up", "--data", data, "--listen", "127.0.0.1:0", "--no-open") // it outlives the test's context until the cleanup
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + data}
 	out, err := cmd.StdoutPipe()
 	if err == nil {

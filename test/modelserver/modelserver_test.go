@@ -16,8 +16,7 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestTheVendorsClientsUnderstandIt calls it the way the vendors' SDKs do when
-// they do not stream.
+// TestTheVendorsClientsUnderstandIt sends requests as the vendors' SDKs do when they do not stream.
 func TestTheVendorsClientsUnderstandIt(t *testing.T) {
 	turn := modelserver.Turn{Text: "look: {{colour}}", Calls: []modelserver.Call{{ID: "c1", Name: "edit", Args: modelserver.Args(map[string]string{"new": `{{colour}} "quoted"`})}},
 		Usage: &modelserver.Usage{In: 7, Out: 9}}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// player plays one turn to one request.
+// player plays one turn as the answer to one request.
 type player struct {
 	w       http.ResponseWriter
 	r       *http.Request
@@ -125,7 +125,7 @@ func (p *player) stop() string {
 	return "end"
 }
 
-// pieces cuts a text into parts of n bytes, as a stream would.
+// pieces cuts a text into parts of n bytes, as for a stream.
 func pieces(s string, n int) []string {
 	if len(s) > 1<<16 {
 		n = 1 << 14
@@ -153,7 +153,7 @@ func (p *player) send() {
 	}
 }
 
-// begin sends what comes before the first text, and one piece of text.
+// begin sends everything before the first text, and one piece of text.
 func (p *player) begin() {
 	p.w.Header().Set("Content-Type", "text/event-stream")
 	if p.wire == Anthropic {

@@ -15,11 +15,11 @@ type Script struct {
 	Turns  []Turn            `json:"turns"`
 }
 
-// Turn is one answer. A request gets the first turn that has not been played
-// and fits it.
+// Turn is one answer. A request is answered by the first turn that has not been played and that
+// fits it.
 type Turn struct {
-	// Role is which loop the turn is for: director (it is offered the tool
-	// report), associate (finish), or empty for any.
+	// Role is the loop that the turn is for: director (which is offered the tool report), associate
+	// (finish), or empty for any.
 	Role string `json:"role,omitempty"`
 	// Match is an expression that the request's text must match; empty always does.
 	Match string `json:"match,omitempty"`
@@ -32,12 +32,12 @@ type Turn struct {
 
 	Text  string `json:"text,omitempty"`
 	Calls []Call `json:"calls,omitempty"`
-	Stop  string `json:"stop,omitempty"` // end, tool_use, length, refusal; empty: what the calls say
+	Stop  string `json:"stop,omitempty"` // end, tool_use, length, refusal; empty: it follows from the calls
 	Usage *Usage `json:"usage,omitempty"`
 	Fault *Fault `json:"fault,omitempty"`
 }
 
-// Call is a tool call. Raw, if set, is sent as the arguments as it stands.
+// Call is a tool call. If Raw is set, it is sent unchanged as the arguments.
 type Call struct {
 	ID   string          `json:"id,omitempty"`
 	Name string          `json:"name"`
@@ -45,15 +45,14 @@ type Call struct {
 	Raw  string          `json:"raw,omitempty"`
 }
 
-// Usage is what the server says it counted. Out is at most what the request
-// allowed, unless Exact.
+// Usage is what the server reports. Out is at most what the request allowed, unless Exact is set.
 type Usage struct {
 	In         int64 `json:"in"`
 	Out        int64 `json:"out"`
 	CacheRead  int64 `json:"cache_read,omitempty"`
 	CacheWrite int64 `json:"cache_write,omitempty"`
 	Exact      bool  `json:"exact,omitempty"`
-	Omit       bool  `json:"omit,omitempty"` // say nothing about usage
+	Omit       bool  `json:"omit,omitempty"` // report no usage
 }
 
 // Fault is how a turn goes wrong. Kinds:
@@ -77,7 +76,7 @@ type Fault struct {
 	Location   string `json:"location,omitempty"`
 }
 
-// ParseScript reads a script from JSON and checks it.
+// ParseScript parses a script from JSON and checks it.
 func ParseScript(b []byte) (Script, error) {
 	var s Script
 	d := json.NewDecoder(strings.NewReader(string(b)))
@@ -114,7 +113,7 @@ func Args(v any) json.RawMessage {
 
 var name = regexp.MustCompile(`\{\{([a-zA-Z0-9_]+)\}\}`)
 
-// fill puts values into text; escape is for text inside JSON strings.
+// fill replaces values in a text; escape is for text inside JSON strings.
 func fill(text string, values map[string]string, escape bool) string {
 	return name.ReplaceAllStringFunc(text, func(m string) string {
 		v, ok := values[m[2:len(m)-2]]
@@ -122,7 +121,7 @@ func fill(text string, values map[string]string, escape bool) string {
 			return m
 		}
 		if escape {
-			b, _ := json.Marshal(v) // a string always encodes
+			b, _ := json.Marshal(v) // a string can always be encoded
 			v = string(b[1 : len(b)-1])
 		}
 		return v

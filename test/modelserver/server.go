@@ -16,13 +16,13 @@ import (
 // Wire is a wire format.
 type Wire string
 
-// The wire formats.
+// These are the wire formats.
 const (
 	Anthropic Wire = "anthropic"
 	OpenAI    Wire = "openai"
 )
 
-// Request is one request as it came in.
+// Request is one request that was received.
 type Request struct {
 	Wire   Wire
 	Path   string
@@ -30,9 +30,9 @@ type Request struct {
 	Header http.Header
 	Body   []byte
 	Stream bool
-	Role   string // by the tools it offers
+	Role   string // as its tools show
 	Text   string // system prompt, messages and tool returns, in order
-	Turn   int    // index of the turn that was played, -1 if none fitted
+	Turn   int    // the index of the turn that was played, -1 if none fitted
 }
 
 // Server plays a script. It is an http.Handler; Start serves it on loopback.
@@ -73,7 +73,7 @@ func (s *Server) URL() string { return s.http.URL }
 // OpenAIURL is the base URL for OpenAI's format.
 func (s *Server) OpenAIURL() string { return s.http.URL + "/v1" }
 
-// Close ends every answer that is under way, and the server if Start made one.
+// Close ends every answer that is under way, and the server if Start started one.
 func (s *Server) Close() {
 	s.once.Do(func() { close(s.closing) })
 	if s.http != nil {
@@ -82,7 +82,7 @@ func (s *Server) Close() {
 	}
 }
 
-// Requests returns what came in so far.
+// Requests returns the requests so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Server) Left() []int {
 	return out
 }
 
-// Set gives a value for {{name}}.
+// Set sets the value of {{name}}.
 func (s *Server) Set(name, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,13 +117,13 @@ func (s *Server) Add(turns ...Turn) {
 	s.played = append(s.played, make([]bool, len(turns))...)
 }
 
-// gate is what turns with one Hold wait at.
+// gate is where turns with the same Hold wait.
 type gate struct {
 	open    chan struct{}
-	arrived bool // a request waits, or waited, at it
+	arrived bool // whether a request waits, or has waited, at it
 }
 
-// gate returns the gate of a name. mu is held.
+// gate returns the gate with a name. The caller holds mu.
 func (s *Server) gate(name string) *gate {
 	g := s.gates[name]
 	if g == nil {
@@ -140,7 +140,7 @@ func (s *Server) Held(name string) bool {
 	return s.gate(name).arrived
 }
 
-// Release lets every turn with this Hold go on, also those still to come.
+// Release releases every turn with this Hold, including later ones.
 func (s *Server) Release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *Server) Release(name string) {
 	}
 }
 
-// hold waits at a gate; false means that nobody waits for the answer any more.
+// hold waits at a gate; it returns false if the caller has gone.
 func (s *Server) hold(ctx context.Context, name string) bool {
 	if name == "" {
 		return true
@@ -222,7 +222,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, wire Wire) {
 	p.play()
 }
 
-// take finds the turn for a request, marks it as played and records the request.
+// take finds the turn for a request, marks it as played, and records the request.
 func (s *Server) take(req *Request) (Turn, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *Server) take(req *Request) (Turn, bool) {
 	return Turn{}, false
 }
 
-// incoming is what both formats have in common, loosely.
+// incoming is the part of a request that both formats share.
 type incoming struct {
 	Model    string          `json:"model"`
 	Stream   bool            `json:"stream"`
@@ -325,7 +325,7 @@ func flatten(b *strings.Builder, raw json.RawMessage) {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a client that has gone has no use for it
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }
 
 func fail(w http.ResponseWriter, wire Wire, status int, message string) {
@@ -335,5 +335,5 @@ func fail(w http.ResponseWriter, wire Wire, status int, message string) {
 	if wire == Anthropic {
 		v = map[string]any{"type": "error", "error": map[string]any{"type": "api_error", "message": message}}
 	}
-	_ = json.NewEncoder(w).Encode(v) // a client that has gone has no use for it
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }

@@ -1,7 +1,7 @@
-// Command modelserver plays a script on a loopback port: see package
-// modelserver. It prints its root URL on the first line and then one line of
-// JSON for each request (role, turn, format, whether a key came with it). A line
-// "release NAME" on standard input lets the answers go that are held under NAME.
+// Command modelserver plays a script on a loopback port: see package modelserver. It prints its
+// root URL on the first line and then one line of JSON for each request (role, turn, format,
+// whether it had a key). A line "release NAME" on standard input releases the answers that are held
+// under NAME.
 package main
 
 import (
@@ -76,7 +76,7 @@ func run() error {
 	go func() {
 		<-ctx.Done()
 		server.Close()
-		_ = web.Close() // the process ends either way
+		_ = web.Close() // the process ends in any case
 	}()
 	if err := web.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
