@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/internal/cli"
 	"choir.dev/choiros/internal/cli/verbs"
+	"choir.dev/choiros/internal/process"
 )
 
 // version is set by the linker.
@@ -16,6 +17,9 @@ var version = "unknown"
 
 func main() {
 	asGuest(os.Args)
+	if len(os.Args) > 1 && os.Args[1] == upVerb().Use {
+		_ = process.Coarsely() // where that can't be, it runs as it is
+	}
 	os.Exit(commandLine().Execute(os.Args[1:]))
 }
 

@@ -50,6 +50,24 @@ func TestAVerbStartsWithLittle(t *testing.T) {
 	}
 }
 
+// TestUpHasCoarseTimers: the threads of what goes on running may be woken late, which takes
+// a start more, for the runtime's own are made before main. No other verb starts twice.
+func TestUpHasCoarseTimers(t *testing.T) {
+	t.Parallel()
+	for verb, want := range map[string]int{"up": 2, "version": 1} {
+		cmd := exec.Command(choirtest.Binary(t), verb, "--help")
+		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(said.String(), "init os @"); got != want {
+			t.Errorf("choir %s started %d times, want %d", verb, got, want)
+		}
+	}
+}
+
 // TestMethodsThatNobodyCallsAreLeftOut: a program that may run a template may call any
 // method of any type by its name, so its linker leaves none out; in this program those were
 // a tenth of the binary. A single call in a library can bring templates back. The names of

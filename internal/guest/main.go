@@ -149,7 +149,12 @@ func begin(ctx context.Context, kind string, services Services) (b beginning) {
 		}
 	}
 	g.fresh = g.state()
-	runtime.SetDefaultGOMAXPROCS() // it was started with one (seal.Procs)
+	if spec.Kind != contract.BoxDirector && spec.Kind != contract.BoxAssociate {
+		// It was started with one processor (seal.Procs). A loop, which does one thing after
+		// the other and mostly waits, stays with that: its goroutines hand over to each other
+		// without waking a thread.
+		runtime.SetDefaultGOMAXPROCS()
+	}
 	crash.At("ready")
 	close(ready)
 	return b

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,9 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
@@ -154,17 +157,29 @@ func TestMountinfo(t *testing.T) {
 }
 
 // TestAGuestHasAllProcessors: a guest starts on one processor. It has all of them by the time it
-// answers, and no program inherits the restriction.
+// answers, unless it is a loop's, and no program inherits the restriction. Where programs of others
+// run, the kernel wakes threads as it does outside of boxes.
 func TestAGuestHasAllProcessors(t *testing.T) {
 	e := sandboxtest.NewEnv(t, open(t))
-	b, _ := e.Box(t, sandbox.BoxSpec{})
-	res, err := b.Tether().Client().Get("http://box/processors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	got, err := io.ReadAll(res.Body)
-	if want := fmt.Sprintf("%d %q", runtime.NumCPU(), ""); err != nil || string(got) != want {
-		t.Errorf("the guest says %s (%v), want %s", got, err, want)
+	for kind, want := range map[contract.BoxKind]struct {
+		processors int
+		slack      time.Duration
+	}{
+		contract.BoxTask:      {runtime.NumCPU(), process.Fine},
+		contract.BoxKeeper:    {runtime.NumCPU(), process.Coarse},
+		contract.BoxDirector:  {1, process.Coarse},
+		contract.BoxAssociate: {1, process.Coarse},
+	} {
+		b, _ := e.Box(t, sandbox.BoxSpec{ID: "b-" + string(kind), Kind: kind})
+		for path, want := range map[string]string{"processors": fmt.Sprintf("%d %q", want.processors, ""), "slack": fmt.Sprint(want.slack, error(nil))} {
+			res, err := b.Tether().Client().Get("http://box/" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(res.Body)
+			if err := errors.Join(err, res.Body.Close()); err != nil || string(got) != want {
+				t.Errorf("%s: the guest's %s are %s (%v), want %s", kind, path, got, err, want)
+			}
+		}
 	}
 }

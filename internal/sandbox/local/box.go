@@ -214,6 +214,14 @@ func boxCommand(argv []string, launcher bool, inherited []*os.File, stderr *os.F
 	return cmd
 }
 
+// slackOf is by how much the kernel may wake a box's threads later than they ask for.
+func slackOf(kind contract.BoxKind) time.Duration {
+	if ownProgram(kind) {
+		return process.Coarse
+	}
+	return process.Fine
+}
+
 // start starts the box's process and waits until its guest answers. Once the process has
 // begun, only the box holds the locks.
 func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
@@ -224,7 +232,7 @@ func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
 		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, FileBytes: b.limits.DiskBytes, Processes: b.limits.Pids,
 	})
 	if err == nil {
-		if err = c.driver.starter.start(b.cmd, b.group); err != nil {
+		if err = c.driver.starter.start(b.cmd, b.group, slackOf(spec.Kind)); err != nil {
 			err = b.unstarted(fmt.Errorf("start bubblewrap: %w", err), "")
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 
+	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox/local/cgroup"
 )
 
@@ -36,10 +38,14 @@ func (s *starter) close() {
 	<-s.done
 }
 
-// start starts cmd inside g.
-func (s *starter) start(cmd *exec.Cmd, g *cgroup.Group) error {
+// start starts cmd inside g, with a slack of its own for its threads and for what it starts.
+func (s *starter) start(cmd *exec.Cmd, g *cgroup.Group, slack time.Duration) error {
 	result := make(chan error, 1)
-	s.work <- func() { result <- startIn(cmd, g) }
+	s.work <- func() {
+		// Where the kernel knows of none, what is started has what this process has.
+		_ = process.SetSlack(slack)
+		result <- startIn(cmd, g)
+	}
 	return <-result
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox/local/cgroup"
 	"choir.dev/choiros/internal/sandbox/local/launch"
 )
@@ -102,7 +103,7 @@ func (f *flights) begin() error {
 	}
 	defer out.Close()
 	cmd := &exec.Cmd{Path: f.driver.opts.Guest, Args: []string{f.driver.opts.Guest, "launch", launch.UnderWay}, Env: []string{}, Dir: "/", Stdin: in, Stdout: out}
-	if err := f.driver.starter.start(cmd, &cgroup.Group{In: f.driver.cgroups}); err != nil {
+	if err := f.driver.starter.start(cmd, &cgroup.Group{In: f.driver.cgroups}, process.Fine); err != nil {
 		return errors.Join(fmt.Errorf("start what looks at descriptors under way: %w", err), ask.Close(), answer.Close())
 	}
 	f.cmd, f.ask, f.answer = cmd, ask, answer

@@ -12,6 +12,7 @@ import (
 	_ "choir.dev/choiros/internal/guest/early" // before anything else
 
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/process"
 	"choir.dev/choiros/internal/sandbox/local/launch"
 )
 
@@ -26,11 +27,16 @@ func main() {
 	os.Exit(2)
 }
 
-// services has /processors say on how many the guest runs, and what its environment says of that.
+// services has /processors say on how many the guest runs, and what its environment says of that; and
+// /slack by how much the kernel may wake its threads late.
 func services(context.Context, guest.ServiceEnv) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/processors", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, "%d %q", runtime.GOMAXPROCS(0), os.Getenv("GOMAXPROCS"))
+	})
+	mux.HandleFunc("/slack", func(w http.ResponseWriter, _ *http.Request) {
+		has, err := process.Slack()
+		_, _ = fmt.Fprint(w, has, err)
 	})
 	return mux, nil
 }
