@@ -17,8 +17,8 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestApprovals: a host beyond the grant is reached by one task of one run after
-// `choir approve`, and by no other; a Director that grants itself one gets none.
+// TestApprovals shows that after `choir approve` a host beyond the grant can be reached by one task
+// of one run and by no other, and that a Director that grants itself a host gets nothing.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	friend := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a friend") }))

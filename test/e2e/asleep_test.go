@@ -10,10 +10,10 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// Computers that nobody asks for anything fall asleep and have no process then; what
-// has happened is read without waking one; asked for a file one wakes. A run that
-// goes on, and one that waits, keeps its computer awake, and has it woken by itself
-// after choir was killed, while the others sleep on.
+// TestIdleComputersSleepAndWakeWhenAsked shows that idle computers fall asleep and then have no
+// process, that their logs are read without waking them, and that a request for a file wakes one. A
+// run that goes on, or that waits, keeps its computer awake, and makes it wake by itself after
+// choir was killed, while the others stay asleep.
 func TestIdleComputersSleepAndWakeWhenAsked(t *testing.T) {
 	s := modelserver.New(modelserver.Script{Turns: join(turnsOf("director", "", modelserver.Turn{Hold: "for ever"}))}).Start()
 	t.Cleanup(s.Close)

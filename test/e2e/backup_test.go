@@ -11,13 +11,13 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// needless is what docs/backup.md says a copy can do without.
+// needless lists what docs/backup.md says a copy need not contain.
 var needless = []string{"cache", "reserve", "runtime.json", "choir.lock", "logs", "computers/*/snapshots", "computers/*/boxes", "computers/*/removing", "computers/*/dependencies", "computers/*/builds",
 	"computers/*/state.sqlite*", "computers/*/keeper.lock"}
 
-// TestBackup does what docs/backup.md says: a copy of a data directory that is stopped,
-// with all or without what it can do without, is whole, and goes on elsewhere where the
-// first one was; an earlier choir refuses what a later one wrote.
+// TestBackup does what docs/backup.md says: a copy of the data directory of a stopped choir, with
+// or without what it need not contain, is complete and can be used in another place, and an earlier
+// choir refuses a directory that a later one wrote.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	dir := choirtest.Scratch(t)
@@ -79,7 +79,7 @@ func TestBackup(t *testing.T) {
 		<-there.Done()
 	}
 
-	// A directory that a later version wrote.
+	// This directory was written by a later version.
 	if err := os.WriteFile(filepath.Join(small, "version"), []byte("99\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -27,15 +27,15 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// gitServer serves the repositories below a folder over TLS with a certificate
-// of its own, which it returns as PEM.
+// gitServer serves the repositories below a folder over TLS with a certificate of its own, which it
+// returns as PEM.
 func gitServer(t *testing.T, root string) (srv *httptest.Server, certificate []byte) {
 	t.Helper()
 	path, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Another loopback address than the one that programs never ask a proxy for.
+	// Programs never use a proxy for 127.0.0.1, so this is another loopback address.
 	return tlsServer(t, "127.0.0.2", &cgi.Handler{
 		Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
 		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1",
@@ -43,8 +43,8 @@ func gitServer(t *testing.T, root string) (srv *httptest.Server, certificate []b
 	})
 }
 
-// tlsServer serves on a loopback address with a certificate of its own, for the
-// address and the one of any, which it returns as PEM.
+// tlsServer serves on a loopback address with a certificate of its own, for that address and for
+// 0.0.0.0, which it returns as PEM.
 func tlsServer(t *testing.T, address string, h http.Handler) (srv *httptest.Server, certificate []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -74,8 +74,8 @@ func tlsServer(t *testing.T, address string, h http.Handler) (srv *httptest.Serv
 	return srv, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// `choir add URL` brings a repository in through egress; its remote may be
-// reached from then on, and nothing else may.
+// TestAddURL shows that `choir add URL` imports a repository through egress, and that from then on
+// its remote may be reached, and nothing else.
 func TestAddURL(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -100,7 +100,7 @@ func TestAddURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	noise := make([]byte, 6<<20)
-	_, _ = rand.Read(noise) // never fails
+	_, _ = rand.Read(noise) // it never fails
 	if err := os.WriteFile(filepath.Join(large, "noise"), noise, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestAddURL(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	url := srv.URL + "/project.git"
-	// Before it is added, its host is nobody's to reach.
+	// Before it is added, its host can't be reached.
 	if r, err := in.Run(ctx, "exec", "--", "git", "ls-remote", url); err != nil || r.Code == 0 {
 		t.Fatalf("a host that was not granted: %v %+v", err, r)
 	}
@@ -135,7 +135,7 @@ func TestAddURL(t *testing.T) {
 	if allowed == 0 {
 		t.Error("no egress.allowed tells of the clone")
 	}
-	// What the host recorded is what the default profile lets through.
+	// The default profile allows the remote that the host recorded.
 	out := in.Must(t, "exec", "--cwd", "workspace/project", "--", "git", "ls-remote", "origin", "HEAD")
 	if !strings.HasPrefix(out, head) {
 		t.Errorf("the recorded remote says %q", out)
@@ -151,8 +151,8 @@ func TestAddURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "plain HTTP", r, 2, "https://") // whatever the state of the machine: the value is bad
-	// One that is larger than the setting says so, and which setting.
+	refused(t, "plain HTTP", r, 2, "https://") // the value is refused whatever the state of the machine
+	// One that exceeds the setting is refused with the name of the setting.
 	if r, err = in.Run(ctx, "add", srv.URL+"/large.git"); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestAddURL(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	usable(t, in)
-	// A file of certificates that holds none is refused at the start.
+	// A file of certificates that contains none is refused at the start.
 	if err := os.WriteFile(ca, []byte("none"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// What is wrong with a request is refused at the boundary with field and
-// reason, and the log does not move.
+// TestBadRequests shows that an invalid request is refused at the boundary with the field and the
+// reason, and that nothing is appended to the log.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -89,7 +89,7 @@ func badRequests(t *testing.T, in *choirtest.Instance) {
 			t.Errorf("%s: %s, field %q; want %d and %q: %s", c.name, resp.Status, p.Field, c.status, c.field, b)
 		}
 	}
-	// A token that is wrong, or none, gets nothing.
+	// A wrong token, or none, gets nothing.
 	wrong := *in
 	wrong.Token = "choir_" + strings.Repeat("a", 43)
 	if resp := request(t, t.Context(), &wrong, http.MethodGet, at+"runs", nil); resp.StatusCode != http.StatusUnauthorized {
@@ -105,7 +105,7 @@ func badRequests(t *testing.T, in *choirtest.Instance) {
 	}
 }
 
-// quiet waits until the log no longer moves by itself (a new computer's builds).
+// quiet waits until the log no longer grows by itself (because of a new computer's builds).
 func quiet(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	last, since := -1, time.Now()
@@ -176,7 +176,7 @@ func replaceColour(t *testing.T, theme, value string) string {
 	return replaceKey(t, theme, "colors", v.Colors)
 }
 
-// The state file is replaced while it is in use.
+// rebuildWhileRunning replaces the state file while it is in use.
 func rebuildWhileRunning(t *testing.T, in *choirtest.Instance) {
 	quiet(t, in)
 	states, err := filepath.Glob(filepath.Join(in.Data, "computers", "*", "state.sqlite"))
@@ -216,7 +216,8 @@ func rebuildWhileRunning(t *testing.T, in *choirtest.Instance) {
 	}
 }
 
-// A state file that can't be read at all is moved aside and replayed.
+// TestBadStateFile shows that a state file that can't be read is moved aside and made again from
+// the log.
 func TestBadStateFile(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is wrong with the configuration is refused before anything is begun.
+// TestBadConfiguration shows that an invalid configuration is refused before anything is started.
 func TestBadConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -62,7 +62,8 @@ func TestBadUsage(t *testing.T) {
 	for _, args := range [][]string{{"runs"}, {"prompt", "x"}, {"files", "ls"}, {"events"}, {"events", "--follow"}, {"rebuild"}, {"models"}, {"secrets", "ls"}} {
 		refused(t, args[0], choir(t, nobody, args...), 3, "choir up")
 	}
-	// Of exec any code may be its command's; ours is 125, as other programs that run programs have it.
+	// Any exit code of exec may be the command's; our own errors have 125, as with other programs
+	// that run programs.
 	refused(t, "exec", choir(t, nobody, "exec", "--", "true"), 125, "choir up")
 	refused(t, "no instance", choir(t, nil, "runs"), 3, "choir up")
 	refused(t, "a URL that is none", choir(t, []string{"CHOIR_URL=nonsense"}, "runs"), 2, "nonsense")

@@ -24,9 +24,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// inOwnMounts runs the calling test once more in a mount namespace of its own,
-// with users also in a user namespace of its own, and returns an empty
-// directory there, "" here.
+// inOwnMounts runs the calling test once more in a mount namespace of its own, with users also in a
+// user namespace of its own. There it returns an empty directory, and here "".
 func inOwnMounts(t *testing.T, users bool) string {
 	t.Helper()
 	const env = "CHOIR_TEST_OWN_MOUNTS"
@@ -96,8 +95,8 @@ func choir(t *testing.T, env []string, args ...string) choirtest.Result {
 	return choirtest.Result{Stdout: out.String(), Stderr: errb.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
-// refused checks that a command ended with a code, said nothing on standard
-// output, and one line on standard error that holds every word.
+// refused checks that a command ended with this code, printed nothing on standard output, and
+// printed one line on standard error with all these words.
 func refused(t *testing.T, what string, r choirtest.Result, code int, words ...string) {
 	t.Helper()
 	if r.Code != code {
@@ -167,7 +166,8 @@ func TestBadMachineNoGit(t *testing.T) {
 	}
 }
 
-// Without Node everything works but the live desktop, which says so.
+// TestBadMachineNoNode shows that without Node everything works but the live desktop, which says
+// so.
 func TestBadMachineNoNode(t *testing.T) {
 	t.Parallel()
 	dir := inOwnMounts(t, false)
@@ -190,8 +190,8 @@ func TestBadMachineNoNode(t *testing.T) {
 	}
 }
 
-// With no file watchers left the desktop is live all the same, and doctor and
-// the log say what to do.
+// TestBadMachineNoWatches shows that when no file watches are left the desktop is live all the
+// same, and that doctor and the log say what to do.
 func TestBadMachineNoWatches(t *testing.T) {
 	t.Parallel()
 	dir := inOwnMounts(t, true)
@@ -212,7 +212,7 @@ func TestBadMachineNoWatches(t *testing.T) {
 	}
 }
 
-// lookUntil looks at the desktop as the console does until ok.
+// lookUntil requests the desktop's status as the console does until ok returns true.
 func lookUntil(t *testing.T, in *choirtest.Instance, ok func(view.DesktopStatus) bool) view.DesktopStatus {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
@@ -237,7 +237,7 @@ func lookUntil(t *testing.T, in *choirtest.Instance, ok func(view.DesktopStatus)
 	return view.DesktopStatus{}
 }
 
-// request asks the API as a program does.
+// request sends a request to the API as a program does.
 func request(t *testing.T, ctx context.Context, in *choirtest.Instance, method, path string, body io.Reader) *http.Response {
 	t.Helper()
 	host := strings.TrimPrefix(in.URL, "http://")
@@ -275,13 +275,13 @@ func TestBadDataDirectory(t *testing.T) {
 	if err != nil || in.Stopped == nil || in.Stopped.Code != "newer" || !strings.Contains(in.Stopped.Hint, "Install that version") {
 		t.Fatalf("a newer version's: %v, %+v", err, in)
 	}
-	in.Stop(t) // while it stands it says where, in runtime.json
+	in.Stop(t) // while it runs, runtime.json says where it is
 	left, err := os.ReadDir(newer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range left {
-		// The cache is what the test itself shares with others.
+		// The cache is shared with other tests.
 		if e.Name() != "version" && e.Name() != "choir.lock" && e.Name() != "cache" {
 			t.Errorf("a newer version's data directory was changed: %s", e.Name())
 		}
@@ -298,7 +298,7 @@ func TestBadDataDirectory(t *testing.T) {
 	}
 	defer taken.Close()
 	unused := filepath.Join(dir, "unused")
-	// A path that is misspelt, or whose disk is not mounted, is not whole.
+	// A path that is misspelt, or whose disk is not mounted, is not reported as undamaged.
 	refused(t, "recovering nothing", choir(t, nil, "recover", "--data", unused), 1, "nothing of choir is stored", "--data")
 	if r := choir(t, nil, "doctor", "--json", "--data", unused); r.Code != 1 || findings(t, r)["data"].Status != "fail" {
 		t.Errorf("doctor of nothing: %+v", r)

@@ -11,13 +11,13 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// badModel is one way a model misbehaves, and what the user is to see of it.
+// badModel is one way in which a model misbehaves, with what the user has to see.
 type badModel struct {
 	name   string
 	turns  []modelserver.Turn // matched by the case's own prompt and goal
 	status contract.RunStatus
 	says   []string // parts of the summary
-	least  int      // metered calls
+	least  int      // the least number of metered calls
 	most   int
 }
 
@@ -34,7 +34,7 @@ func raw(name, args string) modelserver.Turn {
 	return modelserver.Turn{Calls: []modelserver.Call{{Name: name, Raw: args}}}
 }
 
-// director and worker are the turns of the two loops.
+// director and worker return the turns of the two loops.
 func director(turns ...modelserver.Turn) []modelserver.Turn { return turnsOf("director", "", turns...) }
 func worker(turns ...modelserver.Turn) []modelserver.Turn   { return turnsOf("associate", "", turns...) }
 
@@ -46,8 +46,8 @@ func join(lists ...[]modelserver.Turn) []modelserver.Turn {
 	return out
 }
 
-// badModels are tried against both formats. A case's number is in its prompt,
-// and, as {{goal}}, in its task.
+// badModels are tried in both formats. A case's number is in its prompt and, as {{goal}}, in its
+// task.
 func badModels() []badModel {
 	fine := report("done", "It went well in the end.")
 	const well = "It went well in the end."
@@ -110,8 +110,8 @@ func TestBadModels(t *testing.T) {
 				}
 			}
 			script.Turns = append(script.Turns, turnsOf("director", "afterwards", again(report("done", "Here I am.")))...)
-			// Ten megabytes cost more than a run may by default; see below. All
-			// cases at once reserve more than a day may, which is budget_test.go's.
+			// Ten megabytes cost more than a run may spend by default; see below. All cases
+			// together reserve more than the default for a day, which budget_test.go tests.
 			in, s := startModel(t, wire, script, "CHOIR_BUDGET_COST_USD=50", "CHOIR_BUDGET_DAY_COST_USD=0")
 			got := make([]prompted, len(cases))
 			errs := make([]error, len(cases))
@@ -186,8 +186,8 @@ func (c badModel) check(t *testing.T, in *choirtest.Instance, s *modelserver.Ser
 
 func clipped(s string) string { return s[:min(len(s), 600)] }
 
-// boxesGone looks that nothing of a run is left but what the computer keeps: a
-// command's box serves its user's next one for a while.
+// boxesGone checks that a run left no box. A command's box is kept for a while for its user's next
+// command.
 func boxesGone(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	open := map[string]contract.BoxKind{}
@@ -206,7 +206,7 @@ func boxesGone(t *testing.T, in *choirtest.Instance) {
 	}
 }
 
-// TestAModelThatNeverAnswersTheDirector ends with the run's own time.
+// TestAModelThatNeverAnswersTheDirector shows that such a run ends when its time is used up.
 func TestAModelThatNeverAnswersTheDirector(t *testing.T) {
 	t.Parallel()
 	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: []modelserver.Turn{again(fault("hang"))}}, "CHOIR_BUDGET_WALL_S=3")
@@ -217,7 +217,7 @@ func TestAModelThatNeverAnswersTheDirector(t *testing.T) {
 	usable(t, in)
 }
 
-// TestTextWithoutEndEndsAtTheBudget: what a service sent has to be paid for,
+// TestTextWithoutEndEndsAtTheBudget shows that what a service sent counts against the budget
 // although it was cut off.
 func TestTextWithoutEndEndsAtTheBudget(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestTextWithoutEndEndsAtTheBudget(t *testing.T) {
 	usable(t, in)
 }
 
-// TestTurnsEndAtTheBudget: a model that is busy but never done.
+// TestTurnsEndAtTheBudget uses a model that works and never finishes.
 func TestTurnsEndAtTheBudget(t *testing.T) {
 	t.Parallel()
 	var turns []modelserver.Turn

@@ -17,10 +17,10 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// writerInBox is set where this program runs in a box of the user's, as writeInBox.
+// writerInBox is set where this program runs inside a box of the user's, to do writeInBox.
 const writerInBox = "CHOIR_TEST_WRITER"
 
-// writeInBox does what the lines of its input say, and answers each with a line.
+// writeInBox does what each line of its input says, and answers each with a line.
 func writeInBox() error {
 	var mem []byte
 	fd := -1
@@ -34,7 +34,7 @@ func writeInBox() error {
 			fd, err = unix.Open(a, unix.O_RDWR, 0)
 		case "pwrite":
 			_, err = unix.Pwrite(fd, []byte(a), 0)
-		case "map": // what is open, and it is not open otherwise from then on
+		case "map": // maps the open file and closes it
 			mem, err = unix.Mmap(fd, 0, 1, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 			err = errors.Join(err, unix.Close(fd))
 		case "store":
@@ -49,14 +49,14 @@ func writeInBox() error {
 			err = os.Mkdir(a, 0o755)
 		case "remove":
 			err = os.Remove(a)
-		case "tmpfile": // without a name, in the folder a; it becomes b
+		case "tmpfile": // a file without a name in the folder a; it becomes b
 			if fd, err = unix.Open(a, unix.O_TMPFILE|unix.O_RDWR, 0o644); err == nil {
 				_, err = unix.Write(fd, []byte("new"))
 				err = errors.Join(err, unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, b, unix.AT_SYMLINK_FOLLOW))
 			}
-		case "hold": // a name of a file, as it is named now
+		case "hold": // keeps a file by its present name
 			fd, err = unix.Open(a, unix.O_PATH, 0)
-		case "reopen": // by that name, wherever it is
+		case "reopen": // opens that file again, wherever it is now
 			fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR, 0)
 		}
 		if _, perr := fmt.Println("did", verb, err); perr != nil {
@@ -66,8 +66,9 @@ func writeInBox() error {
 	return lines.Err()
 }
 
-// TestWhatAProgramInATerminalWritesIsInTheNextCheckpoint: a program in a box of the user's that goes on
-// writes in each of the ways there are, and the next checkpoint that somebody asks for has it.
+// TestWhatAProgramInATerminalWritesIsInTheNextCheckpoint: a program in a box of the user's keeps
+// writing in each possible way, and the next checkpoint that somebody asks for contains what it
+// wrote.
 func TestWhatAProgramInATerminalWritesIsInTheNextCheckpoint(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -77,7 +78,7 @@ func TestWhatAProgramInATerminalWritesIsInTheNextCheckpoint(t *testing.T) {
 	}
 	in.Must(t, "files", "put", self, "workspace/writer")
 	in.Must(t, "exec", "--", "sh", "-c", "chmod +x workspace/writer; mkdir -p workspace/a workspace/b; for i in 1 2 3 4 5 6 7 8; do echo $i > workspace/a/$i; done")
-	time.Sleep(60 * time.Millisecond) // so that what was seen is believed
+	time.Sleep(60 * time.Millisecond) // after this time the keeper takes a file's time of change for reliable
 	in.Must(t, "exec", "--", "true")
 	in.Must(t, "exec", "--", "true")
 
@@ -120,7 +121,7 @@ func TestWhatAProgramInATerminalWritesIsInTheNextCheckpoint(t *testing.T) {
 		{[]string{"unmap", "hold workspace/a/4", "CHECKPOINT", "reopen", "map", "store G"}, "workspace/a/4", "G\n"},
 		{[]string{"unmap", "rename workspace/a/5 workspace/b/6"}, "workspace/b/6", "5\n"},
 		{[]string{"link workspace/a/7 workspace/b/link", "open workspace/b/link", "remove workspace/b/link", "map", "CHECKPOINT", "store H"}, "workspace/a/7", "H\n"},
-		{[]string{"unmap", "open workspace/a/6", "map", "store J", "CHECKPOINT", "store K"}, "workspace/a/6", "K\n"}, // the same page once more
+		{[]string{"unmap", "open workspace/a/6", "map", "store J", "CHECKPOINT", "store K"}, "workspace/a/6", "K\n"}, // the same page is written again
 		{[]string{"unmap", "mkdir workspace/c", "link workspace/a/8 workspace/c/8", "hold workspace/c/8", "remove workspace/c/8", "remove workspace/c", "CHECKPOINT", "reopen", "pwrite I"}, "workspace/a/8", "I\n"},
 	} {
 		for _, line := range step.do {
@@ -142,7 +143,7 @@ func TestWhatAProgramInATerminalWritesIsInTheNextCheckpoint(t *testing.T) {
 	}
 }
 
-// committed is what the newest checkpoint holds of a file.
+// committed returns the content of a file in the newest checkpoint.
 func committed(t *testing.T, in *choirtest.Instance, p string) string {
 	t.Helper()
 	trees, err := filepath.Glob(filepath.Join(in.Data, "computers", "*", "*", ".git"))

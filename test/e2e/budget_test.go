@@ -14,9 +14,9 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestBudgets: the owner's day bounds a run that may spend more, with what was
-// spent before a restart; and a model without a price is refused, in words, until
-// it has one.
+// TestBudgets shows that the owner's budget for a day bounds a run that may spend more, including
+// what was spent before a restart, and that a model without a price is refused with an explanation
+// until it has one.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	turn := modelserver.Turn{Role: "director", Calls: call("report", object{"status": "done", "summary": "Done."}), Usage: &modelserver.Usage{In: 400, Out: 3000}, Repeat: true}
@@ -63,9 +63,9 @@ func TestBudgets(t *testing.T) {
 	})
 }
 
-// TestOneComputersSpendingBoundsTheOther: what a computer spent counts against the
-// day for all, when it can't wake any more and after a kill; the refusal says
-// which budget it is, whose and how it is raised.
+// TestOneComputersSpendingBoundsTheOther shows that a computer's spending counts against the day's
+// budget for all, even when it can no longer wake, and after a kill. The refusal says which budget
+// it is, whose, and how to raise it.
 func TestOneComputersSpendingBoundsTheOther(t *testing.T) {
 	t.Parallel()
 	turn := modelserver.Turn{Role: "director", Calls: call("report", object{"status": "done", "summary": "Done."}), Usage: &modelserver.Usage{In: 400, Out: 60_000, Exact: true}, Repeat: true}
@@ -126,8 +126,8 @@ func TestOneComputersSpendingBoundsTheOther(t *testing.T) {
 	}
 }
 
-// TestTestsOfModelsCount: what a test of a model consumed counts after a restart,
-// and it is refused itself under a budget that is used up or can't bound it.
+// TestTestsOfModelsCount shows that a test of a model counts after a restart, and that it is
+// refused under a budget that is used up or that can't bound it.
 func TestTestsOfModelsCount(t *testing.T) {
 	t.Parallel()
 	turn := modelserver.Turn{Text: "ready", Usage: &modelserver.Usage{In: 400, Out: 60_000, Exact: true}, Repeat: true}
@@ -152,8 +152,8 @@ func TestTestsOfModelsCount(t *testing.T) {
 	}
 }
 
-// TestAppendsAreBounded: a program that says too much in a minute is refused with
-// a code, and the log goes on.
+// TestAppendsAreBounded shows that a program that appends too much in a minute is refused with a
+// code, and that the log stays usable.
 func TestAppendsAreBounded(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{Env: []string{"CHOIR_BUDGET_SESSION_EVENTS=4"}})

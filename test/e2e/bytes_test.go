@@ -16,14 +16,14 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// entry is what git can keep of a file: its kind, bytes and executable bit.
+// entry is what git stores of a file: its kind, bytes and executable bit.
 type entry struct {
 	kind    string // file, exec, link
 	content string
 }
 
-// treeOf reads a folder as it is, names as bytes. Folders without files in them
-// are no entries: git doesn't keep them.
+// treeOf reads a folder, with names as bytes. Folders without files have no entries, since git does
+// not store them.
 func treeOf(t *testing.T, dir string) map[string]entry {
 	t.Helper()
 	out := map[string]entry{}
@@ -81,11 +81,10 @@ func same(t *testing.T, when string, got, want map[string]entry, skip func(strin
 	}
 }
 
-// hostile is a .gitattributes that rewrites bytes wherever git itself checks
-// files in or out.
+// hostile is a .gitattributes that changes bytes wherever git itself checks files in or out.
 const hostile = "* text eol=crlf working-tree-encoding=UTF-16 ident filter=evil diff=evil merge=evil\n*.bin -text\n"
 
-// oddFiles makes every sort of file that a tree could hold.
+// oddFiles makes files of every sort that a tree can contain.
 func oddFiles(t *testing.T, dir string) {
 	t.Helper()
 	files := map[string]string{
@@ -155,7 +154,7 @@ func nestedRepository(t *testing.T, dir string) {
 	}
 }
 
-// repositoryState is what git says of a nested repository, hooks and filters off.
+// repositoryState returns what git says of a nested repository, with hooks and filters off.
 func repositoryState(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -179,7 +178,7 @@ func TestBytes(t *testing.T) {
 	want := treeOf(t, source)
 	state := repositoryState(t, filepath.Join(source, "nested"))
 
-	// The control: git, asked to keep and bring back the same folder, changes bytes.
+	// The control: git changes bytes when it stores and restores the same folder.
 	control := filepath.Join(t.TempDir(), "control")
 	if out, err := exec.Command("cp", "-a", source, control).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -201,8 +200,8 @@ func TestBytes(t *testing.T) {
 	added := filepath.Join(workspaceDir(t, in), "workspace", "odd")
 	same(t, "after add", treeOf(t, added), want, nil)
 
-	// The same once more through a box, by a copy, and with rules that ignore
-	// what is captured by then.
+	// The same is done through a box, with a copy, and with rules that ignore what was captured
+	// before.
 	in.Must(t, "exec", "--", "sh", "-c", "cp -a workspace/odd workspace/copied")
 	copied := filepath.Join(workspaceDir(t, in), "workspace", "copied")
 	same(t, "after a copy", treeOf(t, copied), want, nil)
@@ -212,9 +211,9 @@ func TestBytes(t *testing.T) {
 	in.JSON(t, &all, "checkpoints")
 	id := all[0].ID
 	in.Must(t, "exec", "--", "sh", "-c", `printf '*\n!.gitignore\n*.txt\nnested/\n/odd\n' > workspace/.gitignore; printf '*\n' > workspace/odd/.gitignore`)
-	// "removed" comes first: it takes odd/.gitignore with it. While that ignores
-	// everything, a folder made in a link's place holds what no checkpoint has,
-	// and a restore leaves it standing rather than lose it.
+	// "removed" comes first, because it removes odd/.gitignore too. While that file ignores
+	// everything, no checkpoint contains a folder that is in the place of a link, so a restore
+	// keeps the folder rather than lose it.
 	for _, w := range []struct{ name, wreck string }{
 		{"removed", "rm -rf workspace/odd workspace/copied"},
 		{"changed", `cd workspace/odd && find . -type f -not -path './nested/.git/*' -exec sh -c 'for f; do printf changed > "$f"; done' _ {} + && rm -f dangling absolute && ln -s /etc/shadow dangling && mkdir absolute && touch absolute/x && cd nested && rm -rf .git/refs .git/packed-refs && git init -q . && rm -f .git/index && echo x > new`},
@@ -243,7 +242,7 @@ func TestBytes(t *testing.T) {
 	if _, err := os.Lstat("/tmp/pwned"); err == nil {
 		t.Error("a hook ran")
 	}
-	// A file through the API, with names that a shell would trip over.
+	// These files are put through the API, with names that are difficult for a shell.
 	for _, name := range []string{"name\nwith\nnewlines", "trailing space ", "émoji-🎼\u200d", "-rf"} {
 		var out bytes.Buffer
 		cmd := exec.CommandContext(ctx, choirtest.Binary(t), "files", "cat", "--", "workspace/odd/"+name)
@@ -253,8 +252,8 @@ func TestBytes(t *testing.T) {
 			t.Errorf("files cat %q: %v, %q", name, err, out.String())
 		}
 	}
-	// Stock git finds nothing wrong with the history that holds all this, but for
-	// what the hostile .gitmodules says.
+	// Stock git finds no fault in the history that contains all this, except for the hostile
+	// .gitmodules.
 	git(t, workspaceDir(t, in), "-c", "fsck.gitmodulesUrl=ignore", "-c", "fsck.gitmodulesUpdate=ignore", "fsck", "--full")
 	var r struct{ Equal bool }
 	if in.JSON(t, &r, "rebuild", "--check"); !r.Equal {
@@ -262,6 +261,6 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// gitInternal are files of a nested repository that are compared by what git
-// says of it instead: how objects are packed is not part of its state.
+// gitInternal reports whether a file of a nested repository is compared by what git says of it
+// instead, because how objects are packed is not part of its state.
 func gitInternal(p string) bool { return strings.HasPrefix(p, "nested/.git/") }

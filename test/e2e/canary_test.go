@@ -26,7 +26,7 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// needles are the forms a key could leak in.
+// needles are the forms in which a key could leak.
 type needles map[string][]byte
 
 func needlesOf(key string) needles {
@@ -37,10 +37,10 @@ func needlesOf(key string) needles {
 	}
 	for name, enc := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding, "base64url": base64.RawURLEncoding} {
 		for shift := range 3 {
-			// Somewhere in a longer text the key begins at any of three positions of
-			// a group; the groups it shares with its neighbours are left out.
+			// Within a longer text the key begins at one of three positions of a group of base64.
+			// Groups that it shares with its neighbours are left out.
 			text := enc.EncodeToString(append(bytes.Repeat([]byte{'x'}, shift), key...))
-			first := (shift*8 + 5) / 6 // the first character that is all key
+			first := (shift*8 + 5) / 6 // the first character that depends on the key only
 			last := (shift + len(key)) * 8 / 6
 			n[fmt.Sprintf("%s at %d", name, shift)] = []byte(text[first:last])
 		}
@@ -48,7 +48,7 @@ func needlesOf(key string) needles {
 	return n
 }
 
-// in says which forms a text holds.
+// in returns which forms a text contains.
 func (n needles) in(b []byte) []string {
 	var out []string
 	for name, needle := range n {
@@ -60,13 +60,13 @@ func (n needles) in(b []byte) []string {
 	return out
 }
 
-// What is too long to hold is looked through in windows that overlap.
+// What is too long to hold in memory is searched in windows that overlap.
 const window, overlap = 1 << 20, 1 << 10
 
-// windows are used again: a process has hundreds of parts of memory, most of them small.
+// windows are reused, because a process has hundreds of regions of memory, most of them small.
 var windows = sync.Pool{New: func() any { return new([window + overlap]byte) }}
 
-// stream looks through what is too long to hold.
+// stream searches what is too long to hold in memory.
 func (n needles) stream(r io.Reader) ([]string, error) {
 	whole := windows.Get().(*[window + overlap]byte)
 	defer windows.Put(whole)
@@ -95,13 +95,13 @@ func (n needles) stream(r io.Reader) ([]string, error) {
 	}
 }
 
-// files looks through every file below a folder, as it is and unpacked, and
-// returns where something was found and how many files there were.
+// files searches every file below a folder, unchanged and unpacked, and returns where something was
+// found and how many files there were.
 func (n needles) files(t *testing.T, dir string) (found []string, count int) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the instance works on
+			return nil // the instance is still working
 		}
 		if err != nil {
 			return err
@@ -138,9 +138,9 @@ func (n needles) files(t *testing.T, dir string) (found []string, count int) {
 			}
 			r, err := open(f)
 			if err != nil {
-				continue // not packed like that
+				continue // it is not packed in this format
 			}
-			// What can be unpacked before it turns out to be something else counts.
+			// What can be unpacked before an error counts.
 			hits, _ := n.stream(tolerant{r})
 			found = append(found, where(path+" ("+how+")", hits)...)
 		}
@@ -152,8 +152,7 @@ func (n needles) files(t *testing.T, dir string) (found []string, count int) {
 	return found, count
 }
 
-// unpackers are the formats that anything here packs files in: git its objects,
-// npm its archives.
+// unpackers are the formats in which files may be packed here: git's objects, and npm's archives.
 var unpackers = map[string]func(io.Reader) (io.Reader, error){
 	"gzip": func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 	"zlib": func(r io.Reader) (io.Reader, error) { return zlib.NewReader(r) },
@@ -178,7 +177,7 @@ func where(place string, hits []string) []string {
 	return out
 }
 
-// repositories finds every repository below a folder.
+// repositories returns every repository below a folder.
 func repositories(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
@@ -199,7 +198,7 @@ func repositories(t *testing.T, dir string) []string {
 	return out
 }
 
-// objects looks through every object of a repository, reachable or not.
+// objects searches every object of a repository, reachable or not.
 func (n needles) objects(t *testing.T, repository string) (found []string, count int) {
 	t.Helper()
 	cmd := exec.Command("git", "-c", "safe.directory=*", "--git-dir", repository, "cat-file", "--batch-all-objects", "--batch", "--buffer")
@@ -222,8 +221,8 @@ func (n needles) objects(t *testing.T, repository string) (found []string, count
 	return where("objects of "+repository, hits), bytes.Count(ids, []byte("\n"))
 }
 
-// TestTheSearchFindsACanary is the control: what the next test does not find
-// would be found if it were there.
+// TestTheSearchFindsACanary is the control: it shows that the next test would find a key if there
+// were one.
 func TestTheSearchFindsACanary(t *testing.T) {
 	t.Parallel()
 	key := newKey()
@@ -244,7 +243,7 @@ func TestTheSearchFindsACanary(t *testing.T) {
 	}
 	var packed, squeezed bytes.Buffer
 	for _, w := range []io.WriteCloser{gzip.NewWriter(&packed), zlib.NewWriter(&squeezed)} {
-		// Letters that pack well around it, so that the key isn't stored as it is.
+		// The key is between letters that compress well, so that it is not stored unchanged.
 		if _, err := fmt.Fprintf(w, "%s%s%s", strings.Repeat("sk-can", 50), key, strings.Repeat("ary-", 50)); err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +264,7 @@ func TestTheSearchFindsACanary(t *testing.T) {
 		t.Errorf("%d files, found %v", count, found)
 	}
 
-	// In an object that no ref reaches, of a repository inside another's tree.
+	// This is in an object that no ref reaches, of a repository inside another one's tree.
 	nested := filepath.Join(dir, "a", "b")
 	if err := os.MkdirAll(nested, 0o700); err != nil {
 		t.Fatal(err)
@@ -281,7 +280,7 @@ func TestTheSearchFindsACanary(t *testing.T) {
 		t.Errorf("%d objects, found %v", count, found)
 	}
 
-	// In the environment, the arguments and the memory of a grandchild.
+	// This is in the environment, the arguments and the memory of a grandchild.
 	cmd := exec.Command("sh", "-c", `read -r line; SECRET="$line" sh -c 'sleep 1000 & wait' & wait`)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -308,13 +307,13 @@ func TestTheSearchFindsACanary(t *testing.T) {
 	}
 }
 
-// TestTheKeyIsNowhere runs tasks under a model whose service gives the key back
-// in its answers and its errors, and then looks for it everywhere.
+// TestTheKeyIsNowhere runs tasks with a model whose service repeats the key in its answers and its
+// errors, and then searches for the key everywhere.
 func TestTheKeyIsNowhere(t *testing.T) {
 	t.Parallel()
 	key, stored := newKey(), newKey()
 	echo := &modelserver.Fault{Kind: "echo_key"}
-	marker := "4711.25" // names processes in boxes
+	marker := "4711.25" // marks processes in boxes
 	turns := append(turnsOf("director", "mind the key",
 		modelserver.Turn{Fault: &modelserver.Fault{Kind: "leak"}, Match: "leak it"},
 		modelserver.Turn{Fault: echo},
@@ -344,11 +343,12 @@ func TestTheKeyIsNowhere(t *testing.T) {
 		typed <- err
 	}()
 	both := map[string]needles{"the environment's key": needlesOf(key), "the stored key": needlesOf(stored)}
-	// The control plane has the key: what finds it there would find it in a box.
+	// The control plane has the key: the search that finds it there would find it in a box.
 	if found, _ := both["the environment's key"].process(t, in.PID); len(found) < 2 {
 		t.Errorf("the search does not find the key where it has to be: %v", found)
 	}
-	// And what finds the dev server's own token in its box would find a key there.
+	// In the same way, the search that finds the dev server's own token in its box would find a key
+	// there.
 	token := needlesOf(looker.devToken(t))
 	for _, stage := range []struct {
 		kinds    []contract.BoxKind
@@ -410,12 +410,12 @@ func TestTheKeyIsNowhere(t *testing.T) {
 	}
 }
 
-// checkProcesses looks into every process of every box, from the host. Boxes of
-// these kinds have to be among them, each with memory that could be read.
+// checkProcesses searches every process of every box, from the host. Boxes of these kinds have to
+// be among them, each with memory that could be read.
 func checkProcesses(t *testing.T, in *choirtest.Instance, keys map[string]needles, kinds []contract.BoxKind) {
 	t.Helper()
 	all := descendants(t, in.PID)
-	guests := map[contract.BoxKind]int64{} // bytes of their memory
+	guests := map[contract.BoxKind]int64{} // bytes of their memory that were read
 	for _, p := range all {
 		var read int64
 		for what, n := range keys {

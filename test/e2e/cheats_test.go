@@ -15,15 +15,14 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// cheat is a model that would rather look done than be done. What it cheats on
-// is a project of its own, whose test fails.
+// cheat is a model that pretends to be done. It cheats on a project of its own, whose test fails.
 type cheat struct {
 	name  string
 	kind  string   // of the project: python, node, go, bare (Python without tests)
 	shell string   // what its Associate runs in the project's folder
-	task  object   // more of its task, such as verify
-	want  []string // any of these statuses; none is pass
-	says  string   // in words, in what `prompt --json` prints
+	task  object   // further fields of its task, such as verify
+	want  []string // one of these statuses; none of them is pass
+	says  string   // words that `prompt --json` prints
 }
 
 const pass = string(contract.VerificationPass)
@@ -73,7 +72,7 @@ func cheats() []cheat {
 	}
 }
 
-// honest are fixes: they are verified, by as many tests as there are.
+// honest are real fixes: they are verified, by all tests that there are.
 func honest() []cheat {
 	fix := `sed -i 's/a - b/a + b/' sum.*`
 	return []cheat{
@@ -85,7 +84,7 @@ func honest() []cheat {
 
 const nodeTests = "const test = require('node:test')\nconst { add } = require('../sum.js')\ntest('adds', () => { if (add(2, 3) !== 5) throw new Error(add(2, 3)) })\ntest('zero', () => {})\n"
 
-// projects are what each kind is made of. Its one test fails: add subtracts.
+// projects are the files of each kind of project. Its one test fails, because add subtracts.
 var projects = map[string]map[string]string{
 	"python": {"sum.py": "def add(a, b):\n    return a - b\n",
 		"test_sum.py": "import unittest\n\nfrom sum import add\n\n\nclass Sum(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n\n    def test_zero(self):\n        self.assertEqual(add(0, 0), 0)\n"},
@@ -157,8 +156,8 @@ func TestCheatsAreNotVerified(t *testing.T) {
 	}
 }
 
-// TestGoIsVerified: Go is found where the machine has it, and builds in a box,
-// with the modules that go.sum names.
+// TestGoIsVerified shows that Go is found where the machine has it, and builds in a box, with the
+// modules that go.sum names.
 func TestGoIsVerified(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("go"); err != nil {
@@ -195,7 +194,7 @@ func TestGoIsVerified(t *testing.T) {
 	t.Run("a module that is not there is named", func(t *testing.T) { goModuleIsNamed(t, in.Data) })
 }
 
-// missingModule is a project that needs a module which is neither vendored nor live.
+// missingModule is a project that needs a module that is neither vendored nor in the live tree.
 func missingModule() map[string]string {
 	files := maps.Clone(projects["go"])
 	files["go.mod"] += "\nrequire golang.org/x/text v0.14.0\n"
@@ -204,9 +203,9 @@ func missingModule() map[string]string {
 	return files
 }
 
-// goModuleIsNamed starts choir again where Go's own library is built already: what needs
-// a module that nobody can get is unknown, never failed for it, and the result says which
-// module is missing and how to get it.
+// goModuleIsNamed starts choir again, with Go's standard library already built. A project that
+// needs a module that can't be fetched is unknown rather than failed, and the result names the
+// missing module and says how to get it.
 func goModuleIsNamed(t *testing.T, data string) {
 	c := cheat{shell: `sed -i 's/a - b/a + b/' sum.go`}
 	s := modelserver.New(modelserver.Script{Turns: c.script("row missing:", "missing")}).Start()
@@ -219,8 +218,8 @@ func goModuleIsNamed(t *testing.T, data string) {
 	}
 }
 
-// TestByteCodeIsNotPublished: what a task's programs leave in ignored folders, as
-// Python does where it is told to, is in no result and not in the live tree.
+// TestByteCodeIsNotPublished shows that files that a task's programs leave in ignored folders, such
+// as Python's byte code, are neither in a result nor in the live tree.
 func TestByteCodeIsNotPublished(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "all")
@@ -278,7 +277,7 @@ func (c cheat) check(t *testing.T, p prompted) {
 	}
 }
 
-// loopCheats are cheats of the Director's own. The harmless part is in dir.
+// loopCheats are cheats by the Director itself. Its harmless part is in dir.
 func loopCheats(dir string) []modelserver.Turn {
 	return join(
 		turnsOf("director", "loop one", again(report("done", "All of it is done."))),

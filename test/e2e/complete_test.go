@@ -18,7 +18,7 @@ var (
 	offersLocal = []string{"LOCAL", "FILE", "DIR"}
 )
 
-// named is what docs/cli.md says that a verb's arguments and flags name.
+// named is what docs/cli.md says of the kinds of a verb's arguments and flags.
 type named struct {
 	verb      string
 	arguments []string
@@ -52,9 +52,9 @@ func namedByVerbs(t *testing.T) (out []named) {
 	return out
 }
 
-// completions tries what each verb's arguments and flags name: a shell is offered what
-// there is, with a few words on it; words are what there is by the kind. Where nobody
-// answers it ends by itself, with nothing.
+// completions tries the completion of each verb's arguments and flags: a shell is offered what
+// exists, with a short description; words are existing names by kind. If no server answers, a
+// completion ends by itself and offers nothing.
 func completions(t *testing.T, in *choirtest.Instance, words map[string]string) {
 	t.Helper()
 	there := []string{"CHOIR_URL=" + in.URL, "CHOIR_TOKEN=" + in.Token}
@@ -128,7 +128,7 @@ func completions(t *testing.T, in *choirtest.Instance, words map[string]string) 
 	}
 }
 
-// completionWords is what there is by the kind, where prepared has made it.
+// completionWords returns existing names by kind, as prepared made them.
 func completionWords(t *testing.T, in *choirtest.Instance, words map[string]string) map[string]string {
 	t.Helper()
 	var trash []view.Trashed

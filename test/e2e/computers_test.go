@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// Several computers of one control plane, made side by side: each has its own files
-// and log, also after choir was killed, and they are listed in the order they were made.
+// TestSeveralComputersOnOneMachine makes several computers at once: each has its own files and log,
+// also after choir was killed, and they are listed in the order in which they were made.
 func TestSeveralComputersOnOneMachine(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -61,8 +61,8 @@ func TestSeveralComputersOnOneMachine(t *testing.T) {
 	}
 }
 
-// A computer that was removed is in no list and answers nobody, also after a start, and
-// comes back as it was; the others do not notice.
+// TestARemovedComputerComesBack shows that a removed computer is in no list and answers nobody,
+// also after a restart, and that it can be put back unchanged. Other computers are not affected.
 func TestARemovedComputerComesBack(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -98,7 +98,7 @@ func TestARemovedComputerComesBack(t *testing.T) {
 	in.Kill()
 	in = choirtest.Start(t, choirtest.Options{Data: data, Args: nil})
 	gone()
-	in.Must(t, "files") // the other one, which is alone now
+	in.Must(t, "files") // this is the other one, which is the only one now
 	in.Must(t, "computers", "put-back", id)
 	if got := in.Must(t, "files", "cat", "workspace/mine", "--computer", id); got != "mine" {
 		t.Errorf("it came back with %q", got)

@@ -31,7 +31,7 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// registry serves packages of npm and modules of Go, and keeps what it was asked.
+// registry serves npm packages and Go modules, and records the requests.
 type registry struct {
 	t     *testing.T
 	port  string
@@ -40,8 +40,8 @@ type registry struct {
 	asked []string
 }
 
-// newRegistry serves over TLS, and returns the environment in which choir, npm
-// and go of this machine are configured with it.
+// newRegistry serves over TLS, and returns the environment that configures choir, npm and go to use
+// it.
 func newRegistry(t *testing.T) (*registry, []string) {
 	t.Helper()
 	r := &registry{t: t, files: map[string][]byte{}}
@@ -51,13 +51,13 @@ func newRegistry(t *testing.T) (*registry, []string) {
 	if err := os.WriteFile(caFile, ca, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Go asks no proxy for what it takes for this machine, so it is told the
-	// address that leads there without saying so.
+	// Go uses no proxy for addresses that it recognises as this machine's, so it gets 0.0.0.0,
+	// which leads there too.
 	return r, []string{"CHOIR_EGRESS_ALLOW_PRIVATE=127.0.0.1:" + r.port + ",0.0.0.0:" + r.port, "CHOIR_EGRESS_CA_FILE=" + caFile,
 		"npm_config_registry=https://127.0.0.1:" + r.port + "/", "PIP_INDEX_URL=https://127.0.0.1:" + r.port + "/simple/", "GOPROXY=https://0.0.0.0:" + r.port}
 }
 
-// ServeHTTP implements http.Handler. What lies under /stalled/ never comes.
+// ServeHTTP implements http.Handler. Requests below /stalled/ are never answered.
 func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	b, ok := r.files[q.URL.Path]
@@ -86,7 +86,7 @@ func (r *registry) wasAsked(path string) int {
 	return n
 }
 
-// npm adds a package and returns what a lock file says of it.
+// npm adds a package and returns its entry for a lock file.
 func (r *registry) npm(name string, files map[string]string) object {
 	r.t.Helper()
 	var b bytes.Buffer
@@ -112,7 +112,7 @@ func (r *registry) npm(name string, files map[string]string) object {
 	return object{"version": "1.0.0", "resolved": "https://127.0.0.1:" + r.port + at, "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
-// wheel adds a package of Python of one module and returns its pinned line.
+// wheel adds a Python package of one module and returns its pinned line.
 func (r *registry) wheel(name, source string) string {
 	r.t.Helper()
 	var b bytes.Buffer
@@ -139,7 +139,7 @@ func (r *registry) wheel(name, source string) string {
 	return fmt.Sprintf("%s==1.0 \\\n    --hash=sha256:%x\n", name, sha256.Sum256(b.Bytes()))
 }
 
-// module adds a module and returns the lines of go.sum that are for it.
+// module adds a module and returns its lines for go.sum.
 func (r *registry) module(path, version string, files map[string]string) string {
 	r.t.Helper()
 	dir := r.t.TempDir()
@@ -177,7 +177,7 @@ func text(t *testing.T, v any) string {
 	return string(b)
 }
 
-// locked is a Node project with a lock file and no node_modules.
+// locked is a Node project with a lock file and without node_modules.
 func locked(t *testing.T, packages map[string]any) map[string]string {
 	t.Helper()
 	deps := object{}
@@ -194,15 +194,15 @@ func locked(t *testing.T, packages map[string]any) map[string]string {
 	return files
 }
 
-// TestWhatLockFilesNameIsInstalledForChecks: in a box of its own, from where the
-// machine's package managers are configured, by the base's locks, for one
-// computer; a check leaves nothing in it.
+// TestWhatLockFilesNameIsInstalledForChecks shows that the dependencies in the base's lock files
+// are installed in a box of their own, from where the machine's package managers are configured,
+// for one computer, and that a check leaves nothing in them.
 func TestWhatLockFilesNameIsInstalledForChecks(t *testing.T) {
 	t.Parallel()
 	r, env := newRegistry(t)
 	same := r.npm("same", map[string]string{
 		"package.json": `{"name":"same","version":"1.0.0","scripts":{"install":"node build.js"}}`,
-		// What it builds when it is installed says whether it had a way out.
+		// What it builds during its installation shows whether it had network access.
 		"build.js": "require('fs').writeFileSync('built.js', `module.exports = ${JSON.stringify(process.env.HTTPS_PROXY || 'no way out')}`)",
 		"index.js": "if (require('./built.js') !== 'no way out') throw new Error('its script had a network');\nmodule.exports = (got, want) => { if (got !== want) throw new Error(`got ${got}, want ${want}`) }\n",
 	})
@@ -223,7 +223,7 @@ func TestWhatLockFilesNameIsInstalledForChecks(t *testing.T) {
 	write(t, filepath.Join(all, "python"), python)
 
 	fix := `sed -i 's/a - b/a + b/' sum.*`
-	// It takes the place of what compares, as far as it can.
+	// This change replaces the package that compares, as far as it can.
 	poison := `printf "require('fs').writeFileSync(require.resolve('same'), 'module.exports = () => {}')\nexports.add = (a, b) => a + b\n" > sum.js`
 	relock := `cp ../more/package.json ../more/package-lock.json . && echo "exports.add = require('plus')" > sum.js`
 	rows := []struct {
@@ -315,9 +315,9 @@ type readCloser struct{ *strings.Reader }
 // Close implements io.Closer.
 func (readCloser) Close() error { return nil }
 
-// TestComputersShareDependencies: what one computer has installed another finds, in
-// a check that the first one's could not write to; after a kill and on a damaged disk
-// it is made anew, and that is said. doctor tells how much it is.
+// TestComputersShareDependencies shows that a check uses what another computer has installed and
+// could not change, that after a kill, or damage on the disk, it is installed again and the log
+// says so, and that doctor reports its size.
 func TestComputersShareDependencies(t *testing.T) {
 	t.Parallel()
 	r, env := newRegistry(t)

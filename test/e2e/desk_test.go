@@ -23,19 +23,19 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// desk is a person who looks at the desktop, without a browser: what the claim
-// page, the console and the desktop's page send.
+// desk is a person at the desktop, without a browser: it sends what the claim page, the console and
+// the desktop's page send.
 type desk struct {
 	console, origin string // the desktop's own origin
 	cookie          string // of the desktop's session
 	session         string // of the console's
 	http            *http.Client
 	bus             *nats.Conn
-	inbox, streams  string // what of the bus is this session's
+	inbox, streams  string // the subjects of this session on the bus
 	cid             contract.CID
 }
 
-// lookAt is enter, and returns when the desktop's dev server answers.
+// lookAt is enter, and waits until the desktop's dev server answers.
 func lookAt(t *testing.T, in *choirtest.Instance) *desk {
 	t.Helper()
 	d := enter(t, in)
@@ -61,7 +61,7 @@ func lookAt(t *testing.T, in *choirtest.Instance) *desk {
 	return d
 }
 
-// enter claims the computer and looks at its desktop until the test ends.
+// enter claims the computer and opens its desktop until the test ends.
 func enter(t *testing.T, in *choirtest.Instance) *desk {
 	t.Helper()
 	d := signIn(t, in.ClaimURL)
@@ -78,7 +78,7 @@ func (d *desk) own() http.Header {
 	return h
 }
 
-// signIn uses a sign-in link up, as the claim page does.
+// signIn uses up a sign-in link as the claim page does.
 func signIn(t *testing.T, link string) *desk {
 	t.Helper()
 	claim := mustParse(t, link)
@@ -102,7 +102,7 @@ func signIn(t *testing.T, link string) *desk {
 	return d
 }
 
-// open looks at a computer's desktop until the test ends.
+// open opens a computer's desktop until the test ends.
 func (d *desk) open(t *testing.T, cid contract.CID) {
 	t.Helper()
 	var ticket view.Ticket
@@ -126,7 +126,7 @@ func (d *desk) connect(t *testing.T) {
 	}
 	b, _ := d.must(t, http.MethodGet, d.origin+"/_choir/session", d.page(), nil)
 	decode(t, b, &s)
-	// Somebody looks for as long as the page's connection to the bus stands.
+	// A person counts as present for as long as the page is connected to the bus.
 	bus, err := nats.Connect("nats://desktop", nats.SkipHostLookup(), nats.UserJWTAndSeed(s.NATS.JWT, s.NATS.Seed), nats.CustomInboxPrefix(s.NATS.Inbox),
 		nats.SetCustomDialer(dialer(func() (net.Conn, error) {
 			ctx := context.Background() // the connection outlives the dial; bus.Close ends it
@@ -146,8 +146,8 @@ func (d *desk) connect(t *testing.T) {
 
 var devToken = regexp.MustCompile(`wsToken = "([A-Za-z0-9_-]+)"`)
 
-// devToken is what the dev server drew when it started, for its page's hot
-// updates: a text that lives in its memory.
+// devToken returns the token that the dev server drew when it started, for its page's hot updates:
+// a text that is in its memory.
 func (d *desk) devToken(t *testing.T) string {
 	t.Helper()
 	script, _ := d.must(t, http.MethodGet, d.origin+"/@vite/client", d.page(), nil)

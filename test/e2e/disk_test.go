@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// onSmallDisk is inOwnMounts with a tmpfs of size, which it returns.
+// onSmallDisk is inOwnMounts with a tmpfs of this size, whose path it returns.
 func onSmallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := inOwnMounts(t, false)
@@ -48,7 +48,7 @@ func fillDisk(t *testing.T, path string) {
 	}
 }
 
-// eventIDs lists what the log holds.
+// eventIDs returns the ids and types of the events in the log.
 func eventIDs(t *testing.T, in *choirtest.Instance) (ids, types []string) {
 	t.Helper()
 	lines := bufio.NewScanner(strings.NewReader(in.Must(t, "events")))
@@ -84,7 +84,7 @@ func TestDiskFull(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 
-	// A command that fills the disk: it is ended, or its write fails.
+	// A command that fills the disk is ended, or its write fails.
 	r, err := in.Run(ctx, "exec", "--", "sh", "-c", "head -c 1G /dev/zero > workspace/big && echo all")
 	if err != nil || r.Code == 0 || strings.Contains(r.Stdout, "all") {
 		t.Fatalf("filling the disk: %v %+v", err, r)
@@ -99,8 +99,8 @@ func TestDiskFull(t *testing.T) {
 	choirtest.Eventually(t, 30*time.Second, "the reserve is held after the command's file is gone", held)
 	usable(t, in)
 
-	// The same with what a checkpoint has no room to keep a copy of: what takes
-	// the room can be removed all the same, and that nothing kept it is said.
+	// The same with more than a checkpoint has room for: the large file can be removed all the
+	// same, with a notice that no checkpoint contains it.
 	if r, err = in.Run(ctx, "exec", "--", "sh", "-c", "head -c 1G /dev/urandom > workspace/big && echo all"); err != nil || r.Code == 0 {
 		t.Fatalf("filling the disk: %v %+v", err, r)
 	}
@@ -111,7 +111,8 @@ func TestDiskFull(t *testing.T) {
 	choirtest.Eventually(t, 30*time.Second, "the reserve is held after the file is gone", held)
 	usable(t, in)
 
-	// Uploads until nothing more fits: one sentence, and no partial file.
+	// Files are uploaded until nothing more fits: the error is one sentence, and no partial file is
+	// left.
 	big := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
 	var stored []string
 	for i := range 12 {
@@ -142,8 +143,8 @@ func TestDiskFull(t *testing.T) {
 		in.Must(t, "exec", "--", "rm", "-f", name)
 	}
 
-	// Somebody else fills the disk to the last byte: the log lives on in its
-	// reserve, and what it acknowledged there stays.
+	// Another program fills the disk to the last byte: the log uses its reserve, and keeps what it
+	// acknowledged there.
 	fillDisk(t, filepath.Join(dir, "ballast"))
 	var runs []string
 	for i := 0; held() && i < 2000; i++ {

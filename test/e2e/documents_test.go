@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// A run's document is a file too: it says what happened, an edit of the file is
-// a revision by the user, and so is going back with the file; going back with
+// TestARunsDocumentIsAFile shows that a run's document is also a file that says what happened. An
+// edit of the file is a revision by the user, and so is a restore of the file; a restore of
 // everything leaves it alone.
 func TestARunsDocumentIsAFile(t *testing.T) {
 	t.Parallel()
@@ -86,8 +86,8 @@ func TestARunsDocumentIsAFile(t *testing.T) {
 		t.Errorf("the undo is revision %d, after %d:\n%s", n, again, body)
 	}
 
-	// Neither time nor a restart makes an edit of what was mirrored, and an edit
-	// in a terminal is one.
+	// A mirrored text does not become an edit by time passing or by a restart. A change in a
+	// terminal is an edit.
 	in.Stop(t)
 	in = choirtest.Start(t, choirtest.Options{Data: in.Data})
 	if c, err = client.Discover(func(string) string { return "" }, in.Data, ""); err != nil {
@@ -110,10 +110,10 @@ func TestARunsDocumentIsAFile(t *testing.T) {
 	}
 }
 
-// A run's document makes no checkpoints: it is part of the next one. Going back
-// to the run's own checkpoint, or to before it, leaves its file alone; where the
-// file is named it goes, not the document, and undo brings it back without a
-// revision.
+// TestARunsDocumentMakesNoCheckpoint shows that a run's document makes no checkpoint, and is in the
+// next one. A restore of the run's own checkpoint, or of one before it, leaves its file alone. A
+// restore that names the file removes the file but not the document, and undo brings it back
+// without a revision.
 func TestARunsDocumentMakesNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -147,7 +147,7 @@ func TestARunsDocumentMakesNoCheckpoint(t *testing.T) {
 			t.Errorf("the document lacks %q:\n%s", want, was.Body)
 		}
 	}
-	// Without anybody asking, it becomes a file, and makes no checkpoint.
+	// It becomes a file by itself, and makes no checkpoint.
 	file := filepath.Join(workspaceDir(t, in), filepath.FromSlash(was.Path))
 	choirtest.Eventually(t, 20*time.Second, "the document is mirrored", func() bool {
 		b, err := os.ReadFile(file)
@@ -182,7 +182,7 @@ func TestARunsDocumentMakesNoCheckpoint(t *testing.T) {
 		t.Errorf("going back and forth made revision %d of %d by %s", now.Revision, was.Revision, now.Author)
 	}
 
-	// What a task publishes into the file is a revision by the task's Associate.
+	// If a task publishes a change of the file, that is a revision by the task's Associate.
 	if p := prompt(t, in, `write "rewritten" to `+was.Path); p.Status != "done" {
 		t.Fatalf("%+v", p)
 	}

@@ -23,8 +23,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// holdWake keeps the next start's computer from waking until release: somebody
-// else is writing to its state.
+// holdWake prevents the next start's computer from waking until release is called, by a transaction
+// on its state.
 func holdWake(t *testing.T, data string) (release func()) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(data, "computers", "*", "state.sqlite"))
@@ -61,7 +61,7 @@ func connected(t *testing.T, port string) int {
 	}
 	count := 0
 	for line := range strings.Lines(string(b)) {
-		// sl, local address, remote address, state; 01 is established
+		// sl, local address, remote address, state; 01 means established
 		if f := strings.Fields(line); len(f) > 3 && f[1] == fmt.Sprintf("0100007F:%04X", n) && f[3] == "01" {
 			count++
 		}
@@ -69,8 +69,8 @@ func connected(t *testing.T, port string) int {
 	return count
 }
 
-// Whoever asks for a computer while it wakes, through whatever door, waits and is
-// then served: nobody is told that there is none.
+// TestWhoComesEarlyIsServedOnceItIsAwake shows that a request for a computer that is waking, in
+// whatever way, waits and is then served, and never hears that there is no such computer.
 func TestWhoComesEarlyIsServedOnceItIsAwake(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -105,7 +105,7 @@ func TestWhoComesEarlyIsServedOnceItIsAwake(t *testing.T) {
 			return err
 		}
 	}
-	// web asks as a page does; want is in the answer's beginning.
+	// web sends a request as a page does; want has to be in the beginning of the answer.
 	web := func(want, method, to string, h http.Header) func() error {
 		return func() error {
 			req, err := http.NewRequestWithContext(ctx, method, to, nil)
@@ -119,7 +119,7 @@ func TestWhoComesEarlyIsServedOnceItIsAwake(t *testing.T) {
 			}
 			defer res.Body.Close()
 			var b []byte
-			for chunk := make([]byte, 4<<10); err == nil && len(b) < 64<<10 && !strings.Contains(string(b), want); { // a stream has no end
+			for chunk := make([]byte, 4<<10); err == nil && len(b) < 64<<10 && !strings.Contains(string(b), want); { // a stream never ends
 				var n int
 				n, err = res.Body.Read(chunk)
 				b = append(b, chunk[:n]...)

@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// lined is a file of forty lines, some of them other than they were.
+// lined is a file of forty lines, some of them changed.
 func lined(changed map[int]string) string {
 	var b strings.Builder
 	for i := 1; i <= 40; i++ {
@@ -30,23 +30,23 @@ func lined(changed map[int]string) string {
 
 const byTask, byUser = "the task was here", "the user was here"
 
-// A scene is a folder in which a task and its user edit the same files at once.
+// scene is a folder in which a task and its user edit the same files at once.
 type scene struct {
 	in    *choirtest.Instance
 	name  string
-	many  int // further files that the task makes, so that publishing takes a while
+	many  int // further files that the task makes, so that publishing takes some time
 	stop  chan struct{}
 	ended sync.WaitGroup
 
 	mu       sync.Mutex
-	appended int // newest line that the appending command said it had written
-	putDone  int // newest put that was acknowledged
+	appended int // the newest line that the appending command reported
+	putDone  int // the newest put that was acknowledged
 	trouble  []string
 }
 
 func (s *scene) path(name string) string { return "workspace/" + s.name + "/" + name }
 
-// notes is shown live while the task works.
+// notes is a file that is shown live while the task works.
 func (s *scene) notes() string { return "choiros/notes-" + s.name + ".txt" }
 
 func (s *scene) set(t *testing.T) {
@@ -57,7 +57,7 @@ func (s *scene) set(t *testing.T) {
 	put(t, s.in, s.notes(), lined(nil))
 }
 
-// script is the task's part: it edits, then waits for the test to let it go on.
+// turns are the task's part: it edits, and then waits until the test lets it continue.
 func (s *scene) turns(verify []any, then modelserver.Turn) []modelserver.Turn {
 	goal := "scene " + s.name + "."
 	edit := fmt.Sprintf("cd workspace/%s && for f in same clash appended put; do sed -i '1s/.*/%s/' $f.txt || exit 1; done; "+
@@ -70,8 +70,8 @@ func (s *scene) turns(verify []any, then modelserver.Turn) []modelserver.Turn {
 	)
 }
 
-// edit is the user's part while the task works: the same file, another, a new
-// one, one less, one that is shown live, and the very line the task changed.
+// edit is the user's part while the task works: changes to the same file, another, a new one, a
+// removed one, one that is shown live, and the very line that the task changed.
 func (s *scene) edit(t *testing.T) {
 	t.Helper()
 	put(t, s.in, s.path("same.txt"), lined(map[int]string{40: byUser}))
@@ -85,8 +85,8 @@ func (s *scene) edit(t *testing.T) {
 	put(t, s.in, s.notes(), lined(map[int]string{1: byTask, 40: byUser}))
 }
 
-// race starts two writers that go on until halt: a command that appends lines,
-// and puts that replace a file.
+// race starts two writers that work until halt: a command that appends lines, and puts that replace
+// a file.
 func (s *scene) race(t *testing.T) {
 	t.Helper()
 	s.stop = make(chan struct{})
@@ -143,8 +143,8 @@ func (s *scene) halt(t *testing.T) {
 	s.ended.Wait()
 }
 
-// check holds the live tree against what user and task did. published says
-// whether the task's part is to be there.
+// check compares the live tree with what user and task did. published says whether the task's part
+// has to be there.
 func (s *scene) check(t *testing.T, published bool) {
 	t.Helper()
 	first := "line 1"
@@ -265,7 +265,7 @@ func TestEditsDuringATaskSurvive(t *testing.T) {
 		if r.Status != contract.RunCancelled || r.Tasks[0].Status != string(contract.ResultCancelled) {
 			t.Errorf("the run is %s, its task %s", r.Status, r.Tasks[0].Status)
 		}
-		// Nowhere on this machine: not under the control plane, not left to init.
+		// No process is left on this machine: neither below the control plane, nor below init.
 		if left := running(t, 0, "sleep "+sleeps); len(left) > 0 {
 			t.Errorf("the task's processes outlive it: %+v", left)
 		}
@@ -275,15 +275,15 @@ func TestEditsDuringATaskSurvive(t *testing.T) {
 	usable(t, in)
 }
 
-// TestEditsSurviveACrash kills the control plane while a task works, and in the
-// instant of its publishing.
+// TestEditsSurviveACrash kills the control plane while a task works, and at the moment of its
+// publishing.
 func TestEditsSurviveACrash(t *testing.T) {
 	whole := t
 	t.Parallel()
 	working, publishing := &scene{name: "working", many: 50}, &scene{name: "publishing", many: 400}
 	var turns []modelserver.Turn
 	for _, s := range []*scene{working, publishing} {
-		f := again(finish("ok", "edited")) // asked again after the crash
+		f := again(finish("ok", "edited")) // it is asked again after the crash
 		f.Hold = s.name
 		turns = append(turns, s.turns([]any{}, f)...)
 	}
@@ -322,7 +322,7 @@ func TestEditsSurviveACrash(t *testing.T) {
 				choirtest.Eventually(t, 60*time.Second, "the publishing begins", decided)
 			}
 			restart(t)
-			s.ended.Wait() // their connections broke
+			s.ended.Wait() // their connections were broken
 			s.mu.Lock()
 			s.trouble = nil // a put that was refused was not acknowledged
 			s.mu.Unlock()

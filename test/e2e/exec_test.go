@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// heard is what a program has said so far.
+// heard is the output of a program so far.
 type heard struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -40,8 +40,8 @@ func (h *heard) await(t *testing.T, text string) {
 	choirtest.Eventually(t, 30*time.Second, "it says "+text+"; so far: "+h.String(), func() bool { return strings.Contains(h.String(), text) })
 }
 
-// TestExecPassesSignalsOn: Ctrl-C is the command's first, which may do as it likes
-// with it; the third ends it. What is typed is read while it comes.
+// TestExecPassesSignalsOn shows that Ctrl-C goes to the command, which decides what to do, and that
+// the third one ends it. Input is passed on as it is typed.
 func TestExecPassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -104,7 +104,7 @@ func TestExecPassesSignalsOn(t *testing.T) {
 		t.Errorf("input a line at a time: code %d, %q", got, said)
 	}
 
-	// A terminal: the command's own, with its size, keys and signals.
+	// This uses a terminal of the command's own, with its size, keys and signals.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd = exec.CommandContext(ctx, choirtest.Binary(t), "exec", "-t", "--", "sh", "-c",

@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// anyName puts a file whose name is no line of text, and a program, and gets both
-// back: the name holds nothing up, and the program stays one.
+// anyName puts and gets a file whose name contains line breaks, and a program: the name causes no
+// trouble, and the program stays executable.
 func anyName(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	local := filepath.Join(t.TempDir(), "tool")
@@ -37,8 +37,8 @@ func anyName(t *testing.T, in *choirtest.Instance) {
 	}
 }
 
-// nestedPreview commits in a repository inside the workspace: what differs, and
-// what going back would change and changes, names it.
+// nestedPreview commits in a repository inside the workspace: the diff, and the list of what a
+// restore would change and has changed, name it.
 func nestedPreview(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	commit := " && git -c user.name=n -c user.email=n@n commit -q --allow-empty -m "
@@ -82,7 +82,8 @@ type restored struct {
 	} `json:"kept"`
 }
 
-// A restore says what it leaves as it is: what no checkpoint holds.
+// TestRestoreSaysWhatStays shows that a restore names the files that it leaves alone because no
+// checkpoint contains them.
 func TestRestoreSaysWhatStays(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -167,7 +168,7 @@ func TestFilesAndTimeTravel(t *testing.T) {
 	}
 	onlyTheVersion(t, in)
 
-	// What was put just now is what differs from the newest checkpoint, if none was made of it meanwhile.
+	// The file that was just put differs from the newest checkpoint, unless one was made meanwhile.
 	said := ""
 	for try := 0; try < 5 && !strings.Contains(said, "workspace/newest.txt"); try++ {
 		put("workspace/newest.txt", fmt.Sprint("newest ", try))
@@ -191,9 +192,8 @@ func TestFilesAndTimeTravel(t *testing.T) {
 	}
 }
 
-// moveAndTrash moves files about, removes them and brings them back.
-// onlyTheVersion puts and removes a file on conditions: those that do not hold change
-// nothing, and say what to do.
+// onlyTheVersion puts and removes a file on conditions: if they do not hold, nothing is changed,
+// and the error says what to do.
 func onlyTheVersion(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	local := filepath.Join(t.TempDir(), "local")
@@ -227,7 +227,7 @@ func onlyTheVersion(t *testing.T, in *choirtest.Instance) {
 	if got.Version == "" || got.Version != second.Version || got.Version == first.Version {
 		t.Errorf("put as %q and then %q, it is got as %q", first.Version, second.Version, got.Version)
 	}
-	for _, args := range [][]string{{"files", "put", local, there}, {"files", "rm", there}} { // as a script has it of a variable that was never set
+	for _, args := range [][]string{{"files", "put", local, there}, {"files", "rm", there}} { // as in a script with a variable that was never set
 		if r, err := in.Run(t.Context(), append(args, "--if-match", "")...); err != nil || r.Code != 2 || !strings.Contains(r.Stderr, "names no version") {
 			t.Errorf("choir %v on no version: %v %+v", args, err, r)
 		}
@@ -238,6 +238,7 @@ func onlyTheVersion(t *testing.T, in *choirtest.Instance) {
 	}
 }
 
+// moveAndTrash moves files, removes them and brings them back.
 func moveAndTrash(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	refused := func(args ...string) string {

@@ -9,9 +9,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestTheFirstTaskWaitsForNothingOfItsOwn: what the first task of a new computer would
-// wait for alone is made with the computer, or not at all: the first checkpoint is checked out though
-// nobody has asked for anything, and the first file of a folder is looked at by no box.
+// TestTheFirstTaskWaitsForNothingOfItsOwn shows that the first task of a new computer waits for
+// nothing that later tasks need not wait for: the first checkpoint is checked out without a
+// request, and the first file of a folder is not examined in a box.
 func TestTheFirstTaskWaitsForNothingOfItsOwn(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")

@@ -14,9 +14,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// A computer that is forked has the files and documents of the checkpoint, and a log of
-// its own that says first of what it is; what was begun of another one when choir was
-// killed is no computer and is gone.
+// TestAForkHasWhatTheCheckpointHeld shows that a fork has the files and documents of its
+// checkpoint, and a log of its own that begins with where it comes from, and that a fork that was
+// unfinished when choir was killed is removed.
 func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -64,7 +64,7 @@ func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
 	if created := begins(in, id); created.From != string(source[0].ID) || created.Checkpoint != k.ID || created.Name != "Attempt" {
 		t.Errorf("its log begins with %+v", created)
 	}
-	// The run's document is one here too, with the words it had; the run is not.
+	// The run's document exists here too, with its text; the run does not.
 	if got := in.Must(t, "events", "--type", "document.revised", "--computer", id); strings.Count(got, "document.revised") != 1 {
 		t.Errorf("its documents: %q", got)
 	}
@@ -85,7 +85,7 @@ func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(half, "workspace"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// One that has its name and no log yet is whole.
+	// A fork that has its name and no log yet is complete.
 	late := contract.NewCID()
 	if err := errors.Join(os.MkdirAll(filepath.Join(data, "computers", string(late), "workspace", "workspace"), 0o700),
 		os.WriteFile(filepath.Join(data, "computers", string(late), "workspace", "workspace", "mine"), []byte("late"), 0o644),
@@ -112,9 +112,8 @@ func TestAForkHasWhatTheCheckpointHeld(t *testing.T) {
 	holds(in)
 }
 
-// forksOddFiles forks what is hard to bring along: names and bytes that are no text, a
-// large file, a repository, a file that was kept before it was ignored, and a document
-// whose file can be none.
+// forksOddFiles forks what is difficult to copy: names and bytes that are not text, a large file, a
+// repository, a file that was captured before it was ignored, and a document that can't be a file.
 func forksOddFiles(t *testing.T, in *choirtest.Instance, source contract.CID, document string) {
 	t.Helper()
 	tree := func(id contract.CID) string {
@@ -138,7 +137,7 @@ func forksOddFiles(t *testing.T, in *choirtest.Instance, source contract.CID, do
 		return err == nil
 	})
 	exec(source, `yes 0123456789 | head -c 105000001 > workspace/large; echo '*.log' > workspace/.gitignore; echo not > workspace/ignored.log; printf '\377\376' > `+of.Path)
-	// No checkpoint has this one yet.
+	// This file is not in a checkpoint yet.
 	if res, err := in.RunInput(t.Context(), []byte("late"), "files", "put", "-", "workspace/unkept", "--computer", string(source)); err != nil || res.Code != 0 {
 		t.Fatalf("put: %v, %+v", err, res)
 	}
@@ -157,7 +156,7 @@ func forksOddFiles(t *testing.T, in *choirtest.Instance, source contract.CID, do
 	if got := git(t, tree(made.ID), "ls-tree", "-r", "--name-only", "HEAD", "workspace/kept.log", "workspace/ignored.log"); got != "workspace/kept.log\n" {
 		t.Errorf("its first checkpoint has %q", got)
 	}
-	// An old checkpoint is forked as it was: without a document that was made later.
+	// A fork of an old checkpoint has no document that was made later.
 	var all []checkpoint
 	in.JSON(t, &all, "checkpoints", "--computer", string(source))
 	var old view.Computer
@@ -168,7 +167,7 @@ func forksOddFiles(t *testing.T, in *choirtest.Instance, source contract.CID, do
 	if _, err := os.Lstat(filepath.Join(tree(old.ID), "workspace", "list.txt")); !os.IsNotExist(err) {
 		t.Errorf("of an old checkpoint it has a file that was made later: %v", err)
 	}
-	// What was before is the source's, and it says so.
+	// What happened before the fork belongs to the source, and the error says so.
 	if res, err := in.Run(t.Context(), "undo", "--computer", string(made.ID)); err != nil || res.Code == 0 || !strings.Contains(res.Stderr, "nothing was done yet") {
 		t.Errorf("undone behind its beginning: %v, %+v", err, res)
 	}

@@ -20,26 +20,26 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// what a full disk answers.
+// These are the answers on a full disk.
 const (
-	done    = "done"            // it is done, in the log's reserve
-	lacking = "refused"         // 507, disk_full, what to free
-	either  = "done or refused" // what it writes may find room in a page that is there
+	done    = "done"            // it is done, using the log's reserve
+	lacking = "refused"         // 507, disk_full, and what to free
+	either  = "done or refused" // what it writes may fit into an existing page
 )
 
-// door is one way to have something stored, removed or read.
+// door is one way to store, remove or read something.
 type door struct {
 	name   string
-	method string // a request of the API below the computer, of / below the root; "bus": of the desktop; "cli": the command line
+	method string // a request of the API below the computer, or below the root if path begins with /; "bus": on the desktop's bus; "cli": by the command line
 	path   string
-	body   any // JSON; []byte as it is
+	body   any // JSON; []byte is sent unchanged
 	header http.Header
-	tight  string // while the log has its reserve
-	full   string // when that is used up as well
-	runs   bool   // a run that is at work refuses it too, and is waited for where it can end
+	tight  string // the answer while the log has its reserve
+	full   string // the answer when the reserve is used up as well
+	runs   bool   // a run that has not ended refuses it too; if the run can end, it is waited for
 }
 
-// answer is what came back through a door.
+// answer is the answer of a door.
 type answer struct {
 	status             int
 	code, detail, hint string
@@ -77,7 +77,7 @@ func (f *fullDisk) held() bool {
 	return err == nil
 }
 
-// top fills what is free to the last byte.
+// top fills the free space to the last byte.
 func (f *fullDisk) top() {
 	f.Helper()
 	f.fill++
@@ -95,7 +95,7 @@ func (f *fullDisk) free() {
 	choirtest.Eventually(f.T, 60*time.Second, "the reserve is held again", f.held)
 }
 
-// knock tries a door; nobody waits for longer than it takes to say no.
+// knock tries a door, with a short limit of time.
 func (f *fullDisk) knock(d door) (a answer) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), 45*time.Second)
@@ -109,7 +109,7 @@ func (f *fullDisk) knock(d door) (a answer) {
 	}
 	if d.method == "bus" {
 		if f.desk.bus.IsClosed() {
-			f.desk.connect(f.T) // as the page does when the store was started anew
+			f.desk.connect(f.T) // as the page does after the store was restarted
 		}
 		msg, err := f.desk.bus.RequestWithContext(ctx, strings.ReplaceAll(d.path, "CID", string(f.desk.cid)), body)
 		if err != nil {
@@ -161,7 +161,7 @@ func (f *fullDisk) knock(d door) (a answer) {
 	return a
 }
 
-// knockInTime is a knock that is answered soon.
+// knockInTime is a knock that must be answered soon.
 func (f *fullDisk) knockInTime(d door) answer {
 	f.Helper()
 	start := time.Now()
@@ -172,19 +172,19 @@ func (f *fullDisk) knockInTime(d door) answer {
 	return a
 }
 
-// atWork reports whether an undo was refused because a run has not ended, which
-// it has to name.
+// atWork reports whether an undo was refused because of a run that has not ended, which the error
+// has to name.
 func atWork(a answer) bool {
 	return a.code == "conflict" && strings.Contains(a.text, "is still at work") && strings.Contains(a.text, "choir run cancel ")
 }
 
-// expect knocks and holds the answer against what it has to be.
+// expect knocks and compares the answer with the expected one.
 func (f *fullDisk) expect(d door, want string) {
 	f.Helper()
 	a := f.knockInTime(d)
 	if d.runs && atWork(a) {
 		if want == lacking {
-			return // what would end the run can't be written either; it refuses, and nothing is changed
+			return // the end of the run can't be stored either; the refusal changed nothing
 		}
 		choirtest.Eventually(f.T, 60*time.Second, d.name+": the run ends", func() bool { a = f.knockInTime(d); return !atWork(a) })
 	}
@@ -198,7 +198,7 @@ func (f *fullDisk) expect(d door, want string) {
 			f.Errorf("%s: it names a path of the host", text)
 		}
 	case a.status >= 200 && a.status < 300 && want != lacking && !strings.Contains(a.text, `"ok":false`):
-		// An exec's answer is 200 before it is known how it ends.
+		// The status of an exec is 200 before its result is known.
 		if i := strings.Index(a.text, `"code":`); d.path == "/exec" && i >= 0 {
 			f.Errorf("%s: it began, and then failed", text)
 		}
@@ -207,8 +207,8 @@ func (f *fullDisk) expect(d door, want string) {
 	}
 }
 
-// proposes are the turns of a task that writes into the document of another run,
-// and ends when it is let go.
+// proposes are the turns of a task that writes into the document of another run, and that ends when
+// it is released.
 func proposes(what string) []modelserver.Turn {
 	task := object{"kind": "agent", "goal": "Add to " + what + " in {{path}}", "tools": []any{"read", "edit"}, "verify": object{"profile": "none"}}
 	first := delegate(task)
@@ -221,9 +221,9 @@ func proposes(what string) []modelserver.Turn {
 		held))
 }
 
-// proposed has a task and the user change the same line of a document. It returns
-// what looks whether the proposal that comes of it is open, with nothing of it
-// done, or accepted; and the door that accepts it.
+// proposed makes a task and the user change the same line of a document. It returns a function that
+// checks that the resulting proposal is open and had no effect, or that it is accepted, and the
+// door that accepts it.
 func (f *fullDisk) proposed(s *modelserver.Server, what string) (look func(status string), accept door) {
 	f.Helper()
 	f.in.Must(f.T, "prompt", "--wait", "Begin "+what)
@@ -276,11 +276,10 @@ func (f *fullDisk) proposed(s *modelserver.Server, what string) (look func(statu
 	}, door{name: "accept a proposal", method: "POST", path: at + "/accept"}
 }
 
-// TestEveryDoorOnAFullDisk knocks at every door twice: when the disk is full and
-// the log lives in its reserve, and when that is used up as well. What can't be
-// stored is refused with 507, disk_full and what to free; reading goes on; what
-// was acknowledged stays; and once there is space everything goes on without a
-// restart.
+// TestEveryDoorOnAFullDisk knocks at every door twice: when the disk is full and the log uses its
+// reserve, and when that is used up as well. What can't be stored is refused with 507, disk_full
+// and what to free; reading still works; everything that was acknowledged stays; and once there is
+// space everything works again without a restart.
 func TestEveryDoorOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	if dir := onSmallDisk(t, "384m"); dir != "" {
@@ -288,9 +287,9 @@ func TestEveryDoorOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestEveryDoorOnAFullDiskAsAUser has choir run as an ordinary user there, whose
-// keeper and boxes write in a user namespace. Where the tests do not run as root,
-// the test before this one is that already.
+// TestEveryDoorOnAFullDiskAsAUser does the same with choir running as an ordinary user, whose
+// keeper and boxes write in a user namespace. If the tests do not run as root, the test before this
+// one has done that already.
 func TestEveryDoorOnAFullDiskAsAUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -300,13 +299,13 @@ func TestEveryDoorOnAFullDiskAsAUser(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // it has to get to its disk
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // choir has to reach its disk
 		t.Fatal(err)
 	}
 	everyDoorOnAFullDisk(t, choirtest.Options{Data: filepath.Join(dir, "data"), User: nobody}, dir)
 }
 
-// nobody is a user who may do nothing.
+// nobody is a user without any rights.
 const nobody = 65534
 
 func everyDoorOnAFullDisk(t *testing.T, opts choirtest.Options, dir string) {
@@ -413,7 +412,7 @@ func everyDoorOnAFullDisk(t *testing.T, opts choirtest.Options, dir string) {
 	}
 	f.in.Must(t, "exec", "--", "rm", "-f", "workspace/gone1.txt")
 
-	// Whatever writes until the reserve is gone, and somebody else takes what is left.
+	// These write until the reserve is gone, and then another program takes what is left.
 	for i := 0; f.held(); i++ {
 		if i == 4000 {
 			t.Fatal("the reserve is never given back")
@@ -447,7 +446,7 @@ func everyDoorOnAFullDisk(t *testing.T, opts choirtest.Options, dir string) {
 		cancel()
 		code := 1
 		if args[0] == "exec" {
-			code = 125 // any other may be its command's
+			code = 125 // any other code may be the command's
 		}
 		if lines := strings.Split(strings.TrimSpace(r.Stderr), "\n"); err != nil || r.Code != code || len(lines) != 1 || !strings.Contains(r.Stderr, "Free some space") && !(args[0] == "undo" && strings.Contains(r.Stderr, "is still at work")) {
 			t.Errorf("choir %s: %v %+v; want code %d and one sentence with what to free", strings.Join(args, " "), err, r, code)
@@ -490,8 +489,8 @@ func everyDoorOnAFullDisk(t *testing.T, opts choirtest.Options, dir string) {
 	usable(t, f.in)
 }
 
-// TestStartAndRecoverOnAFullDisk: what can't start or recover for want of space
-// says so in one sentence, loses nothing, and does it once there is some.
+// TestStartAndRecoverOnAFullDisk shows that a start or a recovery for which there is no space fails
+// with one sentence, loses nothing, and succeeds once there is space.
 func TestStartAndRecoverOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := onSmallDisk(t, "256m")
@@ -504,7 +503,7 @@ func TestStartAndRecoverOnAFullDisk(t *testing.T) {
 	f.in.Must(t, "checkpoint", "-m", "one")
 	ids, _ := eventIDs(t, f.in)
 	f.in.Stop(t)
-	// The reserve is there to be used; here it is gone.
+	// The reserve would be used for this, so here it is removed.
 	if err := os.Remove(filepath.Join(f.opts.Data, "reserve")); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type gitAccess struct {
 	Token      view.Token `json:"token"`
 }
 
-// with puts a token into a repository's address, as a credential helper would.
+// with puts a token into a repository's address.
 func (a gitAccess) with(secret string) string {
 	return strings.Replace(a.URL, "://", "://me:"+secret+"@", 1)
 }
@@ -42,7 +42,7 @@ func access(t *testing.T, in *choirtest.Instance, args ...string) gitAccess {
 	return a
 }
 
-// gitIn runs stock git with nobody's configuration.
+// gitIn runs stock git without any configuration.
 func gitIn(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -55,7 +55,7 @@ func gitIn(t *testing.T, dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// mustGit is gitIn for what is to work.
+// mustGit is gitIn for commands that must succeed.
 func mustGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out, err := gitIn(t, dir, args...)
@@ -65,7 +65,7 @@ func mustGit(t *testing.T, dir string, args ...string) string {
 	return out
 }
 
-// refusedGit is gitIn for what is refused, in these words.
+// refusedGit is gitIn for commands that must be refused with these words.
 func refusedGit(t *testing.T, dir string, words string, args ...string) {
 	t.Helper()
 	out, err := gitIn(t, dir, args...)
@@ -85,20 +85,20 @@ func commits(t *testing.T, dir, name, content string) string {
 	return strings.TrimSpace(mustGit(t, dir, "rev-parse", "HEAD"))
 }
 
-// makeRepository makes one in the computer with a commit on main.
+// makeRepository makes a repository in the computer, with a commit on main.
 func makeRepository(t *testing.T, in *choirtest.Instance, name string) {
 	t.Helper()
 	in.Must(t, "exec", "--", "sh", "-c", "mkdir -p workspace/"+name+" && cd workspace/"+name+
 		" && git init -q -b main && git config user.name me && git config user.email me@example.org && printf 'one\n' > a.txt && git add a.txt && git commit -q -m one")
 }
 
-// inComputer runs a line in the computer and returns what it printed.
+// inComputer runs a shell's line in the computer and returns its output.
 func inComputer(t *testing.T, in *choirtest.Instance, line string) string {
 	t.Helper()
 	return in.Must(t, "exec", "--", "sh", "-c", line)
 }
 
-// TestGit clones, fetches and pushes with stock git, over HTTP, through the binary.
+// TestGit clones, fetches and pushes with stock git over HTTP, through the real binary.
 func TestGit(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -153,8 +153,8 @@ func pushIsUndone(t *testing.T, in *choirtest.Instance, _ gitAccess, clone strin
 	mustGit(t, clone, "push", "-q", "origin", "main")
 }
 
-// pushMeetsEdits: where the work tree of the branch has changes that a push would
-// change too the push is refused in git's words, and nothing is changed.
+// pushMeetsEdits: if the branch's work tree has changes to files that a push would change too, the
+// push is refused in git's words, and nothing is changed.
 func pushMeetsEdits(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
 	inComputer(t, in, "cd workspace/app && printf 'mine\n' > a.txt")
 	commits(t, clone, "a.txt", "theirs\n")
@@ -162,7 +162,7 @@ func pushMeetsEdits(t *testing.T, in *choirtest.Instance, _ gitAccess, clone str
 	if got := inComputer(t, in, "cd workspace/app && cat a.txt && git log --format=%s -1"); got != "mine\nchange b.txt\n" {
 		t.Errorf("the computer has %q", got)
 	}
-	mustGit(t, clone, "push", "-q", "origin", "main:beside") // which is not checked out
+	mustGit(t, clone, "push", "-q", "origin", "main:beside") // a branch that is not checked out
 	inComputer(t, in, "cd workspace/app && git checkout -q a.txt")
 	mustGit(t, clone, "push", "-q", "origin", "main")
 	inComputer(t, in, "cd workspace/app && printf 'theirs\nfour\n' > a.txt && git commit -qam four")
@@ -175,7 +175,7 @@ func pushMeetsEdits(t *testing.T, in *choirtest.Instance, _ gitAccess, clone str
 	}
 }
 
-// pushForced: what a client forces, and what it deletes, undo brings back.
+// pushForced shows that undo brings back what a client overwrote by force, or deleted.
 func pushForced(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
 	before := headOf(t, clone)
 	mustGit(t, clone, "reset", "-q", "--hard", "HEAD~1")
@@ -196,8 +196,8 @@ func pushForced(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string)
 	mustGit(t, clone, "reset", "-q", "--hard", "origin/main")
 }
 
-// pushTwice: of two pushes at once both are taken, or one is and the other is told
-// so; nothing that was acknowledged is lost.
+// pushTwice shows that of two concurrent pushes both are accepted, or one is and the other is
+// refused, and that nothing acknowledged is lost.
 func pushTwice(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) {
 	type end struct {
 		branch, head, out string
@@ -240,8 +240,8 @@ func pushTwice(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) 
 	mustGit(t, clone, "pull", "-q", "origin", "main")
 }
 
-// pushNames: what an event can't say is refused before anything is there, and what
-// it has no room for is counted in it.
+// pushNames shows that names that an event can't contain are refused before anything is stored, and
+// that those for which an event has no room are counted in it.
 func pushNames(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
 	refs := func() string {
 		return inComputer(t, in, "cd workspace/app && git for-each-ref --format='%(refname)' | sort | cut -c1-80 | uniq -c")
@@ -253,7 +253,7 @@ func pushNames(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) 
 	if got := refs(); got != before {
 		t.Errorf("of refused pushes came\n%s\nwhere\n%s was", got, before)
 	}
-	escaped := strings.Repeat("&", 240) // each is six bytes of an event
+	escaped := strings.Repeat("&", 240) // each takes six bytes of an event
 	push := []string{"push", "-q", "origin"}
 	for n := range 60 {
 		push = append(push, fmt.Sprintf("HEAD:refs/tags/%s/%s/%d", escaped, escaped, n))
@@ -269,7 +269,7 @@ func pushNames(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) 
 	}
 }
 
-// stalls begins as many fetches as one account might, and never ends them.
+// stalls begins as many fetches as one account may have, and never ends them.
 func stalls(t *testing.T, a gitAccess, secret string) {
 	t.Helper()
 	at, err := url.Parse(a.URL)
@@ -291,7 +291,7 @@ func stalls(t *testing.T, a gitAccess, secret string) {
 				select {
 				case <-t.Context().Done():
 					return
-				case <-time.After(time.Second): // slower than git, faster than what the server calls silence
+				case <-time.After(time.Second): // slower than git, and faster than the server's limit for silence
 					_, _ = conn.Write([]byte("0"))
 				}
 			}
@@ -299,7 +299,7 @@ func stalls(t *testing.T, a gitAccess, secret string) {
 	}
 }
 
-// pushLarge: a push of 50 MiB, while a task publishes.
+// pushLarge pushes 50 MiB while a task publishes.
 func pushLarge(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) {
 	big := make([]byte, 50<<20)
 	for i, r := 0, rand.New(rand.NewPCG(1, 2)); i < len(big); i += 8 {
@@ -320,8 +320,8 @@ func pushLarge(t *testing.T, in *choirtest.Instance, _ gitAccess, clone string) 
 	}
 }
 
-// otherRepositories: one that is empty, one without a work tree, one whose path has
-// spaces, and one whose ids are SHA-256.
+// otherRepositories uses an empty repository, one without a work tree, one with spaces in its path,
+// and one whose ids are SHA-256.
 func otherRepositories(t *testing.T, in *choirtest.Instance, _ gitAccess, _ string) {
 	inComputer(t, in, `git init -q -b main "workspace/an empty one" && git init -q --bare -b main workspace/bare.git && git init -q -b main --object-format=sha256 workspace/wide`)
 	for name, format := range map[string]string{"workspace/an empty one": "sha1", "workspace/bare.git": "sha1", "workspace/wide": "sha256"} {
@@ -360,7 +360,7 @@ func shallowClones(t *testing.T, in *choirtest.Instance, a gitAccess, _ string) 
 	mustGit(t, dir, "clone", "-q", "--filter=blob:none", "--no-checkout", a.with(a.Token.Secret), "partial")
 }
 
-// ownHistory: it is there to be read, and what is the keeper's own is not shown.
+// ownHistory shows that the computer's own history can be read, without the keeper's own refs.
 func ownHistory(t *testing.T, in *choirtest.Instance, _ gitAccess, _ string) {
 	a := access(t, in)
 	dir := t.TempDir()
@@ -376,7 +376,7 @@ func ownHistory(t *testing.T, in *choirtest.Instance, _ gitAccess, _ string) {
 	refusedGit(t, all, "this token is for reading", "push", a.with(a.Token.Secret), "HEAD:main")
 }
 
-// gitTokens: git shows in words why a token is not enough.
+// gitTokens shows that git prints why a token does not suffice.
 func gitTokens(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) {
 	makeRepository(t, in, "other")
 	reads, other := access(t, in, "workspace/app"), access(t, in, "workspace/other", "--write")
@@ -405,9 +405,9 @@ func gitTokens(t *testing.T, in *choirtest.Instance, a gitAccess, clone string) 
 	}
 	refusedGit(t, clone, "403", "push", a.with(b.Token), "HEAD:never")
 	stalls(t, a, viewer.Token.Secret)
-	mustGit(t, clone, "fetch", "-q", "origin", "main") // of another account
+	mustGit(t, clone, "fetch", "-q", "origin", "main") // a fetch with another account's token
 	b.Must(t, "tokens", "revoke", viewer.Token.ID)
-	viewer = access(t, &b, "workspace/app") // what was asked with the other one has ended
+	viewer = access(t, &b, "workspace/app") // the requests with the other one have ended
 	mustGit(t, clone, "fetch", "-q", a.with(viewer.Token.Secret), "main")
 }
 
@@ -423,7 +423,7 @@ type loggedEvent struct {
 	Data  json.RawMessage
 }
 
-// lastOf is the newest event of a type.
+// lastOf returns the newest event of a type.
 func lastOf(t *testing.T, in *choirtest.Instance, of string) loggedEvent {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(in.Must(t, "events", "--type", of, "--json")), "\n")
@@ -434,8 +434,8 @@ func lastOf(t *testing.T, in *choirtest.Instance, of string) loggedEvent {
 	return e
 }
 
-// TestGitOfHostileRepositories: what somebody wrote into a repository runs nothing, is
-// obeyed in nothing and shows nothing else when git is served from it or pushed to.
+// TestGitOfHostileRepositories shows that nothing that somebody wrote into a repository is run,
+// obeyed or revealed when git is served from it or pushed to it.
 func TestGitOfHostileRepositories(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -489,7 +489,7 @@ ln -s app alias; ln -s / root; mkdir plain; mkfifo plain/HEAD plain/config; mkdi
 		}
 	}
 
-	// Packs that are damaged or hostile are refused before anything is published.
+	// Damaged or hostile packs are refused before anything is published.
 	before := inComputer(t, in, "cd workspace/app/.git && find refs objects -type f | sort && cat refs/heads/*")
 	mustGit(t, clone, "config", "fsck.skipList", "/dev/null")
 	tree := strings.TrimSpace(mustGit(t, clone, "rev-parse", "HEAD^{tree}"))
@@ -505,8 +505,8 @@ ln -s app alias; ln -s / root; mkdir plain; mkfifo plain/HEAD plain/config; mkdi
 	}
 }
 
-// TestAPushThatIsCutOff: of a push whose computer dies, or whose client leaves, is all
-// there or nothing.
+// TestAPushThatIsCutOff shows that if the computer dies during a push, or its client disconnects,
+// everything of it is there or nothing.
 func TestAPushThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(choirtest.Scratch(t), "data")
@@ -525,11 +525,11 @@ func TestAPushThatIsCutOff(t *testing.T) {
 			_, err := gitIn(t, clone, "push", a.with(a.Token.Secret), "HEAD:main")
 			ended <- err
 		}()
-		time.Sleep(after) // any moment will do: what is looked at holds at each
+		time.Sleep(after) // any moment will do, because what is checked holds at each
 		in.Kill()
 		err := <-ended
 		in = choirtest.Start(t, choirtest.Options{Data: data})
-		a = access(t, in, "workspace/app", "--write") // at its new address
+		a = access(t, in, "workspace/app", "--write") // at the new address
 		got := strings.TrimSpace(inComputer(t, in, "cd workspace/app && git fsck --strict >/dev/null && git status --porcelain && git rev-parse main"))
 		t.Logf("killed %s after it began: %v, main is %s of %s, %s", after, err, got, before, head)
 		if got != head && (got != before || err == nil) {

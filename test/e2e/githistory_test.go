@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// cloneFiles clones the history of the computer's own files, as who may push.
+// cloneFiles clones the history of the computer's own files, with a token that may push.
 func cloneFiles(t *testing.T, in *choirtest.Instance) string {
 	t.Helper()
 	a := access(t, in, "--write")
@@ -21,7 +21,7 @@ func cloneFiles(t *testing.T, in *choirtest.Instance) string {
 	return all
 }
 
-// upToDate pulls, which is never more than going forward.
+// upToDate pulls, which must always be a fast-forward.
 func upToDate(t *testing.T, clone string) {
 	t.Helper()
 	mustGit(t, clone, "pull", "-q", "--ff-only")
@@ -30,7 +30,7 @@ func upToDate(t *testing.T, clone string) {
 	}
 }
 
-// writes changes files of a clone; those without content are removed.
+// writes changes files of a clone, and removes those without content.
 func writes(t *testing.T, clone string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -50,7 +50,7 @@ func writes(t *testing.T, clone string, files map[string]string) {
 	}
 }
 
-// puts puts a file into the computer, which makes no checkpoint by itself.
+// puts puts a file into the computer, which by itself makes no checkpoint.
 func puts(t *testing.T, in *choirtest.Instance, name, content string) {
 	t.Helper()
 	if r, err := in.RunInput(t.Context(), []byte(content), "files", "put", "-", name); err != nil || r.Code != 0 {
@@ -58,7 +58,7 @@ func puts(t *testing.T, in *choirtest.Instance, name, content string) {
 	}
 }
 
-// commitsAll commits all that differs in a clone.
+// commitsAll commits all changes of a clone.
 func commitsAll(t *testing.T, clone, message string) string {
 	t.Helper()
 	mustGit(t, clone, "add", "-A")
@@ -66,15 +66,15 @@ func commitsAll(t *testing.T, clone, message string) string {
 	return headOf(t, clone)
 }
 
-// TestGitOfTheComputersFiles pushes into the history of the computer's own files with stock
-// git: a push is a publish with a checkpoint, beside which the pushed commits stand.
+// TestGitOfTheComputersFiles pushes into the history of the computer's own files with stock git: a
+// push is a publish with a checkpoint, which has the pushed commits as a parent.
 func TestGitOfTheComputersFiles(t *testing.T) {
 	t.Parallel()
 	gitOfTheComputersFiles(t, choirtest.Options{})
 }
 
-// TestGitOfTheComputersFilesAsAUser has choir run as an ordinary user there. Where the tests
-// do not run as root, the test before this one is that already.
+// TestGitOfTheComputersFilesAsAUser does the same with choir running as an ordinary user. If the
+// tests do not run as root, the test before this one has done that already.
 func TestGitOfTheComputersFilesAsAUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -156,15 +156,15 @@ func filesArePushed(t *testing.T, in *choirtest.Instance, clone string) {
 	if got := inComputer(t, in, "cd workspace/p && ls && tail -n1 lines.txt && test -x run.sh || echo plain"); got != "gone.txt\nlines.txt\nlink\nrun.sh\n20\nplain\n" {
 		t.Errorf("after the undo the computer has %q", got)
 	}
-	in.Must(t, "undo") // of the undo
+	in.Must(t, "undo") // this undoes the undo
 	if got := inComputer(t, in, "cat workspace/p/new/deep.txt"); got != "deep\n" {
 		t.Errorf("after both the computer has %q", got)
 	}
 	upToDate(t, clone)
 }
 
-// filesPushedBesideEdits: lines of one file that differ merge, and what nobody pushed stays;
-// what no checkpoint has met is met by the one before the push.
+// filesPushedBesideEdits shows that changed lines of one file are merged, that nothing else
+// changes, and that what is in no checkpoint yet is in the one before the push.
 func filesPushedBesideEdits(t *testing.T, in *choirtest.Instance, clone string) {
 	inComputer(t, in, "cd workspace/p && seq 20 > lines.txt && echo mine > mine.txt")
 	in.Must(t, "checkpoint")
@@ -193,7 +193,7 @@ func filesPushedInConflict(t *testing.T, in *choirtest.Instance, clone string) {
 	writes(t, clone, map[string]string{"workspace/p/mine.txt": "theirs\n", "workspace/p/other.txt": "other\n"})
 	commitsAll(t, clone, "theirs")
 	refusedGit(t, clone, "nothing was changed", "push", "origin", "main")
-	refusedGit(t, clone, "fetch first", "push", "origin", "main") // the checkpoint before it has what is there
+	refusedGit(t, clone, "fetch first", "push", "origin", "main") // the checkpoint before the push contains what is there
 	if got := inComputer(t, in, "cd workspace/p && cat mine.txt && ls other.txt 2>&1 || true"); !strings.HasPrefix(got, "mine\nls: ") {
 		t.Errorf("the computer has %q", got)
 	}
@@ -209,7 +209,8 @@ func filesPushedInConflict(t *testing.T, in *choirtest.Instance, clone string) {
 	upToDate(t, clone)
 }
 
-// filesPushedOtherwise: there is one branch, and nothing of it goes.
+// filesPushedOtherwise shows that there is only one branch, and that it can be neither deleted nor
+// moved back.
 func filesPushedOtherwise(t *testing.T, in *choirtest.Instance, clone string) {
 	before := mustGit(t, clone, "ls-remote", "origin")
 	was := headOf(t, clone)
@@ -232,7 +233,8 @@ func filesPushedOtherwise(t *testing.T, in *choirtest.Instance, clone string) {
 	}
 }
 
-// filesPushedMerged: commits beside each other, and such as change nothing in the end.
+// filesPushedMerged pushes parallel commits that were merged, and commits that change nothing
+// together.
 func filesPushedMerged(t *testing.T, in *choirtest.Instance, clone string) {
 	mustGit(t, clone, "checkout", "-q", "-b", "side")
 	writes(t, clone, map[string]string{"workspace/p/side.txt": "side\n"})
@@ -251,7 +253,7 @@ func filesPushedMerged(t *testing.T, in *choirtest.Instance, clone string) {
 	upToDate(t, clone)
 }
 
-// filesPushedAreIgnored: what no checkpoint would take is not taken either.
+// filesPushedAreIgnored shows that a push of files that no checkpoint would contain is refused too.
 func filesPushedAreIgnored(t *testing.T, in *choirtest.Instance, clone string) {
 	inComputer(t, in, "cd workspace/p && echo '*.log' > .gitignore && echo mine > x.log && mkfifo pipe")
 	in.Must(t, "checkpoint")
@@ -269,8 +271,8 @@ func filesPushedAreIgnored(t *testing.T, in *choirtest.Instance, clone string) {
 	inComputer(t, in, "rm workspace/p/pipe")
 }
 
-// filesPushedByWhom: a token that reads does not push, and one for a repository is good
-// for that alone.
+// filesPushedByWhom shows that a token that only reads can't push, and that a token for one
+// repository is refused for another.
 func filesPushedByWhom(t *testing.T, in *choirtest.Instance, clone string) {
 	makeRepository(t, in, "app")
 	own, reads, app := access(t, in, "--write"), access(t, in), access(t, in, "workspace/app", "--write")

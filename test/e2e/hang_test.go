@@ -13,10 +13,10 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestADevServerThatHangsIsToldAndReplaced: what keeps the dev server from
-// answering, while it runs, as it starts and as it starts anew, is told with the
-// file that was changed last; the live desktop comes by itself once that file is
-// mended. So is a source that is of another kind than it has to be.
+// TestADevServerThatHangsIsToldAndReplaced shows that if something prevents the dev server from
+// answering, while it runs, as it starts or as it is restarted, the status names the file that was
+// changed last, and that the live desktop comes back by itself once that file is mended. The same
+// holds if a source is not a regular file.
 func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{Env: []string{"CHOIR_RUNTIME_SILENCE_S=3"}})
@@ -71,7 +71,7 @@ func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 	until("a loop is told", func(s view.DesktopStatus) bool {
 		return said(hangs, "vite.config.ts was changed last before that")(s) && s.Mode != view.ModeLive
 	})
-	// The next one hangs as it starts: what is known stays said.
+	// The next one hangs as it starts; the reason stays in the status.
 	until("it is tried again, with words", func(s view.DesktopStatus) bool { return s.Mode == view.ModeStarting && said(hangs)(s) })
 	until("it hangs as it starts", func(s view.DesktopStatus) bool {
 		return s.Mode == view.ModeBuild && said(hangs, "vite.config.ts was changed last before that")(s)
@@ -106,7 +106,7 @@ func TestADevServerThatHangsIsToldAndReplaced(t *testing.T) {
 	put("index.html", page)
 	until("it is live again", live)
 
-	// Nobody's file is to blame for programs that were stopped.
+	// No file is blamed when the programs themselves were stopped.
 	was = status.Since
 	stopped := running(t, in.PID, "vite.js")
 	if len(stopped) == 0 {

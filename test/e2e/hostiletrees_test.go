@@ -15,10 +15,10 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// plainUser owns nothing else: permissions bite choir itself too.
+// plainUser owns nothing else, so that permissions apply to choir itself too.
 const plainUser = 64207
 
-// hostileTrees are scripts for a folder of their own.
+// hostileTrees are scripts, each of which runs in a folder of its own.
 var hostileTrees = []struct{ name, script string }{
 	{"deep", `perl -e 'for (1..22000) { mkdir "d" or die; chdir "d" or die }'`},
 	{"closed", `mkdir shut listed fixed && echo x > shut/f && echo x > listed/f && echo x > fixed/f && echo x > secret && ` +
@@ -29,16 +29,16 @@ var hostileTrees = []struct{ name, script string }{
 	{"many", `perl -e 'for $d (1..30) { mkdir "d$d" or die; for (1..100) { open F, ">", "d$d/$_" or die } }'`},
 }
 
-// TestHostileTrees has commands and a task write trees that are made to be in the
-// way, kills choir while they are written and after, and then does what people do:
-// the computer wakes, and commands, a prompt, checkpoints and restores go on.
+// TestHostileTrees has commands and a task write trees that are made to cause trouble, kills choir
+// while they are written and after that, and then does what people do: the computer wakes, and
+// commands, a prompt, checkpoints and restores work.
 func TestHostileTrees(t *testing.T) {
 	t.Parallel()
 	dir := choirtest.Scratch(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // where the test failed: deeper than what else would remove it
+	t.Cleanup(func() { // a failed test leaves trees that are too deep for the usual cleanup
 		_ = exec.Command("rm", "-rf", filepath.Join(dir, "data")).Run()
 	})
 	opts := choirtest.Options{Data: filepath.Join(dir, "data"), Env: []string{"CHOIR_STORAGE_FILES=1500"}}
@@ -61,7 +61,8 @@ func TestHostileTrees(t *testing.T) {
 			t.Errorf("mine.txt holds %q", got)
 		}
 	}
-	// In the middle: once each has written its tree, all write theirs again and again.
+	// The first kill is in the middle: once each has written its tree, all of them write theirs
+	// again and again.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})
@@ -93,7 +94,7 @@ func TestHostileTrees(t *testing.T) {
 	in = choirtest.Start(t, opts)
 	in.Must(t, "exec", "--", "sh", "-c", "chmod -R u+rwx workspace/middle; rm -rf workspace/middle")
 
-	// And after it.
+	// The second kill is after that.
 	for _, c := range hostileTrees {
 		in.Must(t, "exec", "--", "sh", "-c", "mkdir -p workspace/after/"+c.name+" && cd workspace/after/"+c.name+" && "+c.script)
 	}
@@ -116,9 +117,9 @@ func TestHostileTrees(t *testing.T) {
 	var list []view.Checkpoint
 	in.JSON(t, &list, "checkpoints")
 
-	in.Must(t, "exec", "--", "rm", "-rf", "workspace/after/many") // makes room
+	in.Must(t, "exec", "--", "rm", "-rf", "workspace/after/many") // this makes room
 
-	// A task that writes them.
+	// A task writes them too.
 	var script strings.Builder
 	for _, c := range hostileTrees {
 		script.WriteString("mkdir -p workspace/task/" + c.name + " && (cd workspace/task/" + c.name + " && " + c.script + ")\n")
@@ -139,8 +140,8 @@ func TestHostileTrees(t *testing.T) {
 	if got := in.Must(t, "files", "cat", "workspace/task.txt"); got != "done\n" {
 		t.Errorf("task.txt holds %q", got)
 	}
-	// What permissions forbid is told with the reason, the rest is published, and
-	// checkpoints go on.
+	// What can't be published for lack of permission is reported with the reason, the rest is
+	// published, and checkpoints are still made.
 	in.Must(t, "exec", "--", "sh", "-c", "rm -rf workspace/task/many && mkdir workspace/shut && echo one > workspace/shut/f && chmod 0555 workspace/shut")
 	in.JSON(t, &res, "prompt", "--wait", "run `sh -c 'echo two > workspace/shut/f; echo two > workspace/open'`")
 	if !strings.Contains(res.Summary, "workspace/shut/f (its permissions, or those of its folder,") {
@@ -157,7 +158,7 @@ func TestHostileTrees(t *testing.T) {
 	if got := in.Must(t, "files", "cat", "workspace/mine.txt"); got != "last\n" {
 		t.Errorf("after the undo mine.txt holds %q", got)
 	}
-	// All of it can be removed, and then nothing is left out.
+	// All of it can be removed, and then nothing is left out any more.
 	in.Must(t, "exec", "--", "sh", "-c", "chmod -R u+rwx workspace/after workspace/task; rm -rf workspace/after workspace/task")
 	if r, err := in.Run(t.Context(), "checkpoint", "-m", "clean"); err != nil || r.Code != 0 || strings.Contains(r.Stdout+r.Stderr, "more than one checkpoint") {
 		t.Errorf("%+v, %v", r, err)

@@ -13,9 +13,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestFilesOverPlainHTTP asks for files as any HTTP client does: for a part of
-// one, only if it is another than the known one, only its headers; and puts one
-// only in the place of the version that was read.
+// TestFilesOverPlainHTTP requests files as any HTTP client does: a part of one, one only if it has
+// changed, or only its headers. It puts a file only in the place of the version that was read.
 func TestFilesOverPlainHTTP(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})

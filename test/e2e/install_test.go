@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// silentRegistry accepts connections and never says a word.
+// silentRegistry accepts connections and never answers.
 func silentRegistry(t *testing.T) (url string, connections func() int) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,13 +50,14 @@ func silentRegistry(t *testing.T) (url string, connections func() int) {
 	}
 }
 
-// The shell's dependencies are installed in a box: whoever kills choir kills
-// that too, and the next start clears away what was half done and begins anew.
+// TestInstallingEndsWithChoir shows that the installation of the shell's dependencies, which runs
+// in a box, ends when choir is killed, and that the next start removes what was unfinished and
+// begins again.
 func TestInstallingEndsWithChoir(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	cache := filepath.Join(data, "cache", "node_modules")
-	if err := os.MkdirAll(cache, 0o700); err != nil { // nothing is there yet
+	if err := os.MkdirAll(cache, 0o700); err != nil { // no dependencies are there yet
 		t.Fatal(err)
 	}
 	registry, connections := silentRegistry(t)
@@ -73,7 +74,7 @@ func TestInstallingEndsWithChoir(t *testing.T) {
 		before := connections()
 		ctx, cancel := context.WithCancel(t.Context())
 		var asked sync.WaitGroup
-		asked.Go(func() { _, _ = in.Run(ctx, "prompt", "--wait", "make the desktop red") }) // its checks want them
+		asked.Go(func() { _, _ = in.Run(ctx, "prompt", "--wait", "make the desktop red") }) // its checks need them
 		choirtest.Eventually(t, 60*time.Second, "npm asks the registry, "+want, func() bool { return connections() > before })
 		if n := len(filling()); n != 1 {
 			t.Errorf("%s: %d trees are being filled", want, n)

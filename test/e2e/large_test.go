@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// sums is the SHA-256 of every file of a tree, which is not read at once.
+// sums returns the SHA-256 of every file of a tree, reading each in pieces.
 func sums(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -46,7 +46,7 @@ func sums(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// random writes n bytes that nothing compresses.
+// random writes n bytes that can't be compressed.
 func random(t *testing.T, name string, seed byte, n int64) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -59,10 +59,10 @@ func random(t *testing.T, name string, seed byte, n int64) {
 	}
 }
 
-// TestLargeFilesComeBack brings a large file, and a repository with a large pack,
-// into a computer: changed by a command, restored and the restore undone, they are
-// what they were, byte for byte. CHOIR_LARGE_MB is the file's size, 128 MiB
-// when it is not set; the pack has three tenths of that, and at least 104 MiB.
+// TestLargeFilesComeBack brings a large file, and a repository with a large pack, into a computer:
+// after a command changed them, a restore, and its undo, each file is byte for byte what it should
+// be. CHOIR_LARGE_MB is the file's size in MiB, 128 by default; the pack has three tenths of that,
+// and at least 104 MiB.
 func TestLargeFilesComeBack(t *testing.T) {
 	t.Parallel()
 	size := int64(128)
@@ -72,7 +72,7 @@ func TestLargeFilesComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in := choirtest.Start(t, choirtest.Options{Data: filepath.Join(t.TempDir(), "data")}) // too large for memory
+	in := choirtest.Start(t, choirtest.Options{Data: filepath.Join(t.TempDir(), "data")}) // the files are too large for memory
 	began := time.Now()
 	took := func(what string) {
 		t.Helper()
@@ -93,7 +93,7 @@ func TestLargeFilesComeBack(t *testing.T) {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	if err := os.Remove(filepath.Join(repo, "asset")); err != nil { // only the pack has it
+	if err := os.Remove(filepath.Join(repo, "asset")); err != nil { // only the pack contains it
 		t.Fatal(err)
 	}
 	want := sums(t, dir)
@@ -173,7 +173,7 @@ func TestLargeFilesComeBack(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("git fsck: %v\n%s", err, out)
 	}
-	// What other machines would get of the large files is no content.
+	// Other machines do not get the contents of the large files.
 	remote := filepath.Join(t.TempDir(), "remote.git")
 	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", "--bare", remote).CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v\n%s", err, out)
@@ -183,7 +183,7 @@ func TestLargeFilesComeBack(t *testing.T) {
 	if out, err := push.CombinedOutput(); err == nil || !strings.Contains(string(out), "this push is refused") || !strings.Contains(string(out), "workspace/project/big.bin") {
 		t.Errorf("git push: %v\n%s", err, out)
 	}
-	// However large the file is, a few chunks of it are in memory at once.
+	// However large the file is, only a few chunks of it are in memory at once.
 	if most := keeperMemory(t, in); most == 0 || most > 300 {
 		t.Errorf("the keeper held up to %d MiB", most)
 	} else {
@@ -191,8 +191,8 @@ func TestLargeFilesComeBack(t *testing.T) {
 	}
 }
 
-// TestTheLargestFileIsASetting: what is larger is left out, which is said by what
-// left it behind, and is not put at all.
+// TestTheLargestFileIsASetting shows that a larger file is left out of checkpoints, which the
+// command that wrote it reports, and that it can't be put.
 func TestTheLargestFileIsASetting(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{Env: []string{"CHOIR_STORAGE_LARGE_FILE_MB=1", "CHOIR_STORAGE_ADD_MB=3"}})
@@ -216,8 +216,8 @@ func TestTheLargestFileIsASetting(t *testing.T) {
 	if res, err := in.Run(t.Context(), "files", "put", filepath.Join(dir, "fits"), "workspace/put"); err != nil || res.Code != 0 {
 		t.Errorf("put: %v, exit %d: %s", err, res.Code, res.Stderr)
 	}
-	// What is more than may be added at once is not brought in at all, and the
-	// sender learns why although it was still sending.
+	// Something larger than may be added at once is not imported at all, and the sender gets the
+	// reason although it was still sending.
 	random(t, filepath.Join(dir, "more"), 3, 20<<20)
 	res, err = in.Run(t.Context(), "add", dir, "--name", "heap")
 	if err != nil || res.Code == 0 || strings.Count(res.Stderr, "\n") != 1 || !strings.Contains(res.Stderr, "more than 3 MiB") || !strings.Contains(res.Stderr, "storage.add_mb") {
@@ -226,15 +226,15 @@ func TestTheLargestFileIsASetting(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(workspaceOf(t, in), "workspace/heap")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what was too much is in the workspace: %v", err)
 	}
-	// The sender is refused by the host, which counts; the keeper removes what it had
-	// unpacked once it hears of that.
+	// It counts that the host refuses the sender; the keeper removes what it had unpacked when it
+	// learns of that.
 	choirtest.Eventually(t, 30*time.Second, "the keeper has removed what it unpacked", func() bool {
 		found, err := filepath.Glob(filepath.Join(workspaceOf(t, in), ".git/choir/tmp-import-*"))
 		return err == nil && len(found) == 0
 	})
 }
 
-// workspaceOf is the directory of the only computer's files.
+// workspaceOf returns the directory of the only computer's files.
 func workspaceOf(t *testing.T, in *choirtest.Instance) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(in.Data, "computers", "*", "workspace"))
@@ -244,7 +244,7 @@ func workspaceOf(t *testing.T, in *choirtest.Instance) string {
 	return found[0]
 }
 
-// chunksOf counts the stored chunks.
+// chunksOf returns the number of stored chunks.
 func chunksOf(t *testing.T, in *choirtest.Instance) int {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(workspaceOf(t, in), ".git/choir/chunks/??/*"))
@@ -254,8 +254,8 @@ func chunksOf(t *testing.T, in *choirtest.Instance) int {
 	return len(names)
 }
 
-// keeperMemory is the most that a process of the instance's keeper has held at
-// once, in MiB.
+// keeperMemory returns the most memory that a process of the instance's keeper has held at once, in
+// MiB.
 func keeperMemory(t *testing.T, in *choirtest.Instance) int {
 	t.Helper()
 	most := 0

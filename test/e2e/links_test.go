@@ -7,8 +7,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// A link where boxes mount something leads nowhere, and locks nobody out: the
-// user's next command can see and remove it.
+// TestALinkWhereSomethingIsMounted shows that a link at a place where boxes mount something has no
+// effect, and does not prevent commands: the user's next command can see and remove it.
 func TestALinkWhereSomethingIsMounted(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})

@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestEgress tries the network from inside: of a task, and of a command.
+// TestEgress tries to use the network from inside a task, and from inside a command.
 func TestEgress(t *testing.T) {
 	t.Parallel()
 	friend := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a friend") }))

@@ -14,8 +14,7 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// fixtureFiles is a small project whose test fails, and needs a dependency that
-// git ignores.
+// fixtureFiles is a small project whose test fails, and which needs a dependency that git ignores.
 var fixtureFiles = map[string]string{
 	"package.json": `{"name":"sum","version":"1.0.0","private":true,"scripts":{"test":"node test.js"}}` + "\n",
 	"sum.js":       "'use strict';\n\nexports.add = (a, b) => a - b;\n",
@@ -27,8 +26,8 @@ var fixtureFiles = map[string]string{
 	"node_modules/same/index.js":     "module.exports = (got, want) => { if (got !== want) throw new Error(`got ${got}, want ${want}`); };\n",
 }
 
-// makeFixture makes the project as a repository with a history: two commits, a
-// branch, a tag, something staged, something untracked.
+// makeFixture makes the project as a repository with a history: two commits, a branch, a tag, a
+// staged file and an untracked one.
 func makeFixture(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "sum")
@@ -78,7 +77,7 @@ func tree(t *testing.T, dir string) map[string][]byte {
 
 const fixPrompt = "fix the failing test of sum"
 
-// fixScript is how a model that knows its trade would go about it.
+// fixScript is how a competent model would fix it.
 func fixScript() []modelserver.Turn {
 	director := turnsOf("director", fixPrompt,
 		modelserver.Turn{Text: "First the plan.", Calls: call("revise_plan", object{"objective": "The test of sum passes",
@@ -172,7 +171,7 @@ func checkFixResult(t *testing.T, in *choirtest.Instance, p prompted) {
 		t.Errorf("base %s, head %s, checkpoint %s", res.Base, res.Head, p.Checkpoint)
 	}
 
-	// What was verified is what was published, in a box that is not the task's.
+	// What was verified is what was published. The check ran in another box than the task's.
 	ws := workspaceDir(t, in)
 	if got := strings.TrimSpace(git(t, ws, "rev-parse", res.Head+"^{tree}")); got != v.Tree {
 		t.Errorf("the checkpoint's tree is %s; verified was %s", got, v.Tree)
@@ -207,7 +206,8 @@ func checkFixTree(t *testing.T, in *choirtest.Instance, fixture string, history 
 			t.Errorf("%s: %q, %v; want %q", same, got, err, want)
 		}
 	}
-	// The nested repository: every byte of refs, HEAD and index, and every object.
+	// In the nested repository, every byte of refs, HEAD and index is unchanged, and so is every
+	// object.
 	now := tree(t, filepath.Join(live, ".git"))
 	for name, want := range history {
 		if strings.HasPrefix(name, "objects/") || strings.HasPrefix(name, "hooks/") || name == "config" || name == "description" {
@@ -230,13 +230,13 @@ func checkFixTree(t *testing.T, in *choirtest.Instance, fixture string, history 
 			t.Errorf("git status of the nested repository lacks %q:\n%s", line, status)
 		}
 	}
-	// No checkpoint ever held the ignored folder; the fix is in the newest.
+	// No checkpoint ever contained the ignored folder, and the newest one contains the fix.
 	if all := git(t, ws, "log", "--all", "--name-only", "--format="); strings.Contains(all, "node_modules") || !strings.Contains(all, "workspace/sum/sum.js") {
 		t.Errorf("the history of the workspace names:\n%s", all)
 	}
 }
 
-// checkMetering holds the metered calls against what the server was asked.
+// checkMetering compares the metered calls with the requests that the server got.
 func checkMetering(t *testing.T, in *choirtest.Instance, s *modelserver.Server, run string, cost float64) {
 	t.Helper()
 	var calls, retries int

@@ -20,13 +20,13 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// Names that the built-in catalogue has prices for.
+// pricedModels are names for which the built-in catalogue has prices.
 var pricedModels = map[modelserver.Wire]string{
 	modelserver.Anthropic: "anthropic/claude-sonnet-4-6",
 	modelserver.OpenAI:    "openai/gpt-5.4",
 }
 
-// keyVariable is where `choir up` finds a wire's key.
+// keyVariable is the variable from which `choir up` takes the key of a wire format.
 var keyVariable = map[modelserver.Wire]string{
 	modelserver.Anthropic: "ANTHROPIC_API_KEY",
 	modelserver.OpenAI:    "OPENAI_API_KEY",
@@ -39,7 +39,7 @@ func newKey() string {
 	return "sk-canary-" + hex.EncodeToString(b[:])
 }
 
-// modelEnv is what a user would set to use the server's models.
+// modelEnv is the environment that a user would set to use the server's models.
 func modelEnv(s *modelserver.Server, wire modelserver.Wire, key string) []string {
 	env := []string{keyVariable[wire] + "=" + key, "CHOIR_MODEL=" + pricedModels[wire]}
 	if wire == modelserver.Anthropic {
@@ -48,7 +48,7 @@ func modelEnv(s *modelserver.Server, wire modelserver.Wire, key string) []string
 	return append(env, "OPENAI_BASE_URL="+s.OpenAIURL())
 }
 
-// startModel starts a server for a script, and a computer that uses it.
+// startModel starts a server for a script, and a control plane that uses it.
 func startModel(t *testing.T, wire modelserver.Wire, script modelserver.Script, env ...string) (*choirtest.Instance, *modelserver.Server) {
 	t.Helper()
 	s := modelserver.New(script).Start()
@@ -57,14 +57,14 @@ func startModel(t *testing.T, wire modelserver.Wire, script modelserver.Script, 
 	return in, s
 }
 
-// call is a turn's tool call.
+// call is a tool call of a turn.
 func call(name string, args any) []modelserver.Call {
 	return []modelserver.Call{{Name: name, Args: modelserver.Args(args)}}
 }
 
 type object = map[string]any
 
-// turnsOf gives turns a role and what their requests must match.
+// turnsOf sets the role of turns, and what their requests must match.
 func turnsOf(role, match string, turns ...modelserver.Turn) []modelserver.Turn {
 	for i := range turns {
 		turns[i].Role = role
@@ -91,7 +91,7 @@ func bash(command string) modelserver.Turn {
 	return modelserver.Turn{Calls: call("bash", object{"command": command})}
 }
 
-// prompted is the stable shape of `choir prompt --json`.
+// prompted is the part of the output of `choir prompt --json` that the tests use.
 type prompted struct {
 	Run        string  `json:"run"`
 	Status     string  `json:"status"`
@@ -109,7 +109,7 @@ type prompted struct {
 	stderr string
 }
 
-// prompt waits for a run's end, whatever it is.
+// prompt submits a prompt and waits for the end of its run, whatever the outcome.
 func prompt(t *testing.T, in *choirtest.Instance, text string) prompted {
 	t.Helper()
 	p, err := tryPrompt(in, text)
@@ -152,7 +152,7 @@ func runOf(t *testing.T, in *choirtest.Instance, id string) view.Run {
 	return r
 }
 
-// ended waits for a run's end.
+// ended waits for the end of a run.
 func ended(t *testing.T, in *choirtest.Instance, id string) view.Run {
 	t.Helper()
 	var r view.Run
@@ -163,7 +163,7 @@ func ended(t *testing.T, in *choirtest.Instance, id string) view.Run {
 	return r
 }
 
-// eventsOf reads the log, or only some types of it.
+// eventsOf reads the log, or only events of some types.
 func eventsOf(t *testing.T, in *choirtest.Instance, types ...string) []contract.Event {
 	t.Helper()
 	args := []string{"events"}
@@ -195,7 +195,7 @@ func data[T any](t *testing.T, e contract.Event) T {
 	return v
 }
 
-// workspaceDir is the only computer's live tree on the host.
+// workspaceDir returns the path of the only computer's live tree on the host.
 func workspaceDir(t *testing.T, in *choirtest.Instance) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(in.Data, "computers", "*", "workspace"))
@@ -205,7 +205,7 @@ func workspaceDir(t *testing.T, in *choirtest.Instance) string {
 	return all[0]
 }
 
-// git runs stock git as the one who owns the machine would.
+// git runs stock git as the owner of the machine would.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*", "-c", "user.name=T", "-c", "user.email=t@example.com"}, args...)...)
@@ -229,7 +229,7 @@ func put(t *testing.T, in *choirtest.Instance, path, content string) {
 	}
 }
 
-// usable shows that the computer still does what it is for.
+// usable shows that the computer still works.
 func usable(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	if out := in.Must(t, "exec", "--", "echo", "still here"); out != "still here\n" {

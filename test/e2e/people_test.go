@@ -24,9 +24,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// Two people and three computers on one instance: each sees what was granted and
-// nothing else, method by method, over HTTP and on the bus; what is said to one
-// session reaches no other; and who is taken out loses what they had open.
+// TestTwoPeopleAndThreeComputers uses two people and three computers on one instance: each person
+// sees what was granted and nothing else, method by method, over HTTP and on the bus; streams for
+// one session reach no other; and a member who is removed loses what they had open.
 func TestTwoPeopleAndThreeComputers(t *testing.T) {
 	t.Parallel()
 	a := choirtest.Start(t, choirtest.Options{})
@@ -74,8 +74,8 @@ func TestTwoPeopleAndThreeComputers(t *testing.T) {
 	takenOut(t, a, yours, made.Account.ID, shared.ID)
 }
 
-// TestASecondPersonNeedsNoBrowser: a sign-in link gives whoever has it a token, once, and
-// with that they join.
+// TestASecondPersonNeedsNoBrowser shows that a sign-in link gives its holder a token, once, with
+// which they can join.
 func TestASecondPersonNeedsNoBrowser(t *testing.T) {
 	t.Parallel()
 	a := choirtest.Start(t, choirtest.Options{})
@@ -108,7 +108,7 @@ func TestASecondPersonNeedsNoBrowser(t *testing.T) {
 	sees(t, &b, only(t, a))
 }
 
-// only is the computer that there is.
+// only returns the id of the only computer.
 func only(t *testing.T, in *choirtest.Instance) contract.CID {
 	t.Helper()
 	var list []view.Computer
@@ -143,7 +143,7 @@ func (d *desk) token(t *testing.T) string {
 	return k.Secret
 }
 
-// asks sends a request as a program does or, without a token, as the console's page.
+// asks sends a request as a program does or, without a token, as the console's page does.
 func (d *desk) asks(t *testing.T, r rpctest.Request, token string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -170,8 +170,8 @@ func (d *desk) asks(t *testing.T, r rpctest.Request, token string) (int, string)
 	return res.StatusCode, string(body)
 }
 
-// overHTTP asks every method of somebody else's computer, as a program and as the
-// console's page: each answers as for a computer that there is not.
+// overHTTP calls every method on somebody else's computer, as a program and as the console's page:
+// each answers as if there were no such computer.
 func overHTTP(t *testing.T, who string, d *desk, token string, foreign contract.CID) {
 	t.Helper()
 	unknown, asked := contract.NewCID(), 0
@@ -195,8 +195,8 @@ func overHTTP(t *testing.T, who string, d *desk, token string, foreign contract.
 	t.Logf("%s asked %d times over HTTP", who, asked)
 }
 
-// onTheBus asks every method that desktops may of somebody else's computer, with
-// the credentials of a desktop of one's own: the server lets none of it pass.
+// onTheBus calls every method that desktops may call on somebody else's computer, with the
+// credentials of one's own desktop: the server passes none of these requests on.
 func onTheBus(t *testing.T, who string, d *desk, foreign contract.CID) {
 	t.Helper()
 	var refused atomic.Int64
@@ -232,8 +232,8 @@ func onTheBus(t *testing.T, who string, d *desk, foreign contract.CID) {
 	}
 }
 
-// streamsAreTheirSessions has one person prompt and run a command in a computer of
-// both: both see what happens, and only the one sees it said.
+// streamsAreTheirSessions has one person prompt and run a command in a computer of both: both see
+// the events, and only the one gets the text and the output.
 func streamsAreTheirSessions(t *testing.T, mine, yours *desk, cid contract.CID) {
 	t.Helper()
 	mine.open(t, cid)
@@ -270,7 +270,7 @@ func streamsAreTheirSessions(t *testing.T, mine, yours *desk, cid contract.CID) 
 	}
 }
 
-// until counts the pieces of a run's words among what comes until the run is reported.
+// until counts the pieces of a run's text until the run is reported.
 func until(t *testing.T, got <-chan *nats.Msg, run string) (words int) {
 	t.Helper()
 	late := time.After(2 * time.Minute)
@@ -298,8 +298,7 @@ func (d *desk) request(t *testing.T, subject, body string) string {
 	return string(m.Data)
 }
 
-// takenOut takes somebody out of a computer while they look at it and a command of
-// theirs runs.
+// takenOut removes a member from a computer while they look at it and their command runs.
 func takenOut(t *testing.T, a *choirtest.Instance, d *desk, account string, cid contract.CID) {
 	t.Helper()
 	command := contract.NewID()

@@ -18,13 +18,13 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// process is what the host can see of one.
+// process is what the host can see of a process.
 type process struct {
 	pid, parent int
 	cmdline     string
 }
 
-// descendants lists every living process that pid started, directly or not.
+// descendants returns every living process that pid started, directly or not.
 func descendants(t *testing.T, pid int) []process {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -63,14 +63,14 @@ func descendants(t *testing.T, pid int) []process {
 	return out
 }
 
-// running returns the descendants whose command line holds a text.
+// running returns the descendants whose command line contains a text.
 func running(t *testing.T, pid int, text string) []process {
 	t.Helper()
 	return slices.DeleteFunc(descendants(t, pid), func(p process) bool { return !strings.Contains(p.cmdline, text) })
 }
 
-// process looks through a process's environment, command line and memory.
-// There is nothing to read of one that has ended meanwhile.
+// process searches a process's environment, command line and memory. Of a process that has ended
+// meanwhile, nothing can be read.
 func (n needles) process(t *testing.T, pid int) (found []string, memory int64) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/", pid)
@@ -104,9 +104,9 @@ func (n needles) process(t *testing.T, pid int) (found []string, memory int64) {
 		var from, to int64
 		var mode string
 		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); err != nil || from < 0 {
-			continue // vsyscall lies beyond what an offset can name
+			continue // vsyscall is beyond the largest offset
 		}
-		// What is only mapped from a program's file is no place for a secret.
+		// A mapping of a program's file that can't be written to can't contain a secret.
 		if mode[0] != 'r' || mode[1] != 'w' {
 			continue
 		}
@@ -124,8 +124,8 @@ func (n needles) process(t *testing.T, pid int) (found []string, memory int64) {
 	return found, memory
 }
 
-// guest is the kind of the box that a process is the guest of; empty when it is
-// none. What starts a box has more arguments.
+// guest returns the kind of the box of which a process is the guest, and "" for any other process.
+// The program that starts a box has more arguments.
 func (p process) guest() contract.BoxKind {
 	if args := strings.Fields(p.cmdline); len(args) == 3 && args[1] == "guest" {
 		return contract.BoxKind(args[2])
@@ -133,7 +133,7 @@ func (p process) guest() contract.BoxKind {
 	return ""
 }
 
-// inBox looks into what the guests of a kind of box have started.
+// inBox searches what the guests of a kind of box have started.
 func inBox(t *testing.T, in *choirtest.Instance, kind contract.BoxKind, n needles) (found []string) {
 	t.Helper()
 	for _, g := range descendants(t, in.PID) {

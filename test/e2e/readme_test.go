@@ -14,9 +14,9 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestREADME does what the README says, line by line, as a reader would in a shell:
-// with a model that answers, a folder of that name, and a checkpoint's id for ID.
-// The targets of make that it names are there.
+// TestREADME does what the README says, line by line, as a reader would in a shell: with a model
+// that answers, a folder of the named name, and a checkpoint's id in place of ID. It also checks
+// that the targets of make that the README names exist.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(choirtest.Root(), "README.md"))

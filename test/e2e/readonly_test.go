@@ -11,9 +11,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestAReadOnlyDisk: a disk that the system gives up writing to, as it does after
-// an error, is said to be that at once at whatever is to be written, for as long as
-// it lasts; reading goes on.
+// TestAReadOnlyDisk shows that when the system makes a disk read-only, as it does after an error,
+// every write fails at once with an error that says so, for as long as it lasts, and that reading
+// still works.
 func TestAReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -54,13 +54,13 @@ func TestAReadOnlyDisk(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		r, err := in.RunInput(t.Context(), []byte("x"), args...)
-		// Whoever waits for a store that does not become ready waits for 30 s.
+		// Waiting for a store that does not become ready takes 30 s.
 		if took := time.Since(began); err != nil || r.Code != 1 || took > 15*time.Second ||
 			!strings.Contains(r.Stderr, "can only be read") || !strings.Contains(r.Stderr, "have it checked and mounted for writing") || strings.Contains(r.Stderr, dir) {
 			t.Fatalf("choir %s: %v after %v, %+v; want it said at once that the disk can only be read, and what to do", args[0], err, took, r)
 		}
 	}
-	// The first makes the log's store fail, which is tried again each half a second.
+	// The first failure makes the log's store restart, which is tried again every half second.
 	for failed := time.Now(); time.Since(failed) < 2*time.Second; {
 		refused("prompt", "hello")
 	}

@@ -20,8 +20,8 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestTheClaimTokenIsInNoArgument: the browser is opened on a file that only its
-// owner reads, and that is gone with choir.
+// TestTheClaimTokenIsInNoArgument shows that the browser is opened on a file that only its owner
+// can read, and that is removed when choir ends.
 func TestTheClaimTokenIsInNoArgument(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -77,9 +77,8 @@ func TestTheClaimTokenIsInNoArgument(t *testing.T) {
 	}
 }
 
-// TestCommandsAreRecordedWithoutSecrets: what is in the vault, and what looks
-// like a secret, is in no event and no checkpoint's message, though the command
-// got it.
+// TestCommandsAreRecordedWithoutSecrets shows that secrets of the vault, and what looks like a
+// secret, are in no event and in no checkpoint's message, although the command got them.
 func TestCommandsAreRecordedWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -105,7 +104,7 @@ func TestCommandsAreRecordedWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestBytesThatLeaveAreMetered: of a command's tunnel, by host.
+// TestBytesThatLeaveAreMetered shows that the bytes of a command's tunnel are recorded by host.
 func TestBytesThatLeaveAreMetered(t *testing.T) {
 	t.Parallel()
 	friend := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

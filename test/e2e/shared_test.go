@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// greed holds every epoll watch of its user, until it is ended.
+// greed takes every epoll watch of its user until it is ended.
 const greed = `
 import os, select, time
 things, instances = [os.pipe()[0] for _ in range(1000)], []
@@ -23,8 +23,8 @@ except OSError as e:
 time.sleep(600)
 `
 
-// TestOneCommandTakesAllWatches: a command that leaves the user who runs choir no epoll
-// watch is ended, says why, and choir goes on.
+// TestOneCommandTakesAllWatches shows that a command that leaves no epoll watch to the user who
+// runs choir is ended and says why, and that choir goes on.
 func TestOneCommandTakesAllWatches(t *testing.T) {
 	dir := choirtest.Scratch(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -32,7 +32,7 @@ func TestOneCommandTakesAllWatches(t *testing.T) {
 	}
 	o := choirtest.Options{Data: filepath.Join(dir, "data")}
 	if os.Geteuid() == 0 {
-		o.User = 64208 // root's are those of the machine's own services
+		o.User = 64208 // root's watches are also those of the machine's own services
 	}
 	in := choirtest.Start(t, o)
 	defer in.Stop(t)

@@ -11,9 +11,9 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestARunThatStoodStillGoesOn: choir is stopped while a task works, for longer
-// than a box may be silent and than the task has time; then a task's box is. The
-// runs go on and say so; nothing is cancelled, and nobody is held to have done it.
+// TestARunThatStoodStillGoesOn stops choir while a task works, for longer than a box may be silent
+// and than the task has time, and then stops a task's box. The runs continue and record the gap;
+// nothing is cancelled, and nobody is blamed.
 func TestARunThatStoodStillGoesOn(t *testing.T) {
 	t.Parallel()
 	task := func(goal string, more object) modelserver.Turn {
@@ -58,7 +58,7 @@ func TestARunThatStoodStillGoesOn(t *testing.T) {
 		if err := syscall.Kill(in.PID, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(9 * time.Second) // it must stand still for real
+		time.Sleep(9 * time.Second) // the process really has to be stopped
 		if err := syscall.Kill(in.PID, syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestARunThatStoodStillGoesOn(t *testing.T) {
 	boxesGone(t, in)
 }
 
-// boxOf is every process of the box that p is in, its guest first.
+// boxOf returns every process of the box that p is in, its guest first.
 func boxOf(t *testing.T, in *choirtest.Instance, p process) []process {
 	t.Helper()
 	all := map[int]process{}

@@ -15,12 +15,12 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// mostSyncs bounds the syncs of a first start, of all its processes, until the new
-// computer has its first checkpoint.
+// mostSyncs bounds the syncs of a first start, in all its processes, until the new computer has its
+// first checkpoint.
 const mostSyncs = 25
 
-// TestAFirstStartSyncsFewTimes counts with strace how often a first start waits
-// for the disk: what is new is built aside and synced once, not file by file.
+// TestAFirstStartSyncsFewTimes counts with strace how often a first start waits for the disk: new
+// directories are built under another name and synced once, rather than file by file.
 func TestAFirstStartSyncsFewTimes(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -28,8 +28,8 @@ func TestAFirstStartSyncsFewTimes(t *testing.T) {
 	}
 	dir := choirtest.Scratch(t)
 	trace, watched := filepath.Join(dir, "trace"), filepath.Join(dir, "choir")
-	// With -D the process that is watched is the one that the test starts and ends.
-	// Its client runs unwatched.
+	// With -D the traced process is the one that the test starts and ends. Its client runs without
+	// tracing.
 	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = up ] || exec %[3]q \"$@\"\nexec %[1]q -D -q -f -y -o %[2]q -e trace=fsync,fdatasync,syncfs,sync_file_range,msync,sync -e signal=none %[3]q \"$@\"\n", strace, trace, choirtest.Binary(t))
 	if err := os.WriteFile(watched, []byte(script), 0o755); err != nil {
 		t.Fatal(err)

@@ -13,9 +13,9 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestWhatCantBeTakenBackCanBeGoneBackFrom: a disk that loses what a task showed
-// live keeps it from being taken back. The run says so and what to do, others go
-// on meanwhile, and after its user has cancelled it Time Travel goes back.
+// TestWhatCantBeTakenBackCanBeGoneBackFrom: a disk loses what a task showed live, so that this
+// can't be reverted. The run says so and what to do, other runs go on meanwhile, and after its user
+// has cancelled it a restore works.
 func TestWhatCantBeTakenBackCanBeGoneBackFrom(t *testing.T) {
 	t.Parallel()
 	const shown = "choiros/src/ruin.ts"

@@ -10,8 +10,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestATokenDoesWhatItWasMadeFor: with the one capability that a verb takes it does all
-// that it does, its events and checkpoints too; without it, it is refused in words, and nothing happens.
+// TestATokenDoesWhatItWasMadeFor shows that a token with the one capability that a verb requires
+// allows everything that the verb does, including its events and checkpoints, and that without it
+// the verb is refused with an explanation and changes nothing.
 func TestATokenDoesWhatItWasMadeFor(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})

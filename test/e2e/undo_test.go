@@ -13,9 +13,9 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestUndoUndoesTheLastThing does one thing after the other and undoes each:
-// what the dry run says is what it does, it names what it undoes, and undoing the
-// undo brings it back. None of the files was ever in a checkpoint before.
+// TestUndoUndoesTheLastThing does one thing after another and undoes each: what the dry run says is
+// what happens, undo names what it undoes, and undoing the undo brings it back. None of the files
+// was in a checkpoint before.
 func TestUndoUndoesTheLastThing(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -77,7 +77,7 @@ func TestUndoUndoesTheLastThing(t *testing.T) {
 				t.Errorf("%s: after undoing %+v there is\n%s\nwant\n%s", s.name, did.Undone, now, want.is)
 			}
 		}
-		put("one")() // what the next step begins with
+		put("one")() // the next step begins with this file
 	}
 	in.Must(t, "files", "rm", "workspace/a")
 	in.Must(t, "restore", "--path", "workspace/a")
@@ -94,8 +94,8 @@ func paths(changes []contract.Change) string {
 	return strings.Join(out, "\n")
 }
 
-// TestUndoUndoesACommandThatNobodySawEnd: what a command had done when everything
-// was killed is what the next undo takes back, and nothing that was done before it.
+// TestUndoUndoesACommandThatNobodySawEnd shows that the next undo takes back what a command had
+// done when everything was killed, and nothing that was done before it.
 func TestUndoUndoesACommandThatNobodySawEnd(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -110,7 +110,7 @@ func TestUndoUndoesACommandThatNobodySawEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_, _ = in.Run(ctx, "exec", "--", "sh", "-c", "echo made > workspace/b; echo there > workspace/c; sleep 600") // nobody sees it end
+		_, _ = in.Run(ctx, "exec", "--", "sh", "-c", "echo made > workspace/b; echo there > workspace/c; sleep 600") // its end is never reported
 	})
 	choirtest.Eventually(t, time.Minute, "what the command made", func() bool {
 		r, err := in.Run(t.Context(), "files", "cat", "workspace/c")
@@ -135,9 +135,9 @@ func TestUndoUndoesACommandThatNobodySawEnd(t *testing.T) {
 	}
 }
 
-// TestUndoLeavesWhatIsIgnoredAndARunAtWork: undoing what removed an ignore file leaves
-// what that ignored, and says so; while a run is at work undo refuses, with its id, and
-// what was done before it stays.
+// TestUndoLeavesWhatIsIgnoredAndARunAtWork shows that undoing the removal of an ignore file leaves
+// the files that it ignored alone, and says so. While a run has not ended, undo refuses with the
+// run's id, and changes nothing.
 func TestUndoLeavesWhatIsIgnoredAndARunAtWork(t *testing.T) {
 	t.Parallel()
 	in, _ := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: turnsOf("director", "", modelserver.Turn{Hold: "for ever"})})
@@ -176,9 +176,9 @@ func TestUndoLeavesWhatIsIgnoredAndARunAtWork(t *testing.T) {
 	}
 }
 
-// TestUndoOfATerminalAndALink: a link that a put replaced is a link again; what a command
-// does, such as a terminal in which somebody works, is one act: while it goes on undo
-// passes over nothing of it, and once it has ended takes back all.
+// TestUndoOfATerminalAndALink shows that a link that a put replaced becomes a link again, and that
+// everything that a command does, such as a terminal in which somebody works, is one act: while it
+// lasts, undo refuses, and afterwards it takes back all of it.
 func TestUndoOfATerminalAndALink(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -204,7 +204,7 @@ func TestUndoOfATerminalAndALink(t *testing.T) {
 	defer cancel()
 	var running sync.WaitGroup
 	running.Go(func() {
-		_, _ = in.Run(ctx, "exec", "--", "sh", "-c", "echo bit >> workspace/t; echo by >> workspace/t; sleep 600") // it is ended
+		_, _ = in.Run(ctx, "exec", "--", "sh", "-c", "echo bit >> workspace/t; echo by >> workspace/t; sleep 600") // it is ended by the test
 	})
 	choirtest.Eventually(t, time.Minute, "what the command did so far", func() bool {
 		r, err := in.Run(t.Context(), "files", "cat", "workspace/t")
@@ -228,8 +228,9 @@ func TestUndoOfATerminalAndALink(t *testing.T) {
 	}
 }
 
-// TestAPromptNeedsNoWorkspaceFolder: workspace/ is there again, empty, when the command
-// that first put something into it is taken back; and a person who removes it can prompt.
+// TestAPromptNeedsNoWorkspaceFolder shows that when the command that first put something into
+// workspace/ is undone, the folder stays, empty, and that a person who removes the folder can still
+// prompt.
 func TestAPromptNeedsNoWorkspaceFolder(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})

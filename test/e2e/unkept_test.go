@@ -24,7 +24,7 @@ type unkept struct {
 	} `json:"paths"`
 }
 
-// lines are its paths as a person reads them.
+// lines returns the paths as they are printed.
 func (u unkept) lines() []string {
 	var out []string
 	for _, p := range u.Paths {
@@ -34,8 +34,9 @@ func (u unkept) lines() []string {
 	return out
 }
 
-// What no checkpoint holds is said by what left it behind, by each listing, and
-// by the checkpoint and the restore that don't hold it.
+// TestWhatIsNotProtectedIsSaid shows that files that no checkpoint contains are named by the
+// command that left them, by each listing, and by the checkpoint and the restore that do not
+// contain them.
 func TestWhatIsNotProtectedIsSaid(t *testing.T) {
 	t.Parallel()
 	in := choirtest.Start(t, choirtest.Options{})
@@ -114,7 +115,7 @@ func TestWhatIsNotProtectedIsSaid(t *testing.T) {
 		t.Errorf("files put: %v %+v", err, put)
 	}
 
-	// A command says what it left behind, and nothing of what was there.
+	// A command names what it left, and nothing that was there before.
 	ranBy := func(argv ...string) []string {
 		t.Helper()
 		var exit struct {
@@ -168,7 +169,7 @@ func TestWhatIsNotProtectedIsSaid(t *testing.T) {
 		t.Errorf("checkpoints show says\n%s", said)
 	}
 
-	// What a restore can't touch, it says.
+	// A restore names what it can't change.
 	var dry, back struct {
 		Unkept unkept `json:"unkept"`
 	}

@@ -88,8 +88,8 @@ func TestUp(t *testing.T) {
 	})
 }
 
-// checkEvents holds `choir events` against the published schemas and against a
-// CloudEvents library, and the sequence against being dense.
+// checkEvents compares the output of `choir events` with the published schemas and with a
+// CloudEvents library, and checks that the sequences have no gaps.
 func checkEvents(t *testing.T, in *choirtest.Instance) {
 	t.Helper()
 	compiler := jsonschema.NewCompiler()

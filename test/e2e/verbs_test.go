@@ -22,20 +22,20 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// row is how one verb is tried. Words of its arguments such as {held} are filled
-// in, {how} with the way that it is called: text or json.
+// row says how one verb is tried. Words in braces in its arguments, such as {held}, are replaced by
+// names, and {how} by the way in which it is called: text or json.
 type row struct {
 	args  string
 	input string
 	code  int
-	// refused is why the verb says no here; its success is tried by the test that
-	// elsewhere names, or at the end of this one.
+	// refused is why the verb must fail here. Its success is tried by the test that elsewhere
+	// names, or at the end of this one.
 	refused, elsewhere string
-	bad                string // arguments with a bad value; -: it takes none
-	alone              bool   // it talks to no control plane
+	bad                string // arguments with a bad value; - means that it takes none
+	alone              bool   // it needs no control plane
 }
 
-// verbRows are all verbs but those that are tried alone.
+// verbRows are all verbs except those with tests of their own.
 var verbRows = map[string]row{
 	"prompt":            {args: "make it {how}", bad: "--timeout -1s x"},
 	"wait":              {args: "{done}", bad: "no-run"},
@@ -60,7 +60,7 @@ var verbRows = map[string]row{
 	"documents":         {args: "{document}", bad: "{document} --limit -1"},
 	"documents show":    {args: "{document}", bad: "{document} --revision -1"},
 	"documents write":   {args: "{document} {dir}/folder/file --base {revision}", bad: "{document} {dir}/folder/file"},
-	"proposals":         {args: "{document}", bad: "{document} --limit -1"}, // what is done to them: below
+	"proposals":         {args: "{document}", bad: "{document} --limit -1"}, // their resolution is tried below
 	"proposals show":    {args: "{document} {proposal}", bad: "x"},
 	"proposals accept":  {args: "{document} {nobody}", code: 1, refused: "proposal", bad: "x"},
 	"proposals dismiss": {args: "{document} {nobody}", code: 1, refused: "proposal", bad: "x"},
@@ -84,7 +84,7 @@ var verbRows = map[string]row{
 	"wake":              {bad: "extra"},
 	"rebuild":           {args: "--check", bad: "extra"},
 
-	// People and computers: what they do TestTwoPeopleAndThreeComputers tries.
+	// These are about people and computers; TestTwoPeopleAndThreeComputers tries what they do.
 	"members":             {bad: "extra"},
 	"members invite":      {bad: "--role nobody"},
 	"members invitations": {bad: "extra"},
@@ -92,7 +92,7 @@ var verbRows = map[string]row{
 	"members set":         {args: "{nobody} viewer", code: 1, bad: "{nobody} nobody"},
 	"members rm":          {args: "{nobody}", code: 1, bad: "a b"},
 	"members leave":       {code: 1, bad: "extra"},
-	"sign-in":             {input: "not a link", code: 2, alone: true, bad: "extra"}, // TestASecondPersonNeedsNoBrowser
+	"sign-in":             {input: "not a link", code: 2, alone: true, bad: "extra"}, // see TestASecondPersonNeedsNoBrowser
 	"join":                {args: "{nobody}", code: 1, bad: "a b"},
 	"accounts":            {bad: "extra"},
 	"accounts invite":     {args: "{how}", bad: "a --power nothing"},
@@ -115,7 +115,7 @@ var verbRows = map[string]row{
 	"version":     {alone: true, bad: "extra"},
 }
 
-// elsewhere are the verbs that have whole tests of their own.
+// elsewhere are the verbs with tests of their own.
 var elsewhere = map[string]string{
 	"up": "TestUp", "stop": "TestEveryVerb", "doctor": "TestBadMachineNoGit", "recover": "TestRecoverGivesTheComputerBack", "bench": "TestRows",
 	"computers create": "TestSeveralComputersOnOneMachine",
@@ -123,9 +123,8 @@ var elsewhere = map[string]string{
 
 var verbHeading = regexp.MustCompile("(?ms)^### choir ([a-z -]*[a-z])([^\n]*)\n(.*?)(?:\\z|^##)")
 
-// declaredVerbs are the verbs that docs/cli.md tells of, which is made of what is
-// declared, and the members of what --json prints of each; none where it prints
-// something else.
+// declaredVerbs returns the verbs in docs/cli.md, which is generated from the declarations, each
+// with the top-level members of its JSON output, or none if it prints something else.
 func declaredVerbs(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(choirtest.Root(), "docs", "cli.md"))
@@ -133,7 +132,7 @@ func declaredVerbs(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	// Each heading ends the part before it, so that it is looked for anew.
+	// The rest is searched again from each heading, because a heading also ends the part before it.
 	for rest := string(page); ; {
 		at := verbHeading.FindStringSubmatchIndex(rest)
 		if at == nil {
@@ -149,8 +148,8 @@ func declaredVerbs(t *testing.T) map[string][]string {
 	}
 }
 
-// topMembers are the names in the outermost braces of a shape; the first is [ where
-// there can be several.
+// topMembers returns the names in the outermost braces of a shape; the first is [ if there can be
+// several.
 func topMembers(shape string) []string {
 	out := []string{"{"}
 	if strings.HasPrefix(shape, "[") {
@@ -175,9 +174,9 @@ func topMembers(shape string) []string {
 	return out
 }
 
-// TestEveryVerb holds each verb to the same: it answers in text and in JSON of the
-// shape that is declared, ends with 2 for a bad value, with 3 where nobody answers
-// and with 130 when it is interrupted, and says why on standard error alone.
+// TestEveryVerb holds every verb to the same rules: it answers in text, and in JSON of the declared
+// shape; it ends with 2 for a bad value, with 3 if no server answers, and with 130 when it is
+// interrupted; and it prints the reason on standard error only.
 func TestEveryVerb(t *testing.T) {
 	t.Parallel()
 	verbs := declaredVerbs(t)
@@ -194,7 +193,7 @@ func TestEveryVerb(t *testing.T) {
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
 	in := choirtest.Start(t, choirtest.Options{Env: modelEnv(s, modelserver.Anthropic, newKey())})
-	_, accept := (&fullDisk{T: t, in: in}).proposed(s, "verbs") // of the first document
+	_, accept := (&fullDisk{T: t, in: in}).proposed(s, "verbs") // the first document's
 	words := prepared(t, in, dir)
 	parts := strings.Split(accept.path, "/")
 	words["document"], words["proposal"] = parts[2], parts[4]
@@ -229,7 +228,7 @@ func TestEveryVerb(t *testing.T) {
 			}
 			flags := []string{"--json"}
 			if name == "exec" {
-				flags = nil // it stands before the command
+				flags = nil // this flag is before the command
 				r.args = "--json " + r.args
 			}
 			got := call("json", there, nil, flags...)
@@ -268,7 +267,7 @@ func TestEveryVerb(t *testing.T) {
 	verbsLast(t, in, words["document"], words["proposal"])
 }
 
-// newest is a document's newest revision, by the list of them.
+// newest returns a document's newest revision, from their list.
 func newest(t *testing.T, in *choirtest.Instance, document string) view.Document {
 	t.Helper()
 	var list []view.Document
@@ -279,8 +278,8 @@ func newest(t *testing.T, in *choirtest.Instance, document string) view.Document
 	return list[0]
 }
 
-// revised writes a revision over one and is refused over what it changed; undo takes
-// it back.
+// revised writes a revision over another, is refused where it changes the same lines, and undoes
+// it.
 func revised(t *testing.T, in *choirtest.Instance, document string) {
 	t.Helper()
 	write := func(base int, text string) choirtest.Result {
@@ -307,7 +306,7 @@ func revised(t *testing.T, in *choirtest.Instance, document string) {
 	}
 }
 
-// verbsLast tries what can be done once.
+// verbsLast tries what can be done only once.
 func verbsLast(t *testing.T, in *choirtest.Instance, document, proposal string) {
 	t.Helper()
 	revised(t, in, document)
@@ -335,7 +334,7 @@ func verbsLast(t *testing.T, in *choirtest.Instance, document, proposal string) 
 	<-in.Done()
 }
 
-// prepared makes what the rows speak of.
+// prepared makes what the rows name.
 func prepared(t *testing.T, in *choirtest.Instance, dir string) map[string]string {
 	t.Helper()
 	words := map[string]string{"dir": dir, "data": in.Data, "nobody": contract.NewID()}
@@ -371,12 +370,12 @@ func prepared(t *testing.T, in *choirtest.Instance, dir string) map[string]strin
 	var k struct{ ID string }
 	in.JSON(t, &k, "checkpoint", "-m", "prepared")
 	words["checkpoint"] = k.ID
-	// Something that can be undone.
+	// This is something that can be undone.
 	in.Must(t, "restore", k.ID)
 	return words
 }
 
-// shaped checks that JSON has no member that is not declared, and some that are.
+// shaped checks that JSON has no member that is not declared, and at least one that is.
 func shaped(t *testing.T, text string, members []string) {
 	t.Helper()
 	var one map[string]any
@@ -404,7 +403,7 @@ func shaped(t *testing.T, text string, members []string) {
 	}
 }
 
-// verb runs the command line; then is called once it runs.
+// verb runs the command line; then, if not nil, is called once it runs.
 func verb(t *testing.T, env []string, input string, then func(*exec.Cmd), args ...string) choirtest.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -426,7 +425,7 @@ func verb(t *testing.T, env []string, input string, then func(*exec.Cmd), args .
 	return choirtest.Result{Stdout: out.String(), Stderr: errb.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
-// hanging is a server that takes connections and never answers, and tells of each.
+// hanging is a server that accepts connections, reports each, and never answers.
 func hanging(t *testing.T) (url string, accepted chan struct{}) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// waited is what a verb that waits for a run says, however it ends.
+// waited is the output of a verb that waits for a run, however the wait ends.
 type waited struct {
 	Run, Status string
 	Questions   []contract.Question
@@ -27,9 +27,9 @@ type waited struct {
 	stderr      string
 }
 
-// TestWaitingForARun: whatever ends the wait, it is said which run it was for,
-// and another wait goes on: a question, the time being over, Ctrl-C, and a control
-// plane that dies.
+// TestWaitingForARun shows that whatever ends the wait, the output says which run it was for, and
+// another wait can continue: after a question, at the end of the time, after Ctrl-C, and after the
+// death of the control plane.
 func TestWaitingForARun(t *testing.T) {
 	t.Parallel()
 	script := modelserver.Script{Turns: turnsOf("director", "",
@@ -107,7 +107,7 @@ func waits(t *testing.T, in *choirtest.Instance, then func(*os.Process), args ..
 	return w
 }
 
-// hasSocket says whether a process has a socket open.
+// hasSocket reports whether a process has a socket open.
 func hasSocket(pid int) bool {
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

@@ -20,9 +20,8 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// unreadable leaves a data directory whose computer does not wake: it was killed
-// while a run was under way of which a turn, too long to stand in the log, is
-// gone. Its file workspace/kept was first "one", then "two".
+// unreadable leaves a data directory whose computer was killed during a run, and lost the blob of a
+// turn that was too long for the log. Its file workspace/kept was first "one", then "two".
 func unreadable(t *testing.T) (data string, env []string) {
 	t.Helper()
 	s := modelserver.New(modelserver.Script{Turns: join(
@@ -67,8 +66,9 @@ func blobs(t *testing.T, data string) map[string]bool {
 	return out
 }
 
-// What is lost of a run that was under way costs that run, and nothing else: the
-// computer is awake, the run has ended and says what can't be read any more.
+// TestALostBlobOfAnOpenRunEndsThatRun shows that if a part of a run that was under way is lost,
+// only that run is affected: the computer is awake, and the run has ended and says what can't be
+// read any more.
 func TestALostBlobOfAnOpenRunEndsThatRun(t *testing.T) {
 	t.Parallel()
 	data, env := unreadable(t)
@@ -86,8 +86,7 @@ func TestALostBlobOfAnOpenRunEndsThatRun(t *testing.T) {
 	}
 }
 
-// lockKeeper holds the lock of the computer's files, as another process would
-// that has them open.
+// lockKeeper holds the lock of the computer's files, as another process does that has them open.
 func lockKeeper(t *testing.T, data string) (release func()) {
 	t.Helper()
 	locks, err := filepath.Glob(filepath.Join(data, "computers", "*", "keeper.lock"))
@@ -98,7 +97,7 @@ func lockKeeper(t *testing.T, data string) (release func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release = sync.OnceFunc(func() { lock.Close() }) // which gives it up
+	release = sync.OnceFunc(func() { lock.Close() }) // closing the file releases the lock
 	t.Cleanup(release)
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Fatal(err)
@@ -120,10 +119,10 @@ func failed(t *testing.T, data, why string, env ...string) (*choirtest.Instance,
 	return in, c
 }
 
-// A computer that does not wake says why. Its archive holds what it has, also
-// while its files are in use. Its checkpoints are listed, going back to one is
-// tried dry and then done, which wakes it, and can be undone. One that fails on
-// what a task left opens without that.
+// TestAComputerThatDoesNotWakeIsRepaired shows that a computer that does not wake says why. Its
+// archive contains what it has, even while its files are in use. Its checkpoints are listed, and a
+// restore of one can be tried dry and then done, which wakes it, and can be undone. A computer that
+// fails because of what a task left wakes without that.
 func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 	t.Parallel()
 	s := modelserver.New(modelserver.Script{Turns: turnsOf("director", "", modelserver.Turn{Hold: "for ever"})}).Start()
@@ -172,7 +171,7 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 	}
 	one := ""
 	var list []view.Checkpoint
-	in.JSON(t, &list, "checkpoints") // of the state and the log, which nobody else has
+	in.JSON(t, &list, "checkpoints") // from the state and the log, which no other process has open
 	for _, k := range list {
 		if k.Message == "one" {
 			one = k.ID
@@ -212,7 +211,7 @@ func TestAComputerThatDoesNotWakeIsRepaired(t *testing.T) {
 	choirtest.Eventually(t, time.Minute, "the run is under way", func() bool { return len(s.Requests()) > 0 })
 	in.Kill()
 	stuck := filepath.Join(data, "computers", string(c.ID), "boxes", "stuck", ".run", "lock")
-	if err := os.MkdirAll(stuck, 0o700); err != nil { // where a file belongs
+	if err := os.MkdirAll(stuck, 0o700); err != nil { // a directory in the place of a file
 		t.Fatal(err)
 	}
 	in, _ = failed(t, data, "stuck", env...)
@@ -256,8 +255,8 @@ func untar(t *testing.T, file string) map[string]string {
 	}
 }
 
-// What keeps a computer from waking may pass: here another process has its files,
-// and lets go. It is then awake, and nobody pressed anything.
+// TestAComputerIsTriedAgainByItself: the cause may pass; here another process has the files and
+// releases them. The computer is then awake, without anybody's action.
 func TestAComputerIsTriedAgainByItself(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
