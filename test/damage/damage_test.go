@@ -71,7 +71,7 @@ func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB), command 
 		emptied(t, filepath.Join(p.data, "computers", string(p.cid), "snapshots"))
 	}
 	if _, err := bus.ReadStore(t.Context(), filepath.Join(p.data, "nats"), "", func(m bus.Message) error {
-		p.events = append(p.events, string(m.Data))
+		p.events = append(p.events, strings.Split(string(m.Data), "\n")...) // a message holds one event a line
 		return nil
 	}); err != nil {
 		t.Fatal(err)
