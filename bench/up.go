@@ -72,7 +72,9 @@ func (e *env) up(ctx context.Context, data string, cpus ...int) (*plane, error) 
 	p.cmd = exec.Command(e.Binary, "up", "--config", file, "--data", data, "--listen", "127.0.0.1:0", "--no-open", "--json")
 	p.cmd.Env = plainEnviron()
 	p.cmd.Stderr = p.logs
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a Ctrl-C reaches it through Close only
+	// In a group of its own a Ctrl-C reaches it through Close only. When the bench is killed, the
+	// thread that started it ends, which lives as long as it does otherwise (metered).
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
