@@ -14,15 +14,15 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// TestACheckWhoseBoxDiesIsMadeAgain: what fails is not published because the box
-// that would have said so was killed, and what passes is verified all the same;
-// where no box lives long enough, nothing is.
+// TestACheckWhoseBoxDiesIsMadeAgain shows that a check is repeated when its box is killed before it
+// answers: a change that fails its check is not published for want of that answer, and one that
+// passes is verified all the same. When every box of the check dies, nothing is published.
 func TestACheckWhoseBoxDiesIsMadeAgain(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		last contract.Part
-		tool string // at whose call a box dies
-		most int    // boxes that die
+		tool string // the tool at whose call a box dies
+		most int    // the number of boxes that die
 		want contract.VerificationStatus
 		live string
 	}{
@@ -63,8 +63,8 @@ func TestACheckWhoseBoxDiesIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestACheckOfTheBaseThatCantBeMadeIsNoPass: how many tests ran before the change
-// is then not known, and not none.
+// TestACheckOfTheBaseThatCantBeMadeIsNoPass shows that when the base's tests can't be run, the
+// number of tests before the change is taken as unknown and not as zero.
 func TestACheckOfTheBaseThatCantBeMadeIsNoPass(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -82,16 +82,16 @@ func TestACheckOfTheBaseThatCantBeMadeIsNoPass(t *testing.T) {
 	}
 }
 
-// TestOnlyChecksOfTheShellWaitForItsDependencies: they are installed when a build
-// needs them, and no other check, nor the look at what there is, waits for that.
-// What is no part of a project is looked at without a box.
+// TestOnlyChecksOfTheShellWaitForItsDependencies shows that the shell's dependencies are installed
+// when a build needs them, and that neither another check nor the search for projects waits for
+// that. Files that are no part of a project are checked without a box.
 func TestOnlyChecksOfTheShellWaitForItsDependencies(t *testing.T) {
 	for name, c := range map[string]struct {
 		part  contract.Part
 		least int
 		waits bool
 	}{
-		"a text of no project":   {use("c1", "write", m{"path": "workspace/list.txt", "content": "milk"}), 0, false}, // and needs no box
+		"a text of no project":   {use("c1", "write", m{"path": "workspace/list.txt", "content": "milk"}), 0, false}, // it needs no box
 		"a script of no project": {edit("c1"), 2, false},
 		"the desktop's source":   {use("c1", "write", m{"path": "choiros/package.json", "content": `{"scripts":{"build":"true"}}`}), 2, true},
 	} {
@@ -100,7 +100,7 @@ func TestOnlyChecksOfTheShellWaitForItsDependencies(t *testing.T) {
 			h := newHouse(t)
 			h.model.director = plan(agentTask)
 			h.model.associate = steps(c.part)
-			for _, p := range []string{"requirements.txt", "workspace/requirements.txt"} { // so that there is no project
+			for _, p := range []string{"requirements.txt", "workspace/requirements.txt"} { // without these there is no project
 				if err := os.Remove(filepath.Join(h.ws.live(), p)); err != nil {
 					t.Fatal(err)
 				}

@@ -90,7 +90,7 @@ func TestAFailedVerificationPublishesNothing(t *testing.T) {
 	h.model.director = plan(agentTask)
 	h.model.associate = steps(use("c0", "write", m{"path": "workspace/a.sh", "content": "if then"}), use("c1", "write", m{"path": "choiros/x.css", "content": "blue"}))
 	rep := h.report(h.submit("break it"))
-	// The Director says done; the host knows better.
+	// The Director says that the run is done, and the host knows that it is not.
 	if rep.Status != contract.RunFailed || rep.Verified == contract.VerificationPass || !strings.Contains(rep.Summary, "it is not") {
 		t.Fatalf("%+v", rep)
 	}
@@ -166,7 +166,8 @@ func TestInvalidTasksAreRefusedWithFieldAndReason(t *testing.T) {
 			refusals = append(refusals, last.Parts[0].Return.Content)
 		}
 		if n < len(bad) {
-			// A good task beside it is refused with it: nothing half-done.
+			// A good task that is delegated beside a refused one is refused with it, so that
+			// nothing is half-done.
 			return parts(use("d", "delegate", m{"tasks": []m{agentTask, bad[n]}}))
 		}
 		return parts(use("r", "report", m{"status": "failed", "summary": "no"}))
@@ -186,9 +187,9 @@ func TestInvalidTasksAreRefusedWithFieldAndReason(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForWhatATaskLeft has the removal of a task's overlay take until
-// the user has the report: neither the Director nor the user waits for it, but
-// who puts the computer to sleep does.
+// TestNobodyWaitsForWhatATaskLeft delays the removal of a task's overlay until the user has the
+// report, and shows that neither the Director nor the user waits for it, while whoever puts the
+// computer to sleep does.
 func TestNobodyWaitsForWhatATaskLeft(t *testing.T) {
 	h := newHouse(t)
 	reported := make(chan struct{})
@@ -444,8 +445,8 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(s int)           { r.status = s }
 func (r *recorder) Write(b []byte) (int, error) { return len(b), nil }
 
-// An associate box that is not ours: whatever it asks, it gets what its task was
-// granted, once, and its result is not taken at its word.
+// TestAHostileAssociateGetsOnlyItsTask runs an Associate's box that is not ours: whatever it asks,
+// it gets what its task was granted, and gets it once, and its result is not believed.
 func TestAHostileAssociateGetsOnlyItsTask(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(m{"kind": "exec", "goal": "steps", "budget": m{"tool_calls": 2}, "steps": []m{{"write": m{"path": "notes/b.txt", "content": "b"}}}})
@@ -507,7 +508,8 @@ func TestAHostileAssociateGetsOnlyItsTask(t *testing.T) {
 	}
 }
 
-// A loop that says nothing, or nonsense, does not hold its run.
+// TestALoopThatMisbehavesEndsItsTask shows that a loop that says nothing, or nonsense, does not
+// keep its run from ending.
 func TestALoopThatMisbehavesEndsItsTask(t *testing.T) {
 	for name, line := range map[string]string{"garbage": "hello", "an unknown field": `{"end":{"status":"ok","summary":"x","head":"1"}}`,
 		"a huge line": strings.Repeat("x", 2<<20), "an early end": "", "an unknown status": `{"end":{"status":"splendid","summary":"x","usage":{"wall_ms":0,"tool_calls":0,"tokens_in":0,"tokens_out":0,"cost_usd":0}}}`} {
@@ -543,8 +545,7 @@ func TestALoopThatNeverEndsUsesUpItsTurns(t *testing.T) {
 	}
 }
 
-// delegations makes a Director that delegates one task after the other and then
-// reports done.
+// delegations makes a Director that delegates one task after the other and then reports done.
 func delegations(tasks ...m) func(int, contract.TurnRequest) []contract.Part {
 	return func(n int, _ contract.TurnRequest) []contract.Part {
 		if n < len(tasks) {

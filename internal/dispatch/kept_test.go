@@ -11,15 +11,16 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 )
 
-// keptTask is an agent's task whose tree is kept for a look when it fails.
+// keptTask is an agent's task whose tree is kept for inspection when it fails.
 func keptTask() m {
 	task := maps.Clone(agentTask)
 	task["on_failure"] = "keep"
 	return task
 }
 
-// TestATreeIsKeptBeforeItsResultIsLogged: a death behind the result has the overlay swept
-// by the next start, so what is to be looked at is kept before, and tried again.
+// TestATreeIsKeptBeforeItsResultIsLogged shows that the tree of a failed task is kept before its
+// result is logged, and that keeping it is tried again. If the process died after the result was
+// logged, the next start would sweep the overlay, and the tree could no longer be kept.
 func TestATreeIsKeptBeforeItsResultIsLogged(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(keptTask())
@@ -44,7 +45,8 @@ func TestATreeIsKeptBeforeItsResultIsLogged(t *testing.T) {
 	}
 }
 
-// TestWhatCantBeKeptIsSaid: in the result, once its time is over.
+// TestWhatCantBeKeptIsSaid shows that a result says so when the tree could not be kept before the
+// time for it was over.
 func TestWhatCantBeKeptIsSaid(t *testing.T) {
 	h := newHouse(t)
 	h.tune = func(o *dispatch.Options) { o.Times.TakeBack = time.Millisecond }

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestMain has the checks of these tests share a Python that keeps the byte code of
-// its library: each check has it compiled anew, which took most of the time here and
-// is tried where checks are. The program is the one that python3 is in the end: what
-// a version manager puts in its place starts forty processes first.
+// TestMain has the checks of these tests share a Python that keeps the byte code of its library.
+// Otherwise each check compiles it anew, which took most of the time here and is tested where
+// checks are. The program is the one that python3 runs in the end, because the wrapper of a version
+// manager starts forty processes first.
 func TestMain(m *testing.M) {
 	code, err := withPython(m.Run)
 	if err != nil {

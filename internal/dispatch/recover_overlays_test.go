@@ -10,10 +10,10 @@ import (
 	"choir.dev/choiros/internal/dispatch/ports"
 )
 
-// TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart: a run may have its
-// report, and a task its next attempt, before the overlay of an ended attempt is
-// removed. What a death then leaves, the next start removes; the overlay of an
-// attempt under way stays.
+// TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart shows that a start removes the overlays
+// of ended attempts that an earlier process did not live to remove, which a run may leave even when
+// it has its report, and a task when it has its next attempt. The overlay of an attempt that is
+// under way stays.
 func TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart(t *testing.T) {
 	h := newHouse(t)
 	h.ws.drop = func() { panic("the process died") }
@@ -42,7 +42,7 @@ func TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart(t *testing.T) {
 		t.Errorf("of a run that has ended there are %q", got)
 	}
 
-	// An attempt that failed, and the one under way that follows it.
+	// One attempt has failed, and the one that follows it is under way.
 	flag := filepath.Join(h.dir, "second")
 	h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
 		{"run": m{"argv": []string{"sh", "-c", "test -e " + flag + " || sleep 1000"}}}}})
@@ -52,7 +52,7 @@ func TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart(t *testing.T) {
 	h.ws.mu.Lock()
 	task := left()[0]
 	h.ws.mu.Unlock()
-	earlier := strings.TrimSuffix(task, "-1") + "-7" // nobody else's
+	earlier := strings.TrimSuffix(task, "-1") + "-7" // it belongs to no attempt that is known
 	if err := os.Mkdir(filepath.Join(h.ws.dir, "boxes", earlier), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -17,17 +17,17 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// mortal is a log whose process dies once it has stored so many events: what
-// comes later waits for the end.
+// mortal is a log whose process dies once it has stored a given number of events. Whatever is
+// appended later waits until the dispatcher has ended.
 type mortal struct {
 	ports.Log
 	left atomic.Int64
 	dead chan struct{}
-	end  <-chan struct{} // of the dispatcher that died
+	end  <-chan struct{} // closed when the dispatcher that died has ended
 	once sync.Once
 
 	mu    sync.Mutex
-	types []string // of the events of each append
+	types []string // the types of the events of each append
 }
 
 func (l *mortal) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
@@ -45,7 +45,7 @@ func (l *mortal) Append(ctx context.Context, drafts ...contract.Draft) ([]contra
 	return l.Log.Append(ctx, drafts...)
 }
 
-// restart lets a new process take over and go on.
+// restart lets a new process take over and continue.
 func (h *house) restart() {
 	h.t.Helper()
 	h.sleep()
@@ -94,8 +94,8 @@ func TestARestartGoesOnWithAnAgentTask(t *testing.T) {
 	}
 }
 
-// TestAttack51_NoCallGoesWithoutItsResult: after a restart in the middle of a
-// turn's calls the model hears of each of them what became of it.
+// TestAttack51_NoCallGoesWithoutItsResult shows that after a restart in the middle of a turn's
+// calls the model is told the outcome of each of them.
 func TestAttack51_NoCallGoesWithoutItsResult(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -131,8 +131,8 @@ func TestAttack51_NoCallGoesWithoutItsResult(t *testing.T) {
 	h.quiet()
 }
 
-// TestAttack51_AQuestionIsAskedOnce: a restart while its user is asked shows them
-// the same question, not another one.
+// TestAttack51_AQuestionIsAskedOnce shows that after a restart the user, who has been asked, still
+// sees the same question and no second one.
 func TestAttack51_AQuestionIsAskedOnce(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = func(n int, _ contract.TurnRequest) []contract.Part {
@@ -159,8 +159,8 @@ func TestAttack51_AQuestionIsAskedOnce(t *testing.T) {
 	h.quiet()
 }
 
-// A result lists what was run and reached before a restart like what was after
-// it, also when the attempt did not end by itself.
+// TestAResultHasWhatWasRunBeforeARestart shows that a result lists what was run and reached before
+// a restart as well as what came after it, also when the attempt did not end by itself.
 func TestAResultHasWhatWasRunBeforeARestart(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		h := newHouse(t)
@@ -220,8 +220,8 @@ func TestAResultHasWhatWasRunBeforeARestart(t *testing.T) {
 	}
 }
 
-// A call that only reads is made again after a restart, under its own id and
-// before the model is asked; its return is recorded once.
+// TestARestartRepeatsACallThatOnlyReads shows that after a restart a call that only reads is made
+// again, under its own id and before the model is asked, and that its return is recorded once.
 func TestARestartRepeatsACallThatOnlyReads(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
@@ -278,7 +278,7 @@ func TestARestartRepeatsACallThatOnlyReads(t *testing.T) {
 	}
 }
 
-// dyingLog is a log whose process dies at the first draft that stop knows.
+// dyingLog is a log whose process dies at the first draft for which stop returns true.
 type dyingLog struct {
 	ports.Log
 	stop func(contract.Draft) bool
@@ -322,9 +322,9 @@ func TestARestartMakesOtherKindsAgain(t *testing.T) {
 	}
 }
 
-// The new process knows nothing of what the old one rendered; what the user
-// wrote before, between and after is in the document at the end, and the rest
-// of it is up to date.
+// TestARestartKeepsWhatTheUserWroteIntoTheDocument shows that a run's document ends with all that
+// the user wrote before, between and after restarts, and is otherwise up to date, although the new
+// process does not know what the old one rendered.
 func TestARestartKeepsWhatTheUserWroteIntoTheDocument(t *testing.T) {
 	h := newHouse(t)
 	reached, hold := make(chan struct{}), make(chan struct{})
@@ -383,7 +383,7 @@ func TestARestartKeepsWhatTheUserWroteIntoTheDocument(t *testing.T) {
 	}
 }
 
-// eventually waits for a condition.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -428,10 +428,11 @@ func TestATreeThatIsGoneStartsTheAttemptAnew(t *testing.T) {
 	}
 }
 
-// Whatever the instant of death, the run ends, each attempt has one result, the
-// workspace holds the work or nothing of it, and nothing is left behind. With
-// CHOIR_DEATHS=all, as make chaos has it, it dies after every event; else after the
-// first of each type, for TestDeathAtEachEdge dies where an attempt moves on.
+// TestDeathAfterEveryEvent shows that whenever the process dies, the run ends, each attempt has one
+// result, the workspace holds all of the work or nothing of it, and nothing is left behind. With
+// CHOIR_DEATHS=all, which make chaos sets, the process dies after every event. Otherwise it dies
+// after the first event of each type, because TestDeathAtEachEdge has it die wherever an attempt
+// changes its state.
 func TestDeathAfterEveryEvent(t *testing.T) {
 	for _, kind := range []string{"agent", "exec"} {
 		t.Run(kind, func(t *testing.T) {
@@ -451,8 +452,7 @@ func TestDeathAfterEveryEvent(t *testing.T) {
 	}
 }
 
-// dieAfter lets a run die after its n-th append, and says of what types the events
-// of each were.
+// dieAfter has a run die after its n-th append, and returns the types of the events of each append.
 func dieAfter(t *testing.T, kind string, n int) []string {
 	h := newHouse(t)
 	if kind == "agent" {
@@ -501,9 +501,10 @@ func dieAfter(t *testing.T, kind string, n int) []string {
 	return l.types
 }
 
-// TestWhatIsCheckedAfterARestartIsHeldAgainstItsBase: a change whose files' names
-// alone are looked at, and the tests that ran before it, need the base that the
-// attempt began from, also in a process that did not begin it.
+// TestWhatIsCheckedAfterARestartIsHeldAgainstItsBase shows that a process that did not begin an
+// attempt checks its change against the base that the attempt began from: it needs that base for
+// the tests that ran before the change, and for changes of which only the files' names are
+// inspected.
 func TestWhatIsCheckedAfterARestartIsHeldAgainstItsBase(t *testing.T) {
 	for name, c := range map[string]struct {
 		part contract.Part
@@ -512,7 +513,7 @@ func TestWhatIsCheckedAfterARestartIsHeldAgainstItsBase(t *testing.T) {
 		"a test fails by a text":     {use("c1", "write", m{"path": "workspace/bad.txt", "content": "bad"}), contract.VerificationFail},
 		"fewer tests than before it": {use("c1", "write", m{"path": "workspace/fewer.sh", "content": "true"}), contract.VerificationUnknown},
 	} {
-		for n := 4; n <= 5; n++ { // it is merged, it is being checked
+		for n := 4; n <= 5; n++ { // after the fourth event the change is merged, after the fifth it is being checked
 			t.Run(fmt.Sprint(name, ", dead at transition ", n), func(t *testing.T) {
 				t.Parallel()
 				to := map[string]contract.AttemptState{}
@@ -529,8 +530,8 @@ func TestWhatIsCheckedAfterARestartIsHeldAgainstItsBase(t *testing.T) {
 	}
 }
 
-// testsOfTexts are tests of which one fails by a file, and one more runs unless a
-// file is there.
+// testsOfTexts has a test that fails because of the content of a file, and another that runs only
+// while some file does not exist.
 const testsOfTexts = `import os, unittest
 
 class B(unittest.TestCase):

@@ -30,9 +30,9 @@ import (
 	"choir.dev/choiros/internal/tool/boxtools"
 )
 
-// The stand-ins of these tests: boxes are HTTP servers in this process that
-// serve the same handlers as a guest, the workspace is plain folders, the model
-// is scripted at the wire. The log, the bus and the blobs are real.
+// These are the stand-ins of these tests. Boxes are HTTP servers in this process that serve the
+// same handlers as a guest, the workspace is plain folders, and the model is scripted at the wire.
+// The log, the bus and the blobs are real.
 
 // boxes stands in for a driver.
 type boxes struct {
@@ -41,10 +41,10 @@ type boxes struct {
 	open   map[string]*box
 	kinds  []contract.BoxKind
 	break_ func(ports.BoxRequest) error
-	evil   func(host *http.Client) http.Handler // instead of our Associate
-	liar   http.Handler                         // instead of our Director
+	evil   func(host *http.Client) http.Handler // replaces our Associate
+	liar   http.Handler                         // replaces our Director
 	dies   string                               // a task's box is killed when this tool is called
-	checks func(tool string) (dies bool)        // the same of a check's box
+	checks func(tool string) (dies bool)        // the same for the box of a check
 }
 
 type box struct {
@@ -56,7 +56,7 @@ type box struct {
 	end  func()
 
 	mu     sync.Mutex
-	latest context.Context // of the newest request to the host
+	latest context.Context // the context of the newest request to the host
 }
 
 func (b *box) ID() string                   { return b.id }
@@ -65,7 +65,7 @@ func (b *box) Done() <-chan struct{}        { return b.done }
 func (b *box) Err() error                   { return errors.New("killed") }
 func (b *box) Kill() error {
 	b.once.Do(func() {
-		// A call that arrives while it is being killed ends with it.
+		// A call that arrives while the box is being killed ends with it.
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -153,7 +153,7 @@ func (bs *boxes) Open(_ context.Context, r ports.BoxRequest) (ports.Box, error) 
 	bs.mu.Unlock()
 	b.end = func() {
 		if r.Kind == contract.BoxTask {
-			b.srv.Close() // returns when its calls, and so their processes, have ended
+			b.srv.Close() // this returns when the calls, and so their processes, have ended
 		} else {
 			go b.srv.Close()
 		}
@@ -168,7 +168,7 @@ func (bs *boxes) Open(_ context.Context, r ports.BoxRequest) (ports.Box, error) 
 	return b, nil
 }
 
-// dying kills the box when a tool is called that dies accepts.
+// dying kills the box when a tool is called for which dies returns true.
 func (b *box) dying(h http.Handler, dies func(tool string) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if dies(req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]) {
@@ -186,15 +186,15 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// script is a model at the wire: it answers by role and by how many answers
-// the request already holds.
+// script is a model at the wire. It answers by the role, and by how many answers the request
+// already holds.
 type script struct {
 	mu        sync.Mutex
 	director  func(n int, req contract.TurnRequest) []contract.Part
 	associate func(n int, req contract.TurnRequest) []contract.Part
 	seen      []contract.TurnRequest
 	forgotten sync.Map
-	gate      func(role contract.ActorKind, n int) // called before an answer
+	gate      func(role contract.ActorKind, n int) // called before each answer
 }
 
 func (s *script) Forget(run string) { s.forgotten.Store(run, true) }
@@ -224,7 +224,7 @@ func (s *script) Handler(scope ports.ModelScope) http.Handler {
 			}()
 			select {
 			case <-passed:
-			case <-r.Context().Done(): // as a gateway does, whatever its model is at
+			case <-r.Context().Done(): // a gateway ends a request too when its context ends, whatever the model is doing
 			}
 		}
 		if r.Context().Err() != nil {
@@ -261,7 +261,7 @@ func plan(tasks ...m) func(int, contract.TurnRequest) []contract.Part {
 	}
 }
 
-// steps makes an Associate that makes one call a turn, then finishes ok.
+// steps makes an Associate that makes one call in each turn and then finishes with ok.
 func steps(calls ...contract.Part) func(int, contract.TurnRequest) []contract.Part {
 	return func(n int, _ contract.TurnRequest) []contract.Part {
 		if n < len(calls) {
@@ -271,7 +271,7 @@ func steps(calls ...contract.Part) func(int, contract.TurnRequest) []contract.Pa
 	}
 }
 
-// testOfA is the project's test: that its script can be parsed.
+// testOfA is the project's test. It tests that the project's script can be parsed.
 const testOfA = `import subprocess, unittest
 
 class A(unittest.TestCase):
@@ -309,7 +309,7 @@ func newHouse(t *testing.T) *house {
 	h.blobs = must(disk.Open(filepath.Join(h.dir, "blobs"), blob.Quota{}))
 	h.ws = &folders{t: t, dir: filepath.Join(h.dir, "ws")}
 	put(h.ws.live(), "workspace/a.sh", []byte("echo one\n"))
-	put(h.ws.live(), "requirements.txt", nil) // all of it is one project
+	put(h.ws.live(), "requirements.txt", nil) // this makes all of it one project
 	put(h.ws.live(), "workspace/requirements.txt", nil)
 	put(h.ws.live(), "workspace/test_a.py", []byte(testOfA))
 	put(h.ws.live(), "choiros/x.css", []byte("red\n"))
@@ -354,7 +354,7 @@ func (h *house) options() dispatch.Options {
 	return o
 }
 
-// scanned answers for the past by reading all of the log.
+// scanned answers questions about past events by reading the whole log.
 type scanned struct{ ports.Log }
 
 func (s scanned) all(ctx context.Context, each func(contract.Event)) error {

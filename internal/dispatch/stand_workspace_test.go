@@ -31,14 +31,14 @@ type folders struct {
 	mu                                    sync.Mutex
 	n                                     int
 	race                                  func()       // called when a publish begins
-	back                                  func()       // called when something is taken back
-	drop                                  func()       // called when an overlay is let go of
-	keep                                  func() error // called when a tree is to be kept for a look
+	back                                  func()       // called when a publish is taken back
+	drop                                  func()       // called when an overlay is dropped
+	keep                                  func() error // called when a tree is to be kept for inspection
 	swept                                 func(but []ports.TaskRef)
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
-	keeps                                 []view.Kept // what taking back says it left
-	leaves                                []view.Kept // what no tree could hold of a task's
+	keeps                                 []view.Kept // the changes that taking back says it left as they are
+	leaves                                []view.Kept // what a task left that no tree can hold
 }
 
 type overlay struct {
@@ -51,7 +51,7 @@ func (o *overlay) Base() string { return o.base }
 
 func (w *folders) live() string { return filepath.Join(w.dir, "live") }
 
-// caught makes an error of a call of must that had one.
+// caught turns a panic of must into the error that caused it.
 func caught(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -62,8 +62,8 @@ func caught(err *error) {
 	}
 }
 
-// spoil does what a bad disk does: what is at a path can't be read, and nothing
-// can be made there any more. (Permissions do not stop root.)
+// spoil does what a bad disk does: the file at a path can't be read, and nothing can be created
+// there any more. Permissions would not do, because they do not stop root.
 func (w *folders) spoil(name string) {
 	path := filepath.Join(w.dir, name)
 	if err := os.Rename(path, path+" before"); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -225,9 +225,9 @@ func (w *folders) Keep(_ context.Context, o ports.Overlay) error {
 	return os.CopyFS(filepath.Join(w.dir, "kept", fmt.Sprint(len(w.kept()))), os.DirFS(o.(*overlay).dir))
 }
 
-// kept are the trees that were left for a look.
+// kept returns the trees that were kept for inspection.
 func (w *folders) kept() []string {
-	found, _ := filepath.Glob(filepath.Join(w.dir, "kept", "*")) // the pattern is none that fails
+	found, _ := filepath.Glob(filepath.Join(w.dir, "kept", "*")) // Glob fails only for a malformed pattern
 	return found
 }
 
@@ -326,8 +326,8 @@ func put(dir, p string, b []byte) {
 	must(0, os.WriteFile(filepath.Join(dir, p), b, 0o755))
 }
 
-// keptDocuments stands in for the log that documents are kept in; what a run's
-// document says is rendered as always.
+// keptDocuments stands in for the log in which documents are kept. A run's document is rendered as
+// always.
 type keptDocuments struct {
 	mu   sync.Mutex
 	docs map[string]state.Revision
@@ -357,7 +357,7 @@ func (d *keptDocuments) UpdateRun(_ context.Context, id, _ string, says document
 	return nil
 }
 
-// edit changes a document as somebody would who is never disturbed.
+// edit changes a document as a user would whom nobody disturbs.
 func (d *keptDocuments) edit(id string, f func(string) string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

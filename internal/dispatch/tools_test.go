@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// weather is a tool that nothing of the house knows by its name.
+// weather is a tool whose name no other code knows.
 func weather() tool.Tool {
 	return tool.Tool{Name: "weather", Description: "Say how the weather is in a town.",
 		Schema:  tool.Object(`"town":{"type":"string","minLength":1,"maxLength":100}`, "town"),
@@ -36,7 +36,7 @@ func (h *house) has(t tool.Tool, text string) *atomic.Int32 {
 	return calls
 }
 
-// spec is what the model of a role was told of a tool; nil: nothing.
+// spec returns what the model of a role was told of a tool, or nil if it was told nothing.
 func (h *house) spec(end, name string) *contract.ToolSpec {
 	h.model.mu.Lock()
 	defer h.model.mu.Unlock()
@@ -52,8 +52,9 @@ func (h *house) spec(end, name string) *contract.ToolSpec {
 	return nil
 }
 
-// A new tool is one declaration: the Director learns of it, a task lists it, its
-// model is told of it, the call is checked, carried out, bounded and recorded.
+// TestANewToolIsOneDeclaration shows that a new tool takes one declaration: the Director learns of
+// it, a task can list it, the task's model is told of it, and calls are checked, carried out,
+// bounded and recorded.
 func TestANewToolIsOneDeclaration(t *testing.T) {
 	h := newHouse(t)
 	calls := h.has(weather(), strings.Repeat("rain ", 200))
@@ -85,7 +86,8 @@ func TestANewToolIsOneDeclaration(t *testing.T) {
 	}
 }
 
-// What a task may do follows from what tools declare, not from their names.
+// TestEffectsDecideWhatATaskMayDo shows that what a task may do follows from the effects that its
+// tools declare and not from their names.
 func TestEffectsDecideWhatATaskMayDo(t *testing.T) {
 	wants := func(t *testing.T, kind string, effects []tool.Effect, egress m) (*house, *atomic.Int32, string) {
 		t.Helper()
@@ -120,7 +122,7 @@ func TestEffectsDecideWhatATaskMayDo(t *testing.T) {
 		kind    string
 		effects []tool.Effect
 		egress  m
-		refused string // "" : it is called
+		refused string // empty if the call is carried out
 	}{
 		"what writes, for an agent":              {"agent", []tool.Effect{tool.Writes}, nil, ""},
 		"what writes, to inspect":                {"inspect", []tool.Effect{tool.Writes}, nil, "a task of kind inspect only reads"},

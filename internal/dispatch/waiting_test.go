@@ -15,9 +15,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestAWaitingRunGivesItsPlaceBack: with one place for runs, a run that waits
-// for its user, asked or paused, lets others go on and the computer count as
-// idle; it goes on when it is answered.
+// TestAWaitingRunGivesItsPlaceBack shows, with one place for runs, that while a run waits for its
+// user, because it asked something or is paused, others can go on and the computer counts as idle.
+// The run goes on when it is answered.
 func TestAWaitingRunGivesItsPlaceBack(t *testing.T) {
 	h := newHouse(t)
 	h.tune = func(o *dispatch.Options) { o.Runs = 1 }
@@ -66,7 +66,7 @@ func TestAWaitingRunGivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-// prompted says whether a Director's request is about a prompt.
+// prompted reports whether a Director's request is about a prompt.
 func prompted(req contract.TurnRequest, text string) bool {
 	for _, p := range req.Messages[0].Parts {
 		if strings.Contains(p.Text, text) {
@@ -76,7 +76,7 @@ func prompted(req contract.TurnRequest, text string) bool {
 	return false
 }
 
-// metering meters each turn, as the gateway does, with more than the loops count.
+// metering meters more for each turn than the loops count, as the gateway may.
 type metering struct {
 	ports.Models
 	h  *house
@@ -101,8 +101,8 @@ func (k *metering) Handler(s ports.ModelScope) http.Handler {
 	})
 }
 
-// TestSpentIsWhatWasMetered: a report says what the gateway metered, also of
-// calls whose turns no loop counted, and a task's result says its part.
+// TestSpentIsWhatWasMetered shows that a report states what the gateway metered, including calls
+// whose turns no loop counted, and that a task's result states its share.
 func TestSpentIsWhatWasMetered(t *testing.T) {
 	h := newHouse(t)
 	k := &metering{Models: h.model, h: h}
@@ -131,8 +131,8 @@ func TestSpentIsWhatWasMetered(t *testing.T) {
 	}
 }
 
-// shuffled is a log whose appends of steering return in another order than they
-// were stored: the last first.
+// shuffled is a log in which appends of steering return in the opposite order to that in which they
+// were stored.
 type shuffled struct {
 	ports.Log
 	mu   sync.Mutex
@@ -148,7 +148,7 @@ func (l *shuffled) Append(ctx context.Context, drafts ...contract.Draft) ([]cont
 	l.mu.Lock()
 	me := make(chan struct{})
 	l.held = append(l.held, me)
-	if len(l.held) == l.want { // all are stored: the last comes first
+	if len(l.held) == l.want { // all are stored, and the last one returns first
 		close(me)
 	}
 	l.mu.Unlock()
@@ -163,9 +163,8 @@ func (l *shuffled) Append(ctx context.Context, drafts ...contract.Draft) ([]cont
 	return es, err
 }
 
-// TestStoriesGrowInTheLogsOrder: what a Director is told of ten things that its
-// user said at the same time is in the log's order, whatever order the appends
-// return in.
+// TestStoriesGrowInTheLogsOrder shows that when a user says ten things at the same time, the
+// Director is told of them in the log's order, whatever the order in which the appends return.
 func TestStoriesGrowInTheLogsOrder(t *testing.T) {
 	const n = 10
 	h := newHouse(t)

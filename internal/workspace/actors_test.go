@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// made lists the checkpoints in the log, as "kind: actor for user".
+// made lists the checkpoints in the log as "kind: actor for user".
 func (h *host) made() (out []string) {
 	for _, e := range h.log.all() {
 		if p, err := contract.DecodeData(e.Type, e.Data); err == nil && e.Type == "checkpoint.created" {
@@ -19,8 +19,9 @@ func (h *host) made() (out []string) {
 	return out
 }
 
-// Whoever asked for a checkpoint made it, in the log too, and also where its event is
-// appended by a later process, from the commit alone. What nobody asked for is the host's.
+// TestACheckpointIsWhoseWhoAskedForIt shows that the log names as the author of a checkpoint
+// whoever asked for it, also where a later process appends the event and has nothing but the commit
+// to go by. A checkpoint that nobody asked for is the host's.
 func TestACheckpointIsWhoseWhoAskedForIt(t *testing.T) {
 	h := newHost(t)
 	h.log.reset()
@@ -53,8 +54,9 @@ func TestACheckpointIsWhoseWhoAskedForIt(t *testing.T) {
 	}
 }
 
-// A note that names nobody is from before it did, or of what nobody asked for; one that
-// names somebody who makes no checkpoints is nobody's word. Both are the host's.
+// TestANoteWithoutAnActorIsTheHosts shows that a checkpoint is taken for the host's when its note
+// names nobody, because an earlier version wrote it or nobody asked for it, and also when its note
+// names an actor who can't make checkpoints, because such a note is not to be trusted.
 func TestANoteWithoutAnActorIsTheHosts(t *testing.T) {
 	h := newHost(t)
 	h.end()

@@ -12,8 +12,9 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// TestNamesTellWhatALookWould: what the names in a commit say of plain paths is what
-// a look into its files finds, and where it would find more they say nothing.
+// TestNamesTellWhatALookWould shows that for plain paths the names in a commit say which kind of
+// project the files belong to just as the files themselves do, and that no answer is given from
+// names where the files could say more.
 func TestNamesTellWhatALookWould(t *testing.T) {
 	h := newHost(t)
 	live := filepath.Join(h.dir, "workspace")

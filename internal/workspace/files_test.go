@@ -47,7 +47,7 @@ func TestFiles(t *testing.T) {
 	if _, err := h.Untrash(ctx, trashed.ID, "", contract.Person("")); err != nil || h.live("workspace/new/file.txt") != "two\n" {
 		t.Errorf("untrash: %v", err)
 	}
-	// Links lead nowhere.
+	// Links are not followed.
 	for name, target := range map[string]string{"out": "/etc", "git": "../.git", "up": "../../.."} {
 		if err := os.Symlink(target, filepath.Join(h.dir, "workspace/workspace", name)); err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 var errLost = errors.New("lost on the way")
 
-// lossyKeeper is a keeper that never hears what it is told.
+// lossyKeeper is a keeper to which confirmations of operations get lost.
 type lossyKeeper struct{ wire.Keeper }
 
 func (f lossyKeeper) Call(ctx context.Context, verb string, in, out any) error {
@@ -46,9 +46,9 @@ func smallArchive(t *testing.T) *bytes.Buffer {
 	return &b
 }
 
-// TestWhatTookEffectIsToldOnce moves a file, brings one back from the trash and
-// adds a repository, while the event is lost, or the word that it was logged.
-// The next start tells it as it would have been told, once.
+// TestWhatTookEffectIsToldOnce moves a file, brings one back from the trash and adds a repository,
+// while either the event or the keeper's confirmation that it was logged is lost. The next start
+// appends the event as it would have been, and only once.
 func TestWhatTookEffectIsToldOnce(t *testing.T) {
 	by := contract.Person("somebody")
 	for name, test := range map[string]struct {
@@ -127,9 +127,9 @@ func TestWhatTookEffectIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestAnyNameIsToldAndHoldsNothingUp puts, moves and removes files of names that
-// are no line of text, and such that no file can have: the former have events
-// like any other, the latter are refused before anything is made of them.
+// TestAnyNameIsToldAndHoldsNothingUp puts, moves and removes files with names that are not text,
+// and with names that no file can have. The former get events like any other file, and the latter
+// are refused before anything is done.
 func TestAnyNameIsToldAndHoldsNothingUp(t *testing.T) {
 	h := newHost(t)
 	ctx := t.Context()
@@ -174,8 +174,8 @@ func TestAnyNameIsToldAndHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestTheExecutableBitIsKept: a put says whether a file is executable, and one
-// that does not leaves that as it is.
+// TestTheExecutableBitIsKept shows that a put may say whether a file is executable, and that a put
+// that does not say it leaves the bit as it is.
 func TestTheExecutableBitIsKept(t *testing.T) {
 	h := newHost(t)
 	ctx := t.Context()
@@ -188,8 +188,9 @@ func TestTheExecutableBitIsKept(t *testing.T) {
 	}
 }
 
-// TestAnOperationOfAnEarlierVersionIsToldAsThat: what an earlier version did, and may
-// have told, is told again as it told it, without what undoes it.
+// TestAnOperationOfAnEarlierVersionIsToldAsThat shows that the event of an operation that an
+// earlier version made, and may have logged, is appended again as that version would have, without
+// the details that let it be undone.
 func TestAnOperationOfAnEarlierVersionIsToldAsThat(t *testing.T) {
 	h := newHost(t)
 	h.log.reset()
@@ -206,7 +207,7 @@ func TestAnOperationOfAnEarlierVersionIsToldAsThat(t *testing.T) {
 	}
 }
 
-// earlier is a keeper that has operations of an earlier version to tell.
+// earlier is a keeper that still has operations of an earlier version to report.
 type earlier struct{ wire.Keeper }
 
 func (k earlier) Call(ctx context.Context, verb string, in, out any) error {
@@ -217,7 +218,7 @@ func (k earlier) Call(ctx context.Context, verb string, in, out any) error {
 	return k.Keeper.Call(ctx, verb, in, out)
 }
 
-// waitingKeeper is a keeper that hears what it is told when it is let.
+// waitingKeeper is a keeper that receives confirmations only when it is allowed to.
 type waitingKeeper struct {
 	wire.Keeper
 	let   chan struct{}
@@ -236,8 +237,9 @@ func (w waitingKeeper) Call(ctx context.Context, verb string, in, out any) error
 	return w.Keeper.Call(ctx, verb, in, out)
 }
 
-// TestAPutDoesNotWaitUntilTheKeeperHeard: a put is acknowledged when its event is logged. The
-// keeper hears of it later, with others, and at the goodbye at the latest.
+// TestAPutDoesNotWaitUntilTheKeeperHeard shows that a put is acknowledged when its event is logged.
+// The keeper receives the confirmation later, together with others, and at the latest when it is
+// closed.
 func TestAPutDoesNotWaitUntilTheKeeperHeard(t *testing.T) {
 	h := newHost(t)
 	keeper := waitingKeeper{let: make(chan struct{}), heard: &atomic.Int64{}}
@@ -273,8 +275,8 @@ func TestAPutDoesNotWaitUntilTheKeeperHeard(t *testing.T) {
 	}
 }
 
-// TestWhatTheKeeperDidNotHearIsNotLoggedTwice: what it could not be told is told to the log
-// again by whoever changes something next, which recognises it.
+// TestWhatTheKeeperDidNotHearIsNotLoggedTwice shows that an operation whose confirmation the keeper
+// did not receive is appended again with the next change, and that the log recognises it.
 func TestWhatTheKeeperDidNotHearIsNotLoggedTwice(t *testing.T) {
 	h := newHost(t)
 	h.wrap = func(k wire.Keeper) wire.Keeper { return lossyKeeper{k} }

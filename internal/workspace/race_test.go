@@ -33,7 +33,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestMain doubles as the keeper process that the race kills.
+// TestMain also serves as the keeper process that the race kills.
 func TestMain(m *testing.M) {
 	if spec := os.Getenv("WORKSPACE_KEEPER"); spec != "" {
 		if err := serveKeeper(spec); err != nil {
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// keeperSpec is where a keeper process works, and the n-th pass of which point
-// ends it.
+// keeperSpec says in which directory a keeper process works, and at the n-th pass of which point it
+// ends.
 type keeperSpec struct {
 	Dir, Socket, Point string
 	Nth                int32
@@ -98,8 +98,8 @@ func (m *mortal) at(v sandbox.Volume) string {
 	return p
 }
 
-// start starts a keeper and opens the workspace behind it, which finishes what
-// the last one left. A keeper may die of its point while it does.
+// start starts a keeper and opens the workspace behind it, which finishes what the last keeper left
+// unfinished. The keeper may die at its point while doing so.
 func (m *mortal) start(ctx context.Context, point string, nth int32) error {
 	m.started++
 	spec := keeperSpec{Dir: m.dir, Socket: filepath.Join(m.dir, fmt.Sprintf("s%d", m.started)), Point: point, Nth: nth}
@@ -179,14 +179,14 @@ func (m *mortal) kill() {
 	}
 }
 
-// versions are what was acknowledged: whole files by content, and lines.
+// versions are the versions of files that were acknowledged: whole files by content, and lines.
 type versions struct {
 	mu    sync.Mutex
-	whole map[string]string // content → who wrote it
+	whole map[string]string // from content to whoever wrote it
 	lines map[string]string
-	puts  map[string]string // content → path, of every put that was tried
+	puts  map[string]string // from content to path, for every put that was tried
 	n     int
-	moves atomic.Int32 // and those that brought something back from the trash
+	moves atomic.Int32 // including those that brought something back from the trash
 	backs atomic.Int32
 }
 
@@ -198,15 +198,14 @@ func (v *versions) note(m map[string]string, what, who string) {
 	m[what] = who
 }
 
-// TestRaceOfEverybodyOverTheSameFiles has users put files, commands write to
-// them in each way programs do, tasks publish and restores go back, all over
-// the same files, and files move away and back, go to the trash and come back
-// from it, while the keeper is killed: at the points where a file has just been
-// displaced and at any other time. Every version that was acknowledged is found
-// afterwards, whole, in a commit, in the trash or live, and every put and move
-// that took effect has its event.
+// TestRaceOfEverybodyOverTheSameFiles has users put files, commands write to them in every way that
+// programs do, tasks publish and restores go back, all on the same files. Meanwhile files move away
+// and back, go to the trash and come back from it, and the keeper is killed, both at the points
+// where a file has just been displaced and at any other time. Afterwards every version that was
+// acknowledged must be found complete, in a commit, in the trash or live, and every put and move
+// that took effect must have its event.
 //
-// CHOIR_RACE is the number of rounds, CHOIR_RACE_SEED makes a run's choices.
+// CHOIR_RACE is the number of rounds, and CHOIR_RACE_SEED determines a run's choices.
 func TestRaceOfEverybodyOverTheSameFiles(t *testing.T) {
 	rounds, seed := 6, rand.Uint64()
 	if testing.Short() {
@@ -291,8 +290,8 @@ func race(m *mortal, v *versions, rng *rand.Rand, round int) string {
 					return
 				default:
 				}
-				// What one could not do, because the keeper died or somebody else
-				// was faster, is not acknowledged.
+				// An action that failed, because the keeper died or somebody else was faster, is
+				// not acknowledged.
 				_ = act(ctx, m, v, own, fmt.Sprintf("%d-%d-%d", round, i, n))
 			}
 		})
@@ -330,8 +329,8 @@ func racePut(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name s
 	return nil
 }
 
-// raceMove gives a file a name that nothing had before, or moves such a one back,
-// or brings something back from the trash.
+// raceMove moves a file to a name that nothing had before, or moves such a file back, or brings
+// something back from the trash.
 func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name string) error {
 	p := racePath(rng.IntN(3))
 	switch rng.IntN(3) {
@@ -367,8 +366,8 @@ func raceMove(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 	return nil
 }
 
-// raceCommand is what a command of the user's does to a file, between the
-// checkpoints before and after it.
+// raceCommand is what a command of the user's does to a file between the checkpoints before and
+// after it.
 func raceCommand(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name string) error {
 	p := racePath(rng.IntN(3))
 	file := filepath.Join(m.dir, "workspace", p)
@@ -378,11 +377,11 @@ func raceCommand(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, na
 	text := raceText("command " + name)
 	appended := false
 	switch rng.IntN(3) {
-	case 0: // in place
+	case 0: // writes in place
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return err
 		}
-	case 1: // as editors save
+	case 1: // saves as editors do
 		tmp := filepath.Join(m.dir, "save")
 		if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
 			return err
@@ -412,7 +411,7 @@ func raceCommand(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, na
 	return nil
 }
 
-// raceTask publishes a task's edit of the last line, or goes back.
+// raceTask publishes a task's edit of the last line, or restores an earlier checkpoint.
 func raceTask(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name string) error {
 	if rng.IntN(4) == 0 {
 		list, err := m.Checkpoints(ctx, "", 20)
@@ -451,7 +450,7 @@ func raceTask(ctx context.Context, m *mortal, v *versions, rng *rand.Rand, name 
 	return m.Drop(ctx, o)
 }
 
-// found looks for everything that was acknowledged.
+// found looks for every version that was acknowledged.
 func found(t *testing.T, m *mortal, v *versions) {
 	t.Helper()
 	all := map[string]bool{}
@@ -496,7 +495,7 @@ func found(t *testing.T, m *mortal, v *versions) {
 		}
 		out = rest[n+1:]
 	}
-	live := map[string]string{} // content → path
+	live := map[string]string{} // from content to path
 	paths := []string{racePath(0), racePath(1), racePath(2)}
 	moved, err := os.ReadDir(filepath.Join(m.dir, "workspace/workspace/moved"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -537,7 +536,7 @@ func found(t *testing.T, m *mortal, v *versions) {
 			t.Errorf("%s is as a put left it, %.40q, and no event says so", p, text)
 		}
 	}
-	for _, en := range moved { // nobody but a move makes these
+	for _, en := range moved { // only moves make these names
 		if p := "workspace/moved/" + en.Name(); !told[p] {
 			t.Errorf("%s was moved there, and no event says so", p)
 		}

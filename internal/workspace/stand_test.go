@@ -23,8 +23,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// log keeps a computer's events in memory, under the appender's rules: every
-// event valid, an id stored once, and the same id never with other content.
+// log keeps a computer's events in memory by the appender's rules: every event is valid, an id is
+// stored once, and the same id is never stored with other content.
 type log struct {
 	mu     sync.Mutex
 	events []contract.Event
@@ -107,7 +107,7 @@ type host struct {
 	engine  *engine.Engine
 	server  *httptest.Server
 	volumes *local.Volumes
-	wrap    func(wire.Keeper) wire.Keeper // what is between the two, when set
+	wrap    func(wire.Keeper) wire.Keeper // wraps the keeper's client, when set
 }
 
 func newHost(t testing.TB) *host {
@@ -166,7 +166,7 @@ func (h *host) end() {
 	}
 }
 
-// at is where a volume lies.
+// at returns the directory of a volume.
 func (h *host) at(v sandbox.Volume) string {
 	h.t.Helper()
 	p, err := h.volumes.Path(v)
@@ -196,7 +196,7 @@ func (h *host) live(p string) string {
 	return string(b)
 }
 
-// toServer sends http://keeper/… to a test server.
+// toServer sends requests for http://keeper/… to a test server.
 type toServer struct{ s *httptest.Server }
 
 func (r toServer) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -205,7 +205,7 @@ func (r toServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// inLayers is where layers, the topmost first, have a path.
+// inLayers returns where a path is in layers, of which the topmost comes first.
 func inLayers(at func(sandbox.Volume) string, layers []sandbox.Volume, p string) string {
 	for _, l := range layers {
 		if _, err := os.Lstat(filepath.Join(at(l), p)); err == nil {

@@ -24,8 +24,8 @@ func (b blind) Call(ctx context.Context, verb string, in, out any) error {
 	return err
 }
 
-// TestWhyNothingIsWatchedIsTold: it is said for people until the tree is watched again,
-// and what a box says is one short line.
+// TestWhyNothingIsWatchedIsTold shows that people are told why the tree is not watched until it is
+// watched again, and that whatever a box says there becomes one short line.
 func TestWhyNothingIsWatchedIsTold(t *testing.T) {
 	h := newHost(t)
 	if got := h.Unwatched(); got != "" {

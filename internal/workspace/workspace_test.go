@@ -19,7 +19,8 @@ import (
 
 const cid contract.CID = "abcdefgh12345678"
 
-// What a task puts into an ignored directory is not published, and is told.
+// TestWhatATaskInstalledIsTold shows that what a task puts into an ignored directory is not
+// published, and that this is told.
 func TestWhatATaskInstalledIsTold(t *testing.T) {
 	h := newHost(t)
 	h.write(".gitignore", "node_modules/\n")
@@ -40,7 +41,7 @@ func TestWhatATaskInstalledIsTold(t *testing.T) {
 	if got, err := h.Installed(t.Context(), o, nil); err != nil || len(got) != 1 || got[0] != "workspace/q/node_modules" {
 		t.Fatalf("%v, %v", got, err)
 	}
-	// Where the user has nothing, it is a folder like any other that is not published.
+	// Where the user has nothing, an ignored folder is not published either.
 	write(t, filepath.Join(h.at(o.Upper), "workspace/new/node_modules/b/index.js"), "task's\n")
 	write(t, filepath.Join(h.at(o.Upper), "workspace/kept/vendor/b/b.go"), "package b\n")
 	if err := os.MkdirAll(filepath.Join(h.at(o.Upper), "workspace/new/sub"), 0o755); err != nil {
@@ -55,15 +56,16 @@ func TestWhatATaskInstalledIsTold(t *testing.T) {
 	}
 }
 
-// What a task put into folders is told however many and long they are, and fails
-// nothing: the names are the task's.
+// TestWhatATaskInstalledIsToldOfManyLongFolders shows that folders into which a task put something
+// are told however many there are and however long their names, which the task chooses, and that
+// they make nothing fail.
 func TestWhatATaskInstalledIsToldOfManyLongFolders(t *testing.T) {
 	h := newHost(t)
 	o, err := h.Begin(t.Context(), "task-1", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	long := "workspace" + strings.Repeat("/"+strings.Repeat("\x01", 250), 10) // JSON spells each byte as six
+	long := "workspace" + strings.Repeat("/"+strings.Repeat("\x01", 250), 10) // JSON writes each of these bytes as six
 	var changed []wire.Change
 	for i := range 450 {
 		changed = append(changed, wire.Change{Path: wire.Path(fmt.Sprintf("%s/%d/a.js", long, i))})
@@ -76,7 +78,8 @@ func TestWhatATaskInstalledIsToldOfManyLongFolders(t *testing.T) {
 	if got, err := h.Installed(t.Context(), o, changed); err != nil || !slices.Equal(got, want) {
 		t.Fatalf("%d folders, %v", len(got), err)
 	}
-	// Nor does what a verification depends on fail a publish: it is made again.
+	// A change of what a verification depends on does not make a publish fail either: the task is
+	// verified again.
 	var scope []string
 	for _, c := range changed {
 		scope = append(scope, string(c.Path))
@@ -93,7 +96,8 @@ func TestWhatATaskInstalledIsToldOfManyLongFolders(t *testing.T) {
 	}
 }
 
-// What others change elsewhere does not undo a verification; what it depends on does.
+// TestAVerificationHoldsWithinItsScope shows that a verification stays valid when others change
+// files elsewhere, and not when they change files that it depends on.
 func TestAVerificationHoldsWithinItsScope(t *testing.T) {
 	for name, c := range map[string]struct {
 		scope    []string
@@ -199,8 +203,9 @@ func TestATaskFromBeginToPublish(t *testing.T) {
 	}
 }
 
-// An ignored directory's layers are its own, whatever else is installed while a
-// task works: keyed by position, one got those of another.
+// TestIgnoredDirectoriesKeepTheirLayers shows that an ignored directory keeps its own layers,
+// whatever else is installed while a task works. When they were keyed by position, one directory
+// got those of another.
 func TestIgnoredDirectoriesKeepTheirLayers(t *testing.T) {
 	h := newHost(t)
 	h.write(".gitignore", "node_modules/\n")
@@ -230,8 +235,8 @@ func TestIgnoredDirectoriesKeepTheirLayers(t *testing.T) {
 	}
 }
 
-// TestAComputerWithADamagedHistoryStarts: what was damaged is told by the
-// checkpoint it goes on with, and by a scrub.
+// TestAComputerWithADamagedHistoryStarts shows that a computer starts although its history is
+// damaged, and that the checkpoint from which it goes on tells what was damaged, as does a scrub.
 func TestAComputerWithADamagedHistoryStarts(t *testing.T) {
 	h := newHost(t)
 	ctx := t.Context()
@@ -268,7 +273,8 @@ func TestAComputerWithADamagedHistoryStarts(t *testing.T) {
 	}
 }
 
-// TestEventsOfCheckpointsFollowTheirCause: git dates commits in whole seconds.
+// TestEventsOfCheckpointsFollowTheirCause shows that the event of a checkpoint is not dated before
+// its cause, although git dates commits in whole seconds.
 func TestEventsOfCheckpointsFollowTheirCause(t *testing.T) {
 	h := newHost(t)
 	for i := range 5 {
@@ -335,8 +341,8 @@ func TestRestoreAndUndoAreLogged(t *testing.T) {
 	}
 }
 
-// TestTheLogCatchesUp refuses each append in turn, as if the host died there,
-// and starts again: every durable thing then has its event, once.
+// TestTheLogCatchesUp refuses each append in turn, as if the host died there, and starts again.
+// Afterwards everything durable must have its event, once.
 func TestTheLogCatchesUp(t *testing.T) {
 	for n := range 10 {
 		refuse, goesOn := 1+n/2, n%2 == 1
@@ -394,8 +400,7 @@ func TestTheLogCatchesUp(t *testing.T) {
 	}
 }
 
-// halfway is a keeper of which an answer is lost, as it is when it failed after
-// it had made something.
+// halfway is a keeper of which an answer is lost, as if it had failed after it had made something.
 type halfway struct {
 	wire.Keeper
 	verb *string
@@ -409,8 +414,8 @@ func (k halfway) Call(ctx context.Context, verb string, in, out any) error {
 	return err
 }
 
-// TestWhatAFailedCallMadeIsInTheLog loses the answer to each change of the tree.
-// The next one, which finds nothing to do, has what was made in the log.
+// TestWhatAFailedCallMadeIsInTheLog loses the answer to each change of the tree. The next call
+// finds nothing to do, and appends to the log what was made.
 func TestWhatAFailedCallMadeIsInTheLog(t *testing.T) {
 	for verb, do := range map[string]func(h *host, first string) error{
 		"checkpoint": func(h *host, _ string) error {
@@ -461,7 +466,8 @@ func TestWhatAFailedCallMadeIsInTheLog(t *testing.T) {
 	}
 }
 
-// Overlays that nobody lived to let go of are let go of by name; the others stay.
+// TestOverlaysAreDroppedByName shows that overlays that a dead process left are dropped by name,
+// and that the others stay.
 func TestOverlaysAreDroppedByName(t *testing.T) {
 	h := newHost(t)
 	for _, id := range []string{"task-1", "task-2", "other"} {

@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// packed is an archive of entries, each file with its name as content.
+// packed returns an archive of entries, in which each file has its name as content.
 func packed(t *testing.T, entries ...tar.Header) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
@@ -41,8 +41,8 @@ func packed(t *testing.T, entries ...tar.Header) *bytes.Buffer {
 
 func file(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644} }
 
-// TestNothingIsUnpackedElsewhere: whatever an archive names, nothing is written, or linked
-// to, outside of the directory.
+// TestNothingIsUnpackedElsewhere shows that whatever names an archive has, nothing outside of the
+// directory is written or linked to.
 func TestNothingIsUnpackedElsewhere(t *testing.T) {
 	limits := wire.Limits{}.WithDefaults()
 	for name, entries := range map[string][]tar.Header{
@@ -83,7 +83,8 @@ func TestNothingIsUnpackedElsewhere(t *testing.T) {
 	}
 }
 
-// TestAnArchiveIsBounded: by entries, by bytes, and by what follows its end.
+// TestAnArchiveIsBounded shows that the number of entries, the bytes, and what follows the
+// archive's end are bounded.
 func TestAnArchiveIsBounded(t *testing.T) {
 	small := wire.Limits{}.WithDefaults()
 	small.Files, small.NewBytes = 2, 8
@@ -106,7 +107,7 @@ func TestAnArchiveIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoFileIsListed: what is not brought in is said.
+// TestWhatIsNoFileIsListed shows that entries that are not imported are listed.
 func TestWhatIsNoFileIsListed(t *testing.T) {
 	dest := t.TempDir()
 	im := wire.Imported{Path: "workspace/new"}

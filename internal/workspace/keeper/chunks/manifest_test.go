@@ -11,15 +11,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// noise is the same bytes for the same seed, on every machine.
+// noise returns bytes that are the same for the same seed on every machine.
 func noise(seed byte, n int) []byte {
 	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b) // never fails
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b) // it never fails
 	return b
 }
 
-// TestCutsStayWhereTheyAre pins where a file is cut: elsewhere, every large file
-// of every history would be another one.
+// TestCutsStayWhereTheyAre pins where a file is cut. If the cuts moved, every large file in every
+// history would have to be stored anew.
 func TestCutsStayWhereTheyAre(t *testing.T) {
 	b := noise(7, 24<<20)
 	m, err := Cut(t.Context(), bytes.NewReader(b), int64(len(b)), nil)
@@ -41,8 +41,8 @@ func TestCutsStayWhereTheyAre(t *testing.T) {
 	}
 }
 
-// TestCutsMoveLittle: bytes put in, taken out or changed anywhere leave all but
-// a few chunks what they were.
+// TestCutsMoveLittle shows that when bytes are inserted, removed or changed anywhere, all but a few
+// chunks stay the same.
 func TestCutsMoveLittle(t *testing.T) {
 	b := noise(3, 32<<20)
 	names := func(b []byte) map[string]bool {

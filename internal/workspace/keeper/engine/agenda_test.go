@@ -15,7 +15,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// publishes has n tasks write one file each, of which the host has heard.
+// publishes has n tasks write one file each, and confirms to the keeper that the host knows of
+// them.
 func (c *computer) publishes(n int) {
 	c.t.Helper()
 	for i := range n {
@@ -32,8 +33,8 @@ func (c *computer) publishes(n int) {
 	}
 }
 
-// recordsOpened runs f, and returns how often a record of a publish that is there already, or the
-// folder of all of them, was opened meanwhile.
+// recordsOpened runs f and returns how often an existing record of a publish, or the folder that
+// holds them all, was opened meanwhile.
 func (c *computer) recordsOpened(f func()) int {
 	c.t.Helper()
 	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -70,8 +71,8 @@ func (c *computer) recordsOpened(f func()) int {
 	}
 }
 
-// TestWhatIsDoneReadsNoRecordOfEarlierPublishes: a checkpoint, a restore, a publish and what
-// is put open as many records behind 200 publishes as behind 2, after a start, too.
+// TestWhatIsDoneReadsNoRecordOfEarlierPublishes shows that a checkpoint, a restore, a publish and a
+// put open as many records after 200 publishes as after 2, also after a start.
 func TestWhatIsDoneReadsNoRecordOfEarlierPublishes(t *testing.T) {
 	t.Parallel()
 	counts := map[int][]int{}
@@ -111,8 +112,8 @@ func TestWhatIsDoneReadsNoRecordOfEarlierPublishes(t *testing.T) {
 	}
 }
 
-// TestADamagedRecordIsFoundUnderARunningKeeper: nobody asks for the publish whose record is
-// damaged, and it is set aside within the hour all the same.
+// TestADamagedRecordIsFoundUnderARunningKeeper shows that a damaged record of a publish is set
+// aside within the hour although nobody asks for that publish.
 func TestADamagedRecordIsFoundUnderARunningKeeper(t *testing.T) {
 	t.Parallel()
 	var ahead time.Duration
@@ -137,8 +138,8 @@ func TestADamagedRecordIsFoundUnderARunningKeeper(t *testing.T) {
 	}
 }
 
-// TestAPublishThatBeganIsDoneByWhateverComesNext: between that it was prepared and that it
-// began, checkpoints were made, which had nothing to do for it.
+// TestAPublishThatBeganIsDoneByWhateverComesNext shows that a publish that began is completed by
+// the next request, also when checkpoints were made after it was prepared and before it began.
 func TestAPublishThatBeganIsDoneByWhateverComesNext(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(c *computer){
@@ -168,9 +169,9 @@ func TestAPublishThatBeganIsDoneByWhateverComesNext(t *testing.T) {
 	}
 }
 
-// TestAPublishIsForgottenAfterItsDay: a finished one that the host knows of, and one that
-// was prepared and never began, are there for a day and not longer; one that the host has
-// not heard of is there until it has.
+// TestAPublishIsForgottenAfterItsDay shows that a finished publish that the host knows of, and one
+// that was prepared and never began, are remembered for one day, and one that the host has not
+// heard of until the host has.
 func TestAPublishIsForgottenAfterItsDay(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]bool{"running": false, "after a start": true} {
@@ -215,15 +216,15 @@ func TestAPublishIsForgottenAfterItsDay(t *testing.T) {
 	}
 }
 
-// prepared asks for a publish of what is there, and reports whether it is done already.
+// prepared prepares a publish of the present tree, and reports whether it is done already.
 func (c *computer) prepared(id string) (wire.PrepareReply, bool, error) {
 	base := c.checkpoint("base").Commit.Commit
 	r, err := c.Prepare(c.t.Context(), wire.PrepareRequest{ID: id, Base: base, Tree: base, Note: wire.Note{Message: "what is there"}})
 	return r, r.Done, err
 }
 
-// BenchmarkBehindPublishes measures a checkpoint with nothing to keep, and a restore that changes
-// one file, behind few and many publishes of the last day.
+// BenchmarkBehindPublishes measures a checkpoint of an unchanged tree, and a restore that changes
+// one file, after few and after many publishes within the last day.
 func BenchmarkBehindPublishes(b *testing.B) {
 	for _, publishes := range []int{20, 500} {
 		c := open(b)

@@ -9,9 +9,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestAppendedLinesReachTheNewFile has a program append to a file, opening it
-// anew each time, before and after it was exchanged: both versions then end
-// with words of the user's. An interruption right after does not double them.
+// TestAppendedLinesReachTheNewFile has a program append to a file, opening it anew each time,
+// before and after the file was exchanged. Both versions must end with the user's lines, and an
+// interruption right afterwards must not double them.
 func TestAppendedLinesReachTheNewFile(t *testing.T) {
 	var c *computer
 	die := true
@@ -78,12 +78,12 @@ func TestAppendedLinesReachTheNewFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.checkpoint("at rest")
-	// Two files are staged, so each got two lines before.
+	// Two files are staged, so each file got two lines before.
 	if got := c.read("workspace/a.log"); got != "one\n2\n3\nend\nafter\nbefore\nbefore\n" {
 		t.Errorf("a.log is %q", got)
 	}
-	// Where the task changed the end as well it stays with the one that the user
-	// wrote to last, and the other is kept.
+	// Where the task changed the end of the file as well, the lines stay in the version to which
+	// the user wrote last, and the other version is kept.
 	if got := c.read("workspace/other.txt"); !strings.Contains(got, "after\n") && !strings.Contains(got, "before\n") {
 		t.Errorf("other.txt is %q", got)
 	}
@@ -92,8 +92,8 @@ func TestAppendedLinesReachTheNewFile(t *testing.T) {
 	}
 }
 
-// TestLateLinesReachTheNewFile has a program keep a file open and append to it
-// while a task changes it, and while others append to the new one.
+// TestLateLinesReachTheNewFile has a program keep a file open and append to it while a task changes
+// the file and while others append to the new one.
 func TestLateLinesReachTheNewFile(t *testing.T) {
 	c := open(t)
 	c.write("workspace/a.log", "1\n2\nend\n")

@@ -15,7 +15,8 @@ import (
 
 const beginsRoot = "CHOIR_TEST_BEGINS"
 
-// begins is in a repository of which nothing counts.
+// begins is the file that marks a repository in which nothing counts yet, because its first commit
+// is still to come.
 const begins = ".git/choir/begins"
 
 func (c *computer) has(p string) bool {
@@ -23,8 +24,9 @@ func (c *computer) has(p string) bool {
 	return err == nil
 }
 
-// TestAHistoryWithoutACommitIsMadeAnew: what a first checkpoint wrote that did not come to
-// its end was never synced, so a power cut may have torn all of it.
+// TestAHistoryWithoutACommitIsMadeAnew shows that what a first checkpoint wrote before it was
+// interrupted is removed and made again, because it was never synced, so that a power cut may have
+// torn all of it.
 func TestAHistoryWithoutACommitIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	died := errors.New("it died")
@@ -36,7 +38,7 @@ func TestAHistoryWithoutACommitIsMadeAnew(t *testing.T) {
 			}
 		}
 	})
-	for i := range 60 { // which makes a pack
+	for i := range 60 { // so many files make a pack
 		c.write("f"+strings.Repeat("x", i), "content "+strings.Repeat("y", i))
 	}
 	func() {
@@ -51,12 +53,12 @@ func TestAHistoryWithoutACommitIsMadeAnew(t *testing.T) {
 	if !c.has(begins) || c.has(".git/refs/heads/main") {
 		t.Fatal("a history counts that has no commit")
 	}
-	// What a power cut left: names of what is not on disk, and of what is on its way.
+	// A power cut left names whose content is not on disk, and files that were still being written.
 	packs, err := filepath.Glob(c.path(".git/objects/pack/*"))
 	if err != nil || len(packs) == 0 {
 		t.Fatal("there is no pack", err)
 	}
-	objects, _ := filepath.Glob(c.path(".git/objects/??/*")) // the pattern is good
+	objects, _ := filepath.Glob(c.path(".git/objects/??/*")) // the pattern is valid
 	for _, p := range append(append(packs, objects...), c.path(".git/choir/open"), c.path(begins)) {
 		if err := errors.Join(os.Chmod(p, 0o644), os.Truncate(p, 0)); err != nil {
 			t.Fatal(err)
@@ -67,14 +69,14 @@ func TestAHistoryWithoutACommitIsMadeAnew(t *testing.T) {
 	if !first.Created || first.Commit.Kind != "initial" || c.has(begins) || c.has(".git-new") {
 		t.Errorf("%+v", first)
 	}
-	c.reopen() // the end of the test asks git about it
+	c.reopen() // the end of the test has git check it
 	if c.Head() != first.Commit.Commit {
 		t.Errorf("it is at %q; want %q", c.Head(), first.Commit.Commit)
 	}
 }
 
-// TestWhatWasKeptBeforeTheFirstCommitCounts: what was acknowledged without a commit
-// stays, and so does a history with a branch, whatever lies in it.
+// TestWhatWasKeptBeforeTheFirstCommitCounts shows that acknowledged puts stay when there is no
+// commit yet, and that a history with a branch stays whatever else lies in it.
 func TestWhatWasKeptBeforeTheFirstCommitCounts(t *testing.T) {
 	t.Parallel()
 	c := open(t)
@@ -102,8 +104,8 @@ func TestWhatWasKeptBeforeTheFirstCommitCounts(t *testing.T) {
 	}
 }
 
-// TestAFirstCommitIsOnDiskBeforeItsBranch watches the system calls of one: all is synced
-// at once, then the branch gets its name, and that is synced.
+// TestAFirstCommitIsOnDiskBeforeItsBranch follows the system calls of a first commit: everything is
+// synced at once, then the branch gets its name, and that name is synced.
 func TestAFirstCommitIsOnDiskBeforeItsBranch(t *testing.T) {
 	if root := os.Getenv(beginsRoot); root != "" {
 		c := open(t, func(o *engine.Options) { o.Root = root })

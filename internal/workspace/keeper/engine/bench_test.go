@@ -22,9 +22,8 @@ func benchTree(b *testing.B, root string) {
 	}
 }
 
-// BenchmarkCheckpoint measures a checkpoint of 10,000 files of which one
-// changed, in turns with `git add -A && git commit` on an equal tree with the
-// same durability, and reports their ratio.
+// BenchmarkCheckpoint measures a checkpoint of 10,000 files of which one changed, alternating with
+// `git add -A && git commit` on an equal tree with the same durability, and reports the ratio.
 func BenchmarkCheckpoint(b *testing.B) {
 	dir := b.TempDir()
 	opts := engine.Options{Root: filepath.Join(dir, "live"), Snapshots: filepath.Join(dir, "s"), Uppers: filepath.Join(dir, "u")}
@@ -78,8 +77,8 @@ func BenchmarkCheckpoint(b *testing.B) {
 	b.ReportMetric(float64(ours)/float64(theirs), "ratio")
 }
 
-// BenchmarkSnapshot measures a snapshot of 10,000 files next to one that
-// differs in one file.
+// BenchmarkSnapshot measures a snapshot of 10,000 files when there is one that differs from it in
+// one file.
 func BenchmarkSnapshot(b *testing.B) {
 	c := open(b)
 	benchTree(b, c.opts.Root)
@@ -105,8 +104,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkLook measures a checkpoint of 50,000 empty files of which none changed,
-// in turns with git's own look at an equal tree, and reports their ratio.
+// BenchmarkLook measures a checkpoint of 50,000 empty files of which none changed, alternating with
+// git's own scan of an equal tree, and reports the ratio.
 func BenchmarkLook(b *testing.B) {
 	c := open(b)
 	const files = 50_000
@@ -128,7 +127,7 @@ func BenchmarkLook(b *testing.B) {
 	git("init", "-q")
 	git("add", "-A")
 	c.checkpoint("all")
-	time.Sleep(100 * time.Millisecond) // so that all of it is believed
+	time.Sleep(100 * time.Millisecond) // files of this age are not read again
 	c.checkpoint("again")
 	var ours, theirs time.Duration
 	n := 0

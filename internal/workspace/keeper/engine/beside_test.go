@@ -17,7 +17,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// beside is a checkpoint while somebody lives who can write.
+// beside makes a checkpoint while somebody who can write is alive.
 func (c *computer) beside(look bool) wire.CheckpointReply {
 	c.t.Helper()
 	r, err := c.Checkpoint(scan.WithStill(c.t.Context(), wire.Beside), wire.CheckpointRequest{Look: look, Note: wire.Note{Kind: "before"}})
@@ -27,7 +27,7 @@ func (c *computer) beside(look bool) wire.CheckpointReply {
 	return r
 }
 
-// holds fails unless the newest checkpoint has a file as it is now.
+// holds fails the test unless the newest checkpoint has a file as it is now.
 func (c *computer) holds(what, p string) {
 	c.t.Helper()
 	if held, is := stockGit(c.t, c.opts.Root, "show", "HEAD:"+p), c.read(p); held != is {
@@ -35,15 +35,15 @@ func (c *computer) holds(what, p string) {
 	}
 }
 
-// holdsAll fails unless the newest checkpoint has all files as they are: who reads them asks no look
-// for what it believes.
+// holdsAll fails the test unless the newest checkpoint has all files as they are now. It reads the
+// files themselves, independently of what the scanner remembers.
 func (c *computer) holdsAll(what string) {
 	c.t.Helper()
 	for line := range strings.Lines(stockGit(c.t, c.opts.Root, "ls-tree", "-r", "HEAD", "workspace/w")) {
 		meta, p, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		st, err := os.Lstat(c.path(p))
 		if err != nil || !st.Mode().IsRegular() {
-			continue // a mark of a folder that is empty
+			continue // the mark of an empty folder
 		}
 		is := c.read(p)
 		if want := fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(is), is))); strings.Fields(meta)[2] != want {
@@ -52,7 +52,7 @@ func (c *computer) holdsAll(what string) {
 	}
 }
 
-// opened is a file that is open for writing, or mapped.
+// opened is a file that is open for writing or mapped.
 type opened struct {
 	fd  int
 	mem []byte
@@ -65,7 +65,7 @@ func openFor(t *testing.T, name string) *opened {
 	return &opened{fd: fd}
 }
 
-// mapIt maps what is open, and closes it.
+// mapIt maps the open file and closes it.
 func (o *opened) mapIt(t *testing.T) *opened {
 	t.Helper()
 	var err error
@@ -94,8 +94,8 @@ func (o *opened) end(t *testing.T) {
 	must(t, unix.Close(o.fd))
 }
 
-// TestWhatALivingWriterWritesIsSeen: beside somebody who can write at any time, each look sees
-// what was written before it, and only the files that it may be in are looked at.
+// TestWhatALivingWriterWritesIsSeen shows that while somebody lives who can write at any time, each
+// scan sees what was written before it, and inspects only the files in which that may be.
 func TestWhatALivingWriterWritesIsSeen(t *testing.T) {
 	c := watched(t)
 	f := func(i int) string { return fmt.Sprintf("workspace/w/d%d/f%d", i%15, i) }
@@ -118,7 +118,7 @@ func TestWhatALivingWriterWritesIsSeen(t *testing.T) {
 		}},
 		{"a mapping of a file that was moved since", "workspace/w/d4/moved", func() {
 			kept.end(t)
-			kept = openFor(t, c.path(f(4))).mapIt(t) // anew: in a file system in memory a second store changes no time
+			kept = openFor(t, c.path(f(4))).mapIt(t) // mapped anew, because in a file system in memory a second store changes no time
 			must(t, os.Rename(c.path(f(4)), c.path("workspace/w/d4/moved")))
 			c.beside(false)
 			believed(t)
@@ -153,8 +153,9 @@ func TestWhatALivingWriterWritesIsSeen(t *testing.T) {
 	kept.end(t)
 }
 
-// TestWhatBesideAWriterCantBeToldIsLookedFor: after what makes it unknown who can write to
-// which file everything is looked at, as long as somebody can write, and what is known is used again after that.
+// TestWhatBesideAWriterCantBeToldIsLookedFor shows that after anything that makes it unknown who
+// can write to which file, the whole tree is scanned as long as somebody can write, and that what
+// is known of the files is used again afterwards.
 func TestWhatBesideAWriterCantBeToldIsLookedFor(t *testing.T) {
 	for what, do := range map[string]func(c *computer, victim string){
 		"another name, which is gone, of a file that was opened by it": func(c *computer, p string) {
@@ -174,7 +175,7 @@ func TestWhatBesideAWriterCantBeToldIsLookedFor(t *testing.T) {
 			must(t, unix.Close(at))
 		},
 		"more files are opened than are remembered": func(c *computer, p string) {
-			for i := range 20_000 { // by turns: the same again is told once
+			for i := range 20_000 { // alternating files, because the kernel merges equal events
 				file, err := os.Open(c.path(fmt.Sprintf("workspace/w/d%d/f%d", i%15, i%300)))
 				must(t, errors.Join(err, file.Close()))
 			}
@@ -197,12 +198,13 @@ func TestWhatBesideAWriterCantBeToldIsLookedFor(t *testing.T) {
 	}
 }
 
-// TestAWriterThatCameDuringTheNewestRequestIsLookedFor: what was opened while the newest request
-// of a stillness was served may have been opened by somebody who began just then.
+// TestAWriterThatCameDuringTheNewestRequestIsLookedFor shows that a file that was opened while the
+// newest request of a stillness was served is inspected, because somebody who began just then may
+// have opened it.
 func TestAWriterThatCameDuringTheNewestRequestIsLookedFor(t *testing.T) {
 	c := watched(t)
 	ran := false
-	ctx := scan.WithStill(t.Context(), "first") // it was still when this was sent, and is no more
+	ctx := scan.WithStill(t.Context(), "first") // nobody could write when this was sent, and now somebody can
 	o := openFor(t, c.path("workspace/w/d2/f2")).mapIt(t)
 	c.write("workspace/w/d3/f3", "so that there is something to do")
 	_, err := c.Checkpoint(ctx, wire.CheckpointRequest{Note: wire.Note{Kind: "before"}})
@@ -218,8 +220,9 @@ func TestAWriterThatCameDuringTheNewestRequestIsLookedFor(t *testing.T) {
 	o.end(t)
 }
 
-// TestBesideAWriterALookSeesTheSame makes random changes, by descriptors and mappings that live
-// on too, and compares with looks at everything, and now and then with the files themselves.
+// TestBesideAWriterALookSeesTheSame makes random changes, also through descriptors and mappings
+// that stay open, and compares each scan with a scan of everything, and now and then with the files
+// themselves.
 func TestBesideAWriterALookSeesTheSame(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CHOIR_LOOK_SEED"); s != "" {
@@ -257,7 +260,7 @@ func TestBesideAWriterALookSeesTheSame(t *testing.T) {
 		if all := c.beside(true); all.Created || len(all.Unseen) > 0 {
 			t.Fatalf("step %d: a look at everything made %+v", step, all.Commit)
 		}
-		if rnd.IntN(6) == 0 { // and once more in a page that is written to already
+		if rnd.IntN(6) == 0 { // and once more into a page that was written to already
 			believed(t)
 			c.beside(false)
 			for _, o := range kept {
@@ -266,7 +269,7 @@ func TestBesideAWriterALookSeesTheSame(t *testing.T) {
 			c.beside(false)
 			c.holdsAll(fmt.Sprint("step ", step))
 		}
-		if rnd.IntN(10) == 0 { // all end, and others begin
+		if rnd.IntN(10) == 0 { // all of them end, and others begin
 			for _, o := range kept {
 				o.end(t)
 			}
@@ -294,13 +297,13 @@ func livingEdit(t *testing.T, c *computer, rnd *rand.Rand) []*opened {
 	switch rnd.IntN(4) {
 	case 0:
 		return []*opened{openFor(t, name)}
-	case 1: // by the descriptor of somebody who only names it
+	case 1: // through the descriptor of somebody who can only name the file
 		at, err := unix.Open(name, unix.O_PATH, 0)
 		must(t, err)
 		o := openFor(t, fmt.Sprintf("/proc/self/fd/%d", at))
 		must(t, unix.Close(at))
 		return []*opened{o}
-	case 2: // and moved
+	case 2: // and then moved
 		o := openFor(t, name).mapIt(t)
 		must(t, os.Rename(name, filepath.Dir(name)+"/moved"))
 		return []*opened{o}

@@ -24,9 +24,9 @@ func stock(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// TestALookAtARepositoryIsNoConflict: a git status in a nested repository writes its index
-// anew and changes nothing that it says, so that a commit from elsewhere is brought in; what
-// somebody staged there meanwhile is a conflict, and stays.
+// TestALookAtARepositoryIsNoConflict shows that a git status in a nested repository, which rewrites
+// its index without changing what it says, does not keep a commit from elsewhere out. What somebody
+// staged there meanwhile is a conflict, and stays.
 func TestALookAtARepositoryIsNoConflict(t *testing.T) {
 	for _, format := range []string{"sha1", "sha256"} {
 		for _, version := range []string{"2", "4"} {

@@ -10,9 +10,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What the keeper wrote down about one publish is damaged, in each way and each
-// of its files: that record is set aside, and files, history and the next publish
-// are as if it had been whole.
+// TestADamagedRecordOfAPublishIsSetAside damages each of the keeper's files about one publish in
+// each way. That record must be set aside, and files, history and the next publish must be as if it
+// had been undamaged.
 func TestADamagedRecordOfAPublishIsSetAside(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(string) error{

@@ -21,12 +21,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ordinaryUID owns nothing else. Permissions don't bite root, and in its box the
+// ordinaryUID is a user who owns nothing else. Permissions do not stop root, and in its box the
 // keeper has no capabilities.
 const ordinaryUID = 64205
 
-// ordinary runs a test again as an ordinary user, with few descriptors, and
-// reports whether this is that run.
+// ordinary runs a test again as an ordinary user with few descriptors, and reports whether this is
+// that run.
 func ordinary(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -85,11 +85,11 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// openClosed is open for trees that the testing package can't remove.
+// openClosed opens an engine on a tree that the testing package can't remove by itself.
 func openClosed(t *testing.T, change ...func(*engine.Options)) *computer {
 	t.Helper()
 	dir := t.TempDir()
-	t.Cleanup(func() { // after the check at the end
+	t.Cleanup(func() { // this runs after the check at the end
 		d, err := hostfs.Open(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -120,8 +120,8 @@ func chmod(t *testing.T, mode os.FileMode, names ...string) {
 	}
 }
 
-// TestClosedFoldersAreConflicts: a folder whose permissions close it used to
-// stop every later checkpoint once a task edited what is in it.
+// TestClosedFoldersAreConflicts shows that a folder that its permissions close is a conflict. It
+// once stopped every later checkpoint when a task edited a file in it.
 func TestClosedFoldersAreConflicts(t *testing.T) {
 	if !ordinary(t) {
 		return
@@ -160,7 +160,7 @@ func TestClosedFoldersAreConflicts(t *testing.T) {
 	if c.read("workspace/open/edit")+c.read("workspace/open/new/file") != "two\ntwo\n" || c.read("workspace/readonly/edit") != "one\n" {
 		t.Error("what is open was not published, or what is closed was")
 	}
-	// Everything else goes on.
+	// Everything else still works.
 	for n := range 2 {
 		if _, err := c.Write(t.Context(), wire.WriteRequest{Path: "workspace/put"}, strings.NewReader(fmt.Sprint(n))); err != nil {
 			t.Fatal(err)
@@ -196,7 +196,7 @@ func TestClosedFoldersAreConflicts(t *testing.T) {
 	}
 }
 
-// TestWhatATaskClosedIsLeftOut: a task's own tree may be closed as well.
+// TestWhatATaskClosedIsLeftOut shows that folders that a task closed in its own tree are left out.
 func TestWhatATaskClosedIsLeftOut(t *testing.T) {
 	if !ordinary(t) {
 		return
@@ -222,7 +222,7 @@ func TestWhatATaskClosedIsLeftOut(t *testing.T) {
 	}
 }
 
-// chain makes a chain of n folders.
+// chain makes n folders, each within the one before.
 func chain(t *testing.T, dir, name string, n int) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -239,10 +239,9 @@ func chain(t *testing.T, dir, name string, n int) {
 	}
 }
 
-// TestDeepAndLongTrees: chains of folders deeper than any path (CHOIR_DEEP says
-// how deep), names as long as
-// they can be, and folders with very many files, for an engine with 200
-// descriptors: no scan, checkpoint, publish, restore or removal fails as a whole.
+// TestDeepAndLongTrees makes folders nested deeper than any path can be long (CHOIR_DEEP says how
+// deep), names as long as they can be, and folders with very many files, for an engine with 200
+// descriptors. No scan, checkpoint, publish, restore or removal may fail as a whole.
 func TestDeepAndLongTrees(t *testing.T) {
 	if !ordinary(t) {
 		return
@@ -261,7 +260,7 @@ func TestDeepAndLongTrees(t *testing.T) {
 	if err := os.MkdirAll(k.path("deep"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	levels := 3000 // no path is as deep
+	levels := 3000 // no path can be as deep
 	if s := os.Getenv("CHOIR_DEEP"); s != "" {
 		var err error
 		if levels, err = strconv.Atoi(s); err != nil {

@@ -35,8 +35,8 @@ func (c *computer) collect() wire.CollectReply {
 	return r
 }
 
-// TestChunksAreCollected: those of a version that nothing reaches go once they are
-// old, all others stay, and only what is new of the history is walked.
+// TestChunksAreCollected shows that old chunks of a version that nothing reaches are removed, that
+// all others stay, and that only the new part of the history is walked.
 func TestChunksAreCollected(t *testing.T) {
 	c := open(t, lowThreshold)
 	c.write("workspace/small", "small\n")
@@ -67,8 +67,8 @@ func TestChunksAreCollected(t *testing.T) {
 		t.Errorf("of what the task had: %+v", r)
 	}
 	c.scrubbed()
-	// What a put acknowledged stays for as long as the trash tells of it, when
-	// another put displaced it; and for good, when a program wrote over it.
+	// What a put acknowledged stays for as long as the trash names it when another put displaced
+	// it, and forever when a program wrote over it.
 	c.put("workspace/big", noise(59, 3<<20))
 	c.put("workspace/big", noise(60, 3<<20))
 	c.write("workspace/big", noise(61, 3<<20))
@@ -91,12 +91,12 @@ func TestChunksAreCollected(t *testing.T) {
 		t.Errorf("a put that nothing tells of any more: %+v", r)
 	}
 	c.scrubbed()
-	// One that is young stays.
+	// A young chunk stays.
 	k = c.begin("t2")
 	k.write("workspace/big", noise(70, 3<<20))
 	k.tree()
 	c.age()
-	k.write("workspace/big", noise(70, 3<<20)) // stored again, so it is young again
+	k.write("workspace/big", noise(70, 3<<20)) // it is stored again, and so is young again
 	k.tree()
 	if err := c.Drop(t.Context(), "t2"); err != nil {
 		t.Fatal(err)
@@ -107,8 +107,8 @@ func TestChunksAreCollected(t *testing.T) {
 	c.scrubbed()
 }
 
-// TestAPutWhoseChunksWereCollected: they are stored before anything names them,
-// and before the put waits for its turn.
+// TestAPutWhoseChunksWereCollected shows that a put works although its chunks are collected after
+// they were stored and before anything names them, while the put waits for its turn.
 func TestAPutWhoseChunksWereCollected(t *testing.T) {
 	var c *computer
 	collected := 0
@@ -128,8 +128,9 @@ func TestAPutWhoseChunksWereCollected(t *testing.T) {
 	}
 }
 
-// TestNothingIsCollectedInTheDark: where a manifest can't be read nobody knows
-// which chunks it names, and where the same bytes are a file as well it is still one.
+// TestNothingIsCollectedInTheDark shows that nothing is collected while a manifest can't be read,
+// because nobody knows which chunks it names, and that a manifest whose bytes are also those of an
+// ordinary file still counts.
 func TestNothingIsCollectedInTheDark(t *testing.T) {
 	c := open(t, lowThreshold)
 	c.torn = true
@@ -152,8 +153,8 @@ func TestNothingIsCollectedInTheDark(t *testing.T) {
 	}
 }
 
-// TestCollectingWhileOthersWork: whatever is stored, restored and published while
-// chunks are collected, however old they look, is there in the end.
+// TestCollectingWhileOthersWork shows that whatever is stored, restored and published while chunks
+// are collected is there in the end, however old its chunks look.
 func TestCollectingWhileOthersWork(t *testing.T) {
 	c := open(t, lowThreshold)
 	c.write("workspace/big", noise(0, 2<<20))
@@ -168,7 +169,7 @@ func TestCollectingWhileOthersWork(t *testing.T) {
 				t.Error(err)
 			}
 			for _, n := range names {
-				_ = os.Chtimes(n, time.Unix(0, 0), time.Unix(0, 0)) // it may be gone
+				_ = os.Chtimes(n, time.Unix(0, 0), time.Unix(0, 0)) // the chunk may be gone
 			}
 			r, err := c.Collect(context.WithoutCancel(ctx))
 			if err != nil {
@@ -188,7 +189,7 @@ func TestCollectingWhileOthersWork(t *testing.T) {
 			}
 		case 2:
 			k := c.begin(fmt.Sprint("t", i))
-			k.write("workspace/task", noise(byte(10+i%8), 2<<20)) // the same again and again, and half of it is dropped
+			k.write("workspace/task", noise(byte(10+i%8), 2<<20)) // the same contents again and again, of which half are dropped
 			tree := k.tree()
 			if i%8 == 2 {
 				if _, err := c.publish(wire.PrepareRequest{ID: fmt.Sprint("p", i), Base: k.base, Tree: tree.Commit, Note: wire.Note{Message: "m"}}); err != nil {
@@ -211,7 +212,8 @@ func TestCollectingWhileOthersWork(t *testing.T) {
 	c.scrubbed()
 }
 
-// TestAPushOfLargeFilesIsRefused: with stock git, from wherever it is called.
+// TestAPushOfLargeFilesIsRefused shows that stock git refuses such a push, whatever folder it is
+// run in.
 func TestAPushOfLargeFilesIsRefused(t *testing.T) {
 	c := open(t, lowThreshold)
 	c.write("workspace/small", "small\n")
@@ -252,7 +254,7 @@ func TestAPushOfLargeFilesIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.checkpoint("without it")
-	refused("main") // what came before has it
+	refused("main") // an earlier commit of the branch has it
 	if out, err := push(c.opts.Root, "main~2:refs/heads/old", ":refs/heads/main"); err != nil {
 		t.Errorf("a push of what came before it: %v\n%s", err, out)
 	}

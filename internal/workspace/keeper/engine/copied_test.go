@@ -19,9 +19,10 @@ func (c *computer) copied() {
 	c.opts.Root = to
 }
 
-// TestACopyAfterAPowerCutHoldsWhatWasPut: a snapshot of the file system is what a power cut leaves, and a
-// backup is copied from it, where no inode is what it was. What was put and acknowledged is live after a start, or in the
-// history where the copy doesn't say whether it was removed since.
+// TestACopyAfterAPowerCutHoldsWhatWasPut starts from a copy of what a power cut left, as a backup
+// from a snapshot of a file system is one. No inode is the same there. After a start each
+// acknowledged put must be live, or in the history where the copy does not say whether it was
+// removed since.
 func TestACopyAfterAPowerCutHoldsWhatWasPut(t *testing.T) {
 	t.Parallel()
 	for what, lose := range lost {
@@ -59,8 +60,9 @@ func TestACopyAfterAPowerCutHoldsWhatWasPut(t *testing.T) {
 	}
 }
 
-// TestWhatIsNewerThanAPutStaysInACopy: what came after a put whose exchange came to the disk, and after
-// one of the same content, is what it is in a copy too; and so is what a program wrote when nobody had acknowledged the put.
+// TestWhatIsNewerThanAPutStaysInACopy shows that in a copy, too, nothing is put over what came
+// after a put whose exchange reached the disk, or after a put of the same content, or over what a
+// program wrote when the put had not been acknowledged.
 func TestWhatIsNewerThanAPutStaysInACopy(t *testing.T) {
 	t.Parallel()
 	newer := func(c *computer, p string) { c.write(p, "newer") }

@@ -19,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestMain doubles as the engine process that crash tests kill.
+// TestMain also serves as the engine process that crash tests kill.
 func TestMain(m *testing.M) {
 	if spec := os.Getenv("KEEPER_CHILD"); spec != "" {
 		if err := child(spec); err != nil {
@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// Each check makes repositories: 25 by default, more with -rapid.checks.
+	// Each check makes repositories, so there are 25 of them by default, and more with
+	// -rapid.checks.
 	flag.Parse()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
 		if err := f.Value.Set("25"); err != nil {
@@ -53,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// childSpec is what the child does, and the n-th pass of which point kills it.
+// childSpec says what the child does, and at the n-th pass of which point it is killed.
 type childSpec struct {
 	Root, Snapshots, Uppers string
 	Point                   string
@@ -61,8 +62,8 @@ type childSpec struct {
 	Do                      string
 	Base, Task, To          string
 	Large                   int64  // Limits.FileBytes
-	Pad                     int    // bytes of what is put
-	Faster                  string // a file that a program moves to what is put, a moment before
+	Pad                     int    // the size in bytes of what is put
+	Faster                  string // a file that a program moves over what is put, a moment before
 }
 
 func child(raw string) error {
@@ -74,7 +75,7 @@ func child(raw string) error {
 	var seen atomic.Int32
 	e, err := engine.Open(ctx, engine.Options{Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: wire.Limits{FileBytes: s.Large}, Crash: func(point string) {
 		if point == "trash.intended" && s.Faster != "" {
-			_ = os.Rename(filepath.Join(s.Root, s.Faster), filepath.Join(s.Root, s.To)) // seen by who looks
+			_ = os.Rename(filepath.Join(s.Root, s.Faster), filepath.Join(s.Root, s.To)) // whoever reads the file sees whether it worked
 		}
 		if point == s.Point && seen.Add(1) == s.Nth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -103,7 +104,7 @@ func child(raw string) error {
 		_, err = e.Write(ctx, wire.WriteRequest{Path: wire.Path(s.To), User: "somebody"}, strings.NewReader("second\n"))
 	case "puts":
 		for i, p := range strings.Split(s.To, "\n") {
-			if from, to, program := strings.Cut(p, " > "); program { // which has another file take its place, or none
+			if from, to, program := strings.Cut(p, " > "); program { // it has another file, or none, take the place of the put file
 				if err := replaceFile(filepath.Join(s.Root, from), filepath.Join(s.Root, to), from == ""); err != nil {
 					return err
 				}
@@ -132,7 +133,7 @@ func child(raw string) error {
 	return errors.Join(err, e.Close())
 }
 
-// replaceFile has a file take another's place, which is there beside it as before.
+// replaceFile has a file take another's place, which stays beside it as it was.
 func replaceFile(from, to string, gone bool) error {
 	if err := os.Link(to, to+".old"); err != nil || gone {
 		return errors.Join(err, os.Remove(to))
@@ -159,11 +160,10 @@ func runChild(t *testing.T, s childSpec) (killed bool) {
 	return false
 }
 
-// TestKilledAtEveryPoint kills the engine at each named point of each change,
-// lets the user edit, and recovers: the tree then is wholly as asked, with the
-// user's edits, or (before the decision fell) wholly as it was. With
-// CHOIR_DEATHS=all, as make chaos has it, it is killed at more passes of the points
-// that a change comes by several times.
+// TestKilledAtEveryPoint kills the engine at each named point of each change, lets the user edit,
+// and recovers. The tree must then be wholly as asked, with the user's edits, or, when the kill
+// came before the decision, wholly as it was. With CHOIR_DEATHS=all, which make chaos sets, the
+// engine is also killed at later passes of the points that a change reaches several times.
 func TestKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	cases := map[string][]string{
@@ -185,7 +185,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// several says whether a change comes by a point several times.
+// several reports whether a change reaches a point several times.
 func several(point string) bool {
 	return strings.HasPrefix(point, "apply.") || strings.HasPrefix(point, "commit.")
 }
@@ -223,7 +223,7 @@ func killAt(t *testing.T, do, point string, nth int32) {
 	if !runChild(t, spec) && nth == 1 {
 		t.Fatalf("the child did not pass %s", point)
 	}
-	// The user goes on at once.
+	// The user continues at once.
 	c.write("workspace/f4", "written after the crash\n")
 	before["workspace/f4"], after["workspace/f4"] = "file written after the crash\n", "file written after the crash\n"
 	c.reopen()
@@ -248,7 +248,7 @@ func killAt(t *testing.T, do, point string, nth int32) {
 	if err != nil || len(st.Changes) > 0 {
 		t.Errorf("status = %+v, %v", st, err)
 	}
-	// Doing it again completes what had not been decided.
+	// Asking for it again completes what had not been decided.
 	if do == "publish" {
 		if _, err := c.publish(wire.PrepareRequest{ID: "p", Base: k.base, Tree: tree.Commit, Note: wire.Note{Message: "the task"}}); err != nil {
 			t.Fatal(err)

@@ -15,9 +15,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestADeathBeforeTheLookLeavesWhatWasNotWanted: a removal on a condition dies between its
-// move to the trash and the look at what it moved. The next start looks: what somebody
-// wrote in between is back in its place, and what was wanted stays removed.
+// TestADeathBeforeTheLookLeavesWhatWasNotWanted kills a conditional removal between its move to the
+// trash and its check of what it moved. The next start makes the check: what somebody wrote in
+// between goes back to its place, and the content that was to be removed stays removed.
 func TestADeathBeforeTheLookLeavesWhatWasNotWanted(t *testing.T) {
 	for _, changed := range []bool{true, false} {
 		dead := filepath.Join(t.TempDir(), "dead")
@@ -67,9 +67,9 @@ func TestADeathBeforeTheLookLeavesWhatWasNotWanted(t *testing.T) {
 	}
 }
 
-// TestAPlanIsForgottenFromItsBeginning: of a finished plan that is removed it goes first
-// that it was begun and last what was to be done, so that a power cut in between, on a
-// file system that keeps the order, leaves none that a start would carry out again.
+// TestAPlanIsForgottenFromItsBeginning shows that of a finished plan first the mark that it was
+// begun is removed, and last the list of what was to be done. A power cut in between, on a file
+// system that keeps the order, therefore leaves no plan that a start would carry out again.
 func TestAPlanIsForgottenFromItsBeginning(t *testing.T) {
 	c := open(t)
 	c.write("file", "one")
@@ -86,7 +86,7 @@ func TestAPlanIsForgottenFromItsBeginning(t *testing.T) {
 	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_DELETE); err != nil {
 		t.Fatal(err)
 	}
-	c.restore(wire.RestoreRequest{ID: "plan", To: second}) // in the place of the one before
+	c.restore(wire.RestoreRequest{ID: "plan", To: second}) // this replaces the plan before it
 	buf := make([]byte, 4096)
 	n, err := unix.Read(watch, buf)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestContentIsFoundByItsHash: in a live file, in the trash and in the history;
-// within its bounds, and saying when it did not look everywhere.
+// TestContentIsFoundByItsHash shows that content is found by its hash in live files, in the trash
+// and in the history, within the search's bounds, and that the search says when it did not look
+// everywhere.
 func TestContentIsFoundByItsHash(t *testing.T) {
 	c := open(t)
 	sum := func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
@@ -56,8 +57,8 @@ func TestContentIsFoundByItsHash(t *testing.T) {
 	}
 }
 
-// What an older version of a large file was is found in its chunks, and a live
-// file that is too large for the search hides no smaller one.
+// TestContentIsFoundInChunks shows that an older version of a large file is found in its chunks,
+// and that a live file that is too large for the search hides no smaller one.
 func TestContentIsFoundInChunks(t *testing.T) {
 	c := open(t, lowThreshold)
 	sum := func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
@@ -65,7 +66,7 @@ func TestContentIsFoundInChunks(t *testing.T) {
 	c.write("workspace/big", one)
 	c.checkpoint("one")
 	c.write("workspace/big", two)
-	c.write("a", noise(3, 900_000)) // below the threshold, and looked at first
+	c.write("a", noise(3, 900_000)) // below the threshold for large files, and searched first
 	c.write("z", "small\n")
 	c.checkpoint("two")
 	r, err := c.Find(t.Context(), wire.FindRequest{SHA256: []string{sum(one), sum(two), sum("small\n")}, Bytes: 100_000})

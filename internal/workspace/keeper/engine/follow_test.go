@@ -9,9 +9,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What the host holds takes the place of what the host holds, and leaves nothing
-// behind; what nobody holds stays where it is, or goes to the trash where a program
-// still writes to it.
+// TestFollowing shows that a file that the host holds replaces one that the host holds and leaves
+// nothing behind, and that content that nobody holds stays where it is, or goes to the trash when a
+// program still writes to it.
 func TestFollowing(t *testing.T) {
 	c := open(t)
 	follow := func(want, text string) (wire.Written, error) {

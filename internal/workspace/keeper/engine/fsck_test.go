@@ -8,9 +8,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestWhatGitRefusesCanBePushed: names that git reads as its own, in every case,
-// as other file systems spell them, as a file, a link and a folder, come back
-// exactly and pass the check that servers make of a push.
+// TestWhatGitRefusesCanBePushed shows that names that git reserves for itself, in every case and as
+// other file systems spell them, as a file, a link and a folder, are restored exactly and pass the
+// check that servers make of a push.
 func TestWhatGitRefusesCanBePushed(t *testing.T) {
 	names := []string{
 		".gitmodules", ".gitattributes", ".gitignore", ".mailmap", ".GitAttributes", ".gitmodules.choir", ".gitattributes.choir", ".git.choir",

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallDisk are the mount options of a disk of few megabytes.
+// smallDisk holds the mount options of a disk of a few megabytes.
 const smallDisk = "size=16m,nr_inodes=20000"
 
-// filesTo leaves room for so many more files, and returns what makes room again.
+// filesTo leaves room for this many more files, and returns a function that makes room again.
 func filesTo(t testing.TB, files int) (free func()) {
 	t.Helper()
 	resize := func(n uint64) {
@@ -36,9 +36,10 @@ func filesTo(t testing.TB, files int) (free func()) {
 	return func() { t.Helper(); resize(20_000) }
 }
 
-// TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo has the disk fill up at each page
-// that a change writes, and at each file that it makes. Whatever could not be written, by the engine or by git, the
-// answer is that the disk is full; with room it is done, and nothing is damaged.
+// TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo has the disk fill up at each page that a change
+// writes and at each file that it creates. Whatever the engine or git could not write, the answer
+// must be that the disk is full. Once there is room the change must succeed, and nothing may be
+// damaged.
 func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
 	if choirtest.SmallDisk(t, smallDisk) == "" {
 		return
@@ -118,8 +119,8 @@ func TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo(t *testing.T) {
 	c.reopen()
 }
 
-// TestWhatCantBeLookedUpIsNotMissing: git fails at a checkpoint that is there and
-// damaged, which is not to say that there is none.
+// TestWhatCantBeLookedUpIsNotMissing shows that when git fails at a damaged checkpoint, the answer
+// is not that there is no such checkpoint.
 func TestWhatCantBeLookedUpIsNotMissing(t *testing.T) {
 	c := open(t)
 	c.torn = true
@@ -153,8 +154,8 @@ func TestWhatCantBeLookedUpIsNotMissing(t *testing.T) {
 	}
 }
 
-// TestAGitThatEndsWithoutAWordOnAFullDisk: what is written to it breaks then, and
-// that is not what the matter is.
+// TestAGitThatEndsWithoutAWordOnAFullDisk shows that when git ends on a full disk without an error
+// message, the full disk is reported and not the pipe to git that broke because of it.
 func TestAGitThatEndsWithoutAWordOnAFullDisk(t *testing.T) {
 	if choirtest.SmallDisk(t, smallDisk) == "" {
 		return

@@ -10,9 +10,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestGitSeesACleanTreeAfterEachCheckpoint makes random changes, nested
-// repositories and ignored files among them: to stock git nothing differs from
-// the checkpoint that was just made, or gone back to, and after an edit only that.
+// TestGitSeesACleanTreeAfterEachCheckpoint makes random changes, also in nested repositories and
+// ignored files, and shows that for stock git nothing differs from the checkpoint that was just
+// made or restored, and after an edit only that edit.
 func TestGitSeesACleanTreeAfterEachCheckpoint(t *testing.T) {
 	c := open(t)
 	rnd := rand.New(rand.NewPCG(7, 7))

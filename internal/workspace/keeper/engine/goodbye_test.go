@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// ended closes the engine and makes it look as if it had ended in some way.
+// ended closes the engine and makes it look as if it had ended in a given way.
 func (c *computer) ended(t *testing.T, how string) {
 	t.Helper()
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -44,9 +44,9 @@ func (c *computer) ended(t *testing.T, how string) {
 	}
 }
 
-// TestWhichEndIsLookedInto: after a goodbye nothing is taken for damage, but for
-// what nobody does on purpose when the machine ended later; and what is not known
-// to be a goodbye is none.
+// TestWhichEndIsLookedInto shows that after a clean end nothing is taken for damage, apart from
+// what nobody does on purpose when the machine ended later, and that an end that is not known to be
+// clean is taken for an unclean one.
 func TestWhichEndIsLookedInto(t *testing.T) {
 	text := strings.Repeat("a line of somebody's work\n", 1000)
 	for how, want := range map[string]string{
@@ -91,10 +91,9 @@ func TestWhichEndIsLookedInto(t *testing.T) {
 	}
 }
 
-// TestWhatAPowerCutEmptiedIsNobodysWork: new files without content are in no
-// checkpoint and named in each, also by a later engine, until somebody touches
-// them. What was acknowledged, or is older than what a cut can have emptied, is
-// what it is.
+// TestWhatAPowerCutEmptiedIsNobodysWork shows that new files without content are in no checkpoint
+// and are named in each, also by a later engine, until somebody changes them. Files that were
+// acknowledged, or that are older than what a power cut can have emptied, are left as they are.
 func TestWhatAPowerCutEmptiedIsNobodysWork(t *testing.T) {
 	c := open(t)
 	c.write("first", "first\n")
@@ -158,8 +157,8 @@ func TestWhatAPowerCutEmptiedIsNobodysWork(t *testing.T) {
 	holds(c.checkpoint("another of the name"), "cut/written", "cut/touched", "cut/removed")
 }
 
-// TestAfterGoodbyeNothingChanges: what was not synced could not be told from what
-// was.
+// TestAfterGoodbyeNothingChanges shows that an engine that has ended cleanly refuses changes,
+// because they would not be synced and could not be told from those that were.
 func TestAfterGoodbyeNothingChanges(t *testing.T) {
 	c := open(t)
 	c.write("a", "a\n")
@@ -181,7 +180,8 @@ func TestAfterGoodbyeNothingChanges(t *testing.T) {
 	}
 }
 
-// TestAnEndBeforeTheLookIsNoGoodbye: the next engine still has to look.
+// TestAnEndBeforeTheLookIsNoGoodbye shows that when an engine ends before it has looked for damage,
+// that is no clean end, so that the next engine still looks.
 func TestAnEndBeforeTheLookIsNoGoodbye(t *testing.T) {
 	c := open(t)
 	c.write("a", "a\n")

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIgnoringIsGits compares what is captured with what git itself would add,
-// over random patterns and names that hold no catch-all rule.
+// TestIgnoringIsGits compares what is captured with what git itself would add, over random patterns
+// and names without a catch-all rule.
 func TestIgnoringIsGits(t *testing.T) {
 	t.Parallel()
 	part := rapid.SampledFrom([]string{"a", "b", "ab", "a.txt", "x", "deps", "*.txt", "a*", "?", "[ab]", "[!a]x", "**", "x**", `\*`, `a\b`, "d"})
@@ -73,9 +73,9 @@ func TestWhatWasCapturedStaysCaptured(t *testing.T) {
 	}
 }
 
-// A history that begins with what another's checkpoint held begins with all of it, also
-// with what was ignored later there, and more than one checkpoint may bring; what is new
-// after that is ignored as ever.
+// TestAWholeBeginningLeavesNothingOut shows that a history that begins with what another computer's
+// checkpoint held begins with all of it, also with files that were ignored there later, and that
+// several checkpoints can be brought in. Files that are new afterwards are ignored as usual.
 func TestAWholeBeginningLeavesNothingOut(t *testing.T) {
 	c := open(t, func(o *engine.Options) { o.Limits = wire.Limits{LargestFile: 1000, Files: 20, NewBytes: 1000} })
 	c.write("workspace/.gitignore", "*.log\nout/\n")
@@ -129,7 +129,7 @@ func TestGuardsSkipAndList(t *testing.T) {
 	}
 }
 
-// TestTreeFromARealOverlay has the kernel write the upper.
+// TestTreeFromARealOverlay has the kernel write the upper layer.
 func TestTreeFromARealOverlay(t *testing.T) {
 	c := open(t)
 	c.write("workspace/edit", "old\n")
@@ -158,8 +158,8 @@ echo new > workspace/edit; rm workspace/gone; rm -r workspace/dir; mkdir workspa
 	samePicture(t, picture(t, c.path("workspace")), want)
 }
 
-// TestAHostileIgnoreFileIsNotFollowed: one .gitignore made every command take
-// minutes. What asks for too much counts as absent, whole, and that is said.
+// TestAHostileIgnoreFileIsNotFollowed shows that an ignore file that asks for too much is ignored
+// as a whole, and that this is said. One .gitignore once made every command take minutes.
 func TestAHostileIgnoreFileIsNotFollowed(t *testing.T) {
 	stars := strings.Repeat("*a", 100) + "b\n"
 	for name, content := range map[string]string{

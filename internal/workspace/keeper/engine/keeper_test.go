@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// computer is an engine on a tree of its own.
+// computer is an engine with a tree of its own.
 type computer struct {
 	*engine.Engine
 	t     testing.TB
 	opts  engine.Options
-	still string // under which it is asked, if any
-	torn  bool   // objects were damaged on purpose, so git's check can't pass
+	still string // the stillness that its requests name, if any
+	torn  bool   // objects were damaged on purpose, so that git's check can't pass
 }
 
 func open(t testing.TB, change ...func(*engine.Options)) *computer {
@@ -53,8 +53,8 @@ func open(t testing.TB, change ...func(*engine.Options)) *computer {
 	return c
 }
 
-// fsck has git check everything that the test committed as strictly as servers
-// check what is pushed to them.
+// fsck has git check everything that the test committed, as strictly as servers check what is
+// pushed to them.
 func (c *computer) fsck() {
 	c.t.Helper()
 	if c.torn {
@@ -129,7 +129,7 @@ func (c *computer) restore(req wire.RestoreRequest) wire.RestoreReply {
 	return r
 }
 
-// picture is everything in a tree but the root's .git: kind, executable bit, bytes.
+// picture returns everything in a tree except the root's .git: kind, executable bit and bytes.
 func picture(t testing.TB, root string) map[string]string {
 	t.Helper()
 	out, err := pictureOf(root)
@@ -288,8 +288,8 @@ func TestBytesComeBackExactly(t *testing.T) {
 	}
 }
 
-// What is kept outranks whatever of the old tree is in its way, and nothing is
-// made of what is not there.
+// TestRestoreKeepsFiles shows that files that a restore is asked to keep stay, whatever the old tree
+// has in their way, and that naming a path at which nothing is keeps nothing.
 func TestRestoreKeepsFiles(t *testing.T) {
 	c := open(t)
 	old := map[string]string{"a/file": "old\n", "b": "a file where a folder will be\n", "c/d/e": "below a file to be\n", "gone": "old\n", "other": "old\n"}
@@ -320,7 +320,7 @@ func TestRestoreKeepsFiles(t *testing.T) {
 			t.Errorf("%s holds %q; want %q", p, got, text)
 		}
 	}
-	for _, p := range []string{"dir", "link"} { // a folder and a link are no files
+	for _, p := range []string{"dir", "link"} { // a folder and a link are not files
 		if _, err := os.Lstat(c.path(p)); err == nil {
 			t.Errorf("%s was kept", p)
 		}
@@ -385,7 +385,7 @@ func TestSpecialFilesAreSkippedAndListed(t *testing.T) {
 	}
 }
 
-// stockUnsafe is git as anybody would run it, with nothing forced.
+// stockUnsafe is git as anybody would run it, without any forced configuration.
 func stockUnsafe(dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), "git", args...)
 	cmd.Dir = dir

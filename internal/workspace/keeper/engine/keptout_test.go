@@ -11,9 +11,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestWhatTheWantedTreeIgnoresIsLeftAlone: with its ignore file gone, ignored files are
-// captured as if they were new. Whatever brings the ignore file back leaves them, and
-// says so; what is not ignored there, and what is tracked although it is, goes and comes.
+// TestWhatTheWantedTreeIgnoresIsLeftAlone shows what happens to ignored files that were captured
+// because their ignore file was removed: whatever brings the ignore file back leaves them alone and
+// says so. Files that it does not ignore, and tracked ones that it does, are removed and restored.
 func TestWhatTheWantedTreeIgnoresIsLeftAlone(t *testing.T) {
 	for name, back := range map[string]func(first, gone string) wire.RestoreRequest{
 		"a commit taken back": func(_, gone string) wire.RestoreRequest {
@@ -64,7 +64,8 @@ func TestWhatTheWantedTreeIgnoresIsLeftAlone(t *testing.T) {
 	})
 }
 
-// left goes back, to where .env and deps are ignored and tracked.env is tracked.
+// left restores a state in which .env and deps are ignored and tracked.env is tracked, and checks
+// what stays.
 func left(t *testing.T, c *computer, req wire.RestoreRequest) {
 	t.Helper()
 	req.ID = "r"

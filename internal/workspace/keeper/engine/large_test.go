@@ -24,14 +24,14 @@ const large = 1 << 20
 
 func lowThreshold(o *engine.Options) { o.Limits.FileBytes = large }
 
-// noise is n bytes that nothing compresses, the same for the same seed.
+// noise returns n bytes that can't be compressed, the same for the same seed.
 func noise(seed byte, n int) string {
 	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b) // never fails
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b) // it never fails
 	return string(b)
 }
 
-// chunkFiles are the stored chunks, by name.
+// chunkFiles returns the stored chunks by name.
 func (c *computer) chunkFiles() map[string]string {
 	c.t.Helper()
 	names, err := filepath.Glob(c.path(".git/choir/chunks/??/*"))
@@ -45,8 +45,8 @@ func (c *computer) chunkFiles() map[string]string {
 	return out
 }
 
-// TestLargeFilesAreInCheckpoints: a large file is captured, changed, restored and
-// the restore undone, equal byte for byte; of a change only what is new is stored.
+// TestLargeFilesAreInCheckpoints shows that a large file is captured, changed, restored, and the
+// restore undone, equal byte for byte, and that only the new part of a change is stored.
 func TestLargeFilesAreInCheckpoints(t *testing.T) {
 	c := open(t, lowThreshold)
 	one := noise(1, 20<<20)
@@ -89,7 +89,8 @@ func TestLargeFilesAreInCheckpoints(t *testing.T) {
 	}
 	c.restore(wire.RestoreRequest{ID: "r2", Undo: true})
 	samePicture(t, picture(t, c.opts.Root), want)
-	// Whatever is known of files is forgotten: they are read, and are the same.
+	// When everything that is known of files is forgotten, they are read again and found to be the
+	// same.
 	c.reopen()
 	if err := os.Remove(c.path(".git/choir/stats")); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
@@ -100,8 +101,8 @@ func TestLargeFilesAreInCheckpoints(t *testing.T) {
 	}
 }
 
-// TestAForgedManifestIsAFile: neither a name nor a content makes a file a large
-// one, and a large file that is replaced by its manifest has changed.
+// TestAForgedManifestIsAFile shows that neither a name nor a content makes a file count as a large
+// one, and that a large file that is replaced by its manifest counts as changed.
 func TestAForgedManifestIsAFile(t *testing.T) {
 	c := open(t, lowThreshold)
 	c.write("workspace/big", noise(1, 3<<20))
@@ -141,7 +142,7 @@ func (c *computer) scrubbed() {
 	}
 }
 
-// TestAFileGrowsLargeAndSmall: crossing the threshold is a change of one file.
+// TestAFileGrowsLargeAndSmall shows that crossing the threshold is a change of one file.
 func TestAFileGrowsLargeAndSmall(t *testing.T) {
 	c := open(t, lowThreshold)
 	sizes := []int{large, large + 1, 10, 3 << 20, 0, 2 << 20}
@@ -164,8 +165,8 @@ func TestAFileGrowsLargeAndSmall(t *testing.T) {
 	}
 }
 
-// TestAPutLargeFileIsKept: what a put acknowledged is kept before any checkpoint,
-// and reading a part of an old version gives that part.
+// TestAPutLargeFileIsKept shows that a large file whose put was acknowledged is kept before there
+// is any checkpoint, and that reading a part of an old version returns that part.
 func TestAPutLargeFileIsKept(t *testing.T) {
 	c := open(t, lowThreshold)
 	one, two := noise(1, 5<<20), noise(2, 4<<20)
@@ -207,8 +208,8 @@ func TestAPutLargeFileIsKept(t *testing.T) {
 	}
 }
 
-// TestTasksAndLargeFiles: what a task made of a large file is published, what
-// both changed is a conflict, and nobody's bytes go.
+// TestTasksAndLargeFiles shows that a large file that a task changed is published, that one that
+// both changed is a conflict, and that nobody's bytes are lost.
 func TestTasksAndLargeFiles(t *testing.T) {
 	c := open(t, lowThreshold)
 	c.write("workspace/a", noise(1, 3<<20))
@@ -244,9 +245,9 @@ func TestTasksAndLargeFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedChunks: a missing and a flipped chunk are found, made again from
-// what still holds their bytes, and otherwise named; a restore that needs one
-// that nothing has is refused before anything moves.
+// TestDamagedChunks shows that a missing chunk and one with a flipped bit are found, made again
+// from whatever still holds their bytes, and otherwise named, and that a restore that needs a chunk
+// that nothing holds is refused before anything moves.
 func TestDamagedChunks(t *testing.T) {
 	t.Parallel()
 	damages := map[string]func(t *testing.T, name string){
@@ -290,7 +291,7 @@ func TestDamagedChunks(t *testing.T) {
 				}
 				c.checkpoint("two")
 				victim := ""
-				for name := range c.chunkFiles() { // one that all of the versions share
+				for name := range c.chunkFiles() { // one that all versions share
 					if b := c.chunkFiles()[name]; victim == "" && strings.Contains(one[2<<20:], string(mustRead(t, b))) {
 						victim = b
 					}
@@ -323,9 +324,9 @@ func TestDamagedChunks(t *testing.T) {
 	}
 }
 
-// What is missing of the newest checkpoint's chunks is made again from the live
-// files as the engine opens, before anybody can take the last copy away; nothing
-// else is made up for what else is missing.
+// TestMissingChunksAreMadeAgainAsItOpens shows that missing chunks of the newest checkpoint are
+// made again from the live files as the engine opens, before anybody can remove the last copy.
+// Chunks that are missing elsewhere are not invented.
 func TestMissingChunksAreMadeAgainAsItOpens(t *testing.T) {
 	c := open(t, lowThreshold)
 	one, two := noise(1, 6<<20), noise(2, 6<<20)
@@ -362,8 +363,8 @@ func mustRead(t *testing.T, name string) []byte {
 	return b
 }
 
-// TestKilledWithLargeFiles kills the engine at each point of a change with large
-// files: what was acknowledged is there, and no commit names a missing chunk.
+// TestKilledWithLargeFiles kills the engine at each point of a change with large files. What was
+// acknowledged must be there, and no commit may name a missing chunk.
 func TestKilledWithLargeFiles(t *testing.T) {
 	t.Parallel()
 	for do, points := range map[string][]string{
@@ -415,8 +416,8 @@ func TestKilledWithLargeFiles(t *testing.T) {
 	}
 }
 
-// TestLimitsOfLargeFiles: what is beyond the largest file or the quota is left out
-// and said, and what was captured before stays.
+// TestLimitsOfLargeFiles shows that files beyond the largest size or the quota are left out, that
+// this is said, and that what was captured before stays.
 func TestLimitsOfLargeFiles(t *testing.T) {
 	c := open(t, lowThreshold, func(o *engine.Options) {
 		o.Limits.LargestFile, o.Limits.ChunkBytes = 8<<20, 12<<20
@@ -444,7 +445,8 @@ func TestLimitsOfLargeFiles(t *testing.T) {
 	}
 }
 
-// TestNestedPacksAreLargeFiles: a repository's pack is a file like any other.
+// TestNestedPacksAreLargeFiles shows that a nested repository's pack is captured like any other
+// file.
 func TestNestedPacksAreLargeFiles(t *testing.T) {
 	c := open(t, lowThreshold)
 	nestedRepo(c, "workspace/repo", filepath.Join(t.TempDir(), "canary"))
@@ -462,8 +464,8 @@ func TestNestedPacksAreLargeFiles(t *testing.T) {
 	samePicture(t, picture(t, c.opts.Root), before)
 }
 
-// TestLargeFilesAgainstAModel edits large and small files at random, and goes
-// back and forth: every checkpoint is what it was.
+// TestLargeFilesAgainstAModel edits large and small files at random and restores earlier
+// checkpoints. Every checkpoint must be restored as it was.
 func TestLargeFilesAgainstAModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -28,7 +28,7 @@ func (c *computer) layerDirs(layers []string) []string {
 	return out
 }
 
-// inLayers is where the topmost of some layers has a path.
+// inLayers returns where a path is in layers, of which the topmost counts.
 func (c *computer) inLayers(layers []string, p string) string {
 	dirs := c.layerDirs(layers)
 	for _, dir := range dirs {
@@ -39,13 +39,13 @@ func (c *computer) inLayers(layers []string, p string) string {
 	return filepath.Join(dirs[0], p)
 }
 
-// printPicture is what a child in a mount namespace of its own does.
+// printPicture runs in a child with a mount namespace of its own, and prints the tree there.
 func printPicture(root string) error {
 	got, err := pictureOf(root)
 	if err != nil {
 		return err
 	}
-	// Whoever looks sees plain modes, whatever the live files have.
+	// Whoever reads the layers sees plain modes, whatever modes the live files have.
 	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func printPicture(root string) error {
 	return json.NewEncoder(os.Stdout).Encode(raw)
 }
 
-// merged is what the kernel shows of layers, in a user namespace as in a box.
+// merged returns what the kernel shows of layers in a user namespace, as in a box.
 func (c *computer) merged(layers []string) map[string]string {
 	c.t.Helper()
 	mnt := c.t.(*testing.T).TempDir()
@@ -102,7 +102,7 @@ func stderrOf(err error) []byte {
 	return nil
 }
 
-// isCheckout fails unless layers show what was seen in the live tree.
+// isCheckout fails the test unless the layers show what was seen in the live tree.
 func (c *computer) isCheckout(layers []string, want map[string]string) {
 	c.t.Helper()
 	if got := c.merged(layers); !maps.Equal(got, want) {
@@ -120,8 +120,7 @@ func (c *computer) isCheckout(layers []string, want map[string]string) {
 	}
 }
 
-// randomStep changes the live tree: files, modes, links and folders take each
-// other's places.
+// randomStep changes the live tree, so that files, modes, links and folders replace each other.
 func randomStep(t *testing.T, rng *rand.Rand, root string) {
 	names := []string{"a", "b", "c", ".git", ".gitattributes", "x.choir", ".empty.choir", "y.chunks.choir", "\xff"}
 	p := "workspace"
@@ -133,7 +132,7 @@ func randomStep(t *testing.T, rng *rand.Rand, root string) {
 		p = path.Join(p, name)
 	}
 	at := filepath.Join(root, p)
-	// What is on the way gives way.
+	// Whatever is in the way is removed.
 	for dir := filepath.Dir(at); dir != root; dir = filepath.Dir(dir) {
 		if st, err := os.Lstat(dir); err == nil && !st.IsDir() {
 			must(t, os.RemoveAll(dir))
@@ -179,9 +178,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestLayersAreTheCheckout: over random histories the kernel shows of a snapshot's
-// layers what was checkpointed, as root and as an ordinary user, and goes on
-// showing it for as long as they are held.
+// TestLayersAreTheCheckout shows over random histories that the kernel shows of a snapshot's layers
+// what was checkpointed, as root and as an ordinary user, and goes on showing it for as long as
+// they are held.
 func TestLayersAreTheCheckout(t *testing.T) {
 	sandboxtest.AsUser(t, func(t *testing.T) {
 		seed := rand.Uint64()
@@ -237,8 +236,8 @@ func TestLayersAreTheCheckout(t *testing.T) {
 	})
 }
 
-// TestASnapshotCostsWhatChanged: of a large tree nothing is made, or linked, anew
-// but what is other, however many snapshots there are.
+// TestASnapshotCostsWhatChanged shows that for a snapshot of a large tree only what is different is
+// created or linked, however many snapshots there are.
 func TestASnapshotCostsWhatChanged(t *testing.T) {
 	c := open(t)
 	for i := range 1500 {
@@ -274,7 +273,7 @@ func TestASnapshotCostsWhatChanged(t *testing.T) {
 	if st.Nlink != 1 {
 		t.Errorf("what nobody changed has %d links", st.Nlink)
 	}
-	// Where most of it changed, it is whole again.
+	// When most of the tree changed, the snapshot is made whole again.
 	for i := range 1500 {
 		c.write(fmt.Sprintf("workspace/d%d/f%d", i%30, i), fmt.Sprint("all ", i))
 	}
@@ -285,7 +284,7 @@ func TestASnapshotCostsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestTheSameTreeIsTheSameSnapshot: commits that hold the same share their layers.
+// TestTheSameTreeIsTheSameSnapshot shows that commits with the same tree share their layers.
 func TestTheSameTreeIsTheSameSnapshot(t *testing.T) {
 	c := open(t)
 	c.write("workspace/a", "a\n")
@@ -301,8 +300,8 @@ func TestTheSameTreeIsTheSameSnapshot(t *testing.T) {
 	}
 }
 
-// TestALayerOfAnotherBootIsLookedAt: nothing of a layer is synced, so after the
-// machine's end it counts only if it is what it should be.
+// TestALayerOfAnotherBootIsLookedAt shows that a layer from before the machine last started is
+// checked before it is used, because nothing in a layer is synced.
 func TestALayerOfAnotherBootIsLookedAt(t *testing.T) {
 	for name, damage := range map[string]func(c *computer, layers []string) error{
 		"nothing": func(*computer, []string) error { return nil },
@@ -361,8 +360,8 @@ func TestALayerOfAnotherBootIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestPartsOfLayersAreSwept: what an engine that died left half made goes, as do
-// the checkouts of a version before layers.
+// TestPartsOfLayersAreSwept shows that what an engine that died left half made is removed, as are
+// the checkouts of a version that had no layers.
 func TestPartsOfLayersAreSwept(t *testing.T) {
 	c := open(t)
 	c.write("workspace/a", "a\n")

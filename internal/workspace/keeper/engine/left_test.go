@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marks lists a folder's entries that no checkpoint holds, or that hold such.
+// marks lists a folder's entries that no checkpoint holds, and folders that hold such entries.
 func (c *computer) marks(dir string) map[string]string {
 	c.t.Helper()
 	files, _, err := c.Files(c.t.Context(), wire.FilesRequest{Path: wire.Path(dir)})
@@ -30,7 +30,7 @@ func (c *computer) marks(dir string) map[string]string {
 		if f.Path == ".gitignore" {
 			continue
 		}
-		// One path alone is told the same.
+		// Asking for one path alone gives the same answer.
 		if s, err := c.Stat(c.t.Context(), string(f.Path)); !fault.Is(err, fault.Denied) && (err != nil || s.Unkept != f.Unkept || s.Beneath != f.Beneath) {
 			c.t.Errorf("stat %s: %+v, %v; listed as %+v", f.Path, s, err, f)
 		}
@@ -45,8 +45,8 @@ func sameMarks(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// TestWhatNoCheckpointHoldsIsSaid: by the checkpoint, by a listing, by a write
-// and by a restore; and what is held is not marked.
+// TestWhatNoCheckpointHoldsIsSaid shows that the checkpoint, a listing, a write and a restore say
+// what no checkpoint holds, and that what one holds is not marked.
 func TestWhatNoCheckpointHoldsIsSaid(t *testing.T) {
 	c := open(t, func(o *engine.Options) { o.Limits.LargestFile = 1000 })
 	c.write("workspace/p/.gitignore", "*.log\n/deps/\n/none/\n/nested/\n")
@@ -64,7 +64,7 @@ func TestWhatNoCheckpointHoldsIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	byP := "is ignored by workspace/p/.gitignore"
-	// Before any checkpoint, too.
+	// The marks are there before any checkpoint, too.
 	want := map[string]string{"workspace/p/b.log": byP, "workspace/p/deps": byP, "workspace/p/deep": "1", "workspace/p/pipe": "is a fifo", "workspace/p/large": "has 1001 bytes; at most 1000 are captured"}
 	sameMarks(t, "before", c.marks("workspace/p"), want)
 	first := c.checkpoint("first")
@@ -89,8 +89,8 @@ func TestWhatNoCheckpointHoldsIsSaid(t *testing.T) {
 		t.Errorf("a restore says %+v", dry.LeftOut)
 	}
 
-	// A commit tells, whichever kind: of what is new in the tree, and of what is
-	// only new among what can't be taken.
+	// A new commit says it, whatever its kind: what is new in the tree, and what is new only among
+	// what can't be captured.
 	if again := c.checkpoint("again"); again.Created {
 		t.Errorf("nothing changed, and there is %+v", again)
 	}
@@ -127,7 +127,8 @@ func TestWhatNoCheckpointHoldsIsSaid(t *testing.T) {
 	sameMarks(t, "after a restart", c.marks("workspace/p"), map[string]string{"workspace/p/pipe": "is a fifo", "workspace/p/large": want["workspace/p/large"]})
 }
 
-// TestAHeapThatIsTooMuchIsMarked: each new path of it, and the folders above.
+// TestAHeapThatIsTooMuchIsMarked shows that when there are too many new paths, each of them is
+// marked, and so are the folders above.
 func TestAHeapThatIsTooMuchIsMarked(t *testing.T) {
 	c := open(t, func(o *engine.Options) { o.Limits.Files = 10 })
 	c.write("workspace/p/a", "a\n")
@@ -145,7 +146,8 @@ func TestAHeapThatIsTooMuchIsMarked(t *testing.T) {
 	sameMarks(t, "above", c.marks("workspace/p"), map[string]string{"workspace/p/build": "12"})
 }
 
-// TestAClosedFileIsMarked: what permissions close is in no checkpoint.
+// TestAClosedFileIsMarked shows that a file that its permissions close is marked as being in no
+// checkpoint.
 func TestAClosedFileIsMarked(t *testing.T) {
 	if !ordinary(t) {
 		return

@@ -11,9 +11,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestAttack43_NoNameHidesAnother: a folder is listed whole, page by page, by
-// the names that people are shown and ask for, however many there are and
-// whatever bytes they have.
+// TestAttack43_NoNameHidesAnother shows that a folder is listed completely, page by page, by the
+// names that people are shown and ask for, however many names there are and whatever bytes they
+// have.
 func TestAttack43_NoNameHidesAnother(t *testing.T) {
 	c := open(t)
 	dir := c.path("workspace/many")
@@ -24,7 +24,7 @@ func TestAttack43_NoNameHidesAnother(t *testing.T) {
 	for i := range 10_060 {
 		want = append(want, fmt.Sprintf("a%05d", i))
 	}
-	for i := range 40 { // shown alike, one after the other and between others
+	for i := range 40 { // these names are shown alike, in sequence and between others
 		want = append(want, fmt.Sprintf("\xff%02d", i), fmt.Sprintf("\xfe%02d", i%20), fmt.Sprintf("é%d", i), fmt.Sprintf("~%d", i))
 	}
 	slices.Sort(want)
@@ -54,8 +54,8 @@ func TestAttack43_NoNameHidesAnother(t *testing.T) {
 	}
 }
 
-// TestALookReadsNothing: what is asked of a file that was not captured yet, to show
-// or to hand it out, does not cost as much as reading it.
+// TestALookReadsNothing shows that a request about a file that was not captured yet, to show it or
+// to hand it out, costs less than reading it.
 func TestALookReadsNothing(t *testing.T) {
 	c := open(t)
 	const size = 64 << 20

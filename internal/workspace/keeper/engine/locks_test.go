@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLocksOfAGitThatWasKilledHoldNobodyUp: the engine is the only one that works in
-// .git, so what it finds locked is what a git of its own left that was killed, with
-// the engine or by a context's end.
+// TestLocksOfAGitThatWasKilledHoldNobodyUp shows that locks in .git are removed. The engine is the
+// only one that works there, so a lock that it finds was left by a git of its own that was killed,
+// either with the engine or because a context ended.
 func TestLocksOfAGitThatWasKilledHoldNobodyUp(t *testing.T) {
 	for name, reopened := range map[string]bool{"it goes on": false, "it opens anew": true} {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestLocksOfAGitThatWasKilledHoldNobodyUp(t *testing.T) {
 			for _, lock := range []string{"objects/maintenance.lock", "objects/pack/multi-pack-index.lock", "index.lock", "packed-refs.lock", "refs/choir/task/task-1.lock"} {
 				writeFile(t, c.path(".git/"+lock), "")
 			}
-			// Who reads of it, or writes to it, waits for ever.
+			// A program that opens this pipe to read or to write would wait forever.
 			if err := errors.Join(os.MkdirAll(c.path(".git/refs/choir"), 0o755), unix.Mkfifo(c.path(".git/refs/choir/logged.lock"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -55,8 +55,8 @@ func TestLocksOfAGitThatWasKilledHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// TestWhatLiesInARefsWayIsNoRef: a folder that git left in its place, and a file or
-// link in the place of the folder that it lies in. Nothing is written elsewhere.
+// TestWhatLiesInARefsWayIsNoRef puts a folder in the place of a ref, as git may leave one, and a
+// file or a link in the place of the folder that holds the ref. Nothing may be written elsewhere.
 func TestWhatLiesInARefsWayIsNoRef(t *testing.T) {
 	for name, lay := range map[string]func(choir, out string) error{
 		"empty folders": func(choir, _ string) error {

@@ -18,9 +18,9 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestALookThatRemembersSeesTheSame makes random changes, sly ones among them, and
-// compares each checkpoint of an engine that remembers what it saw with what one
-// sees that hashes everything: it finds nothing to add and leaves out the same.
+// TestALookThatRemembersSeesTheSame makes random changes, some of them meant to deceive, and
+// compares each checkpoint of an engine that remembers what it saw with that of an engine that
+// hashes everything. The second must find nothing to add, and must leave out the same paths.
 func TestALookThatRemembersSeesTheSame(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CHOIR_LOOK_SEED"); s != "" {
@@ -40,7 +40,7 @@ func TestALookThatRemembersSeesTheSame(t *testing.T) {
 			edit(t, c, rnd)
 		}
 		r := c.checkpoint(fmt.Sprint(step))
-		// The other one knows nothing of any file: it looks at a copy.
+		// The second engine knows nothing about any file, because it scans a copy.
 		opts := c.opts
 		opts.Root = filepath.Join(t.TempDir(), "copy")
 		if out, err := exec.Command("cp", "-a", c.opts.Root, opts.Root).CombinedOutput(); err != nil {
@@ -66,7 +66,7 @@ func TestALookThatRemembersSeesTheSame(t *testing.T) {
 		if step%10 == 9 {
 			c.reopen()
 		}
-		if rnd.IntN(3) == 0 { // what was seen long enough ago is believed
+		if rnd.IntN(3) == 0 { // files seen this long ago are not read again
 			believed(t)
 		}
 	}
@@ -119,7 +119,7 @@ func edit(t *testing.T, c *computer, rnd *rand.Rand) {
 		must(os.Rename(filepath.Dir(pick()), filepath.Dir(p)))
 	case 10:
 		must(os.WriteFile(filepath.Join(filepath.Dir(p), []string{"a.log", ".gitignore"}[rnd.IntN(2)]), []byte([]string{"f1*\n", "!f1*\n", ""}[rnd.IntN(3)]), 0o644))
-	case 11: // more than the limit takes
+	case 11: // larger than the limit allows
 		dir := c.path(fmt.Sprintf("workspace/heap%d", rnd.IntN(3)))
 		must(os.MkdirAll(dir, 0o755))
 		for i := range 40 + rnd.IntN(80) {
@@ -127,14 +127,13 @@ func edit(t *testing.T, c *computer, rnd *rand.Rand) {
 		}
 	case 12:
 		must(os.RemoveAll(c.path(fmt.Sprintf("workspace/heap%d", rnd.IntN(3)))))
-	case 13: // one of a heap
+	case 13: // one of too many new files
 		_ = os.WriteFile(c.path(fmt.Sprintf("workspace/heap%d/%d", rnd.IntN(3), rnd.IntN(200))), []byte("x"), 0o644)
 	}
 }
 
-// TestWhatIsLeftOutIsNotLookedAtAgain: folders whose files are too many for a
-// checkpoint cost nothing as long as nothing happens in them, and are taken when
-// there is room.
+// TestWhatIsLeftOutIsNotLookedAtAgain shows that folders with too many files for a checkpoint cost
+// nothing as long as nothing happens in them, and that they are captured when there is room.
 func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
 	c := open(t, func(o *engine.Options) { o.Limits.Files = 100 })
 	for i := range 60 {
@@ -158,7 +157,7 @@ func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
 	if err != nil || len(files) != 50 || files[0].Unkept == "" {
 		t.Errorf("the files of a heap: %+v (%v)", files, err)
 	}
-	// What is captured is captured, in whichever folder new ones are too many.
+	// What is captured stays captured, also in a folder with too many new files.
 	c.write("workspace/mine/f1", "changed\n")
 	for i := range 60 {
 		c.write(fmt.Sprintf("workspace/mine/more%d", i), "")
@@ -191,8 +190,8 @@ func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestMoreThanALookTakes: a tree with more names than are looked at is captured
-// as far as that goes, which is said, and what was captured stays.
+// TestMoreThanALookTakes shows that a tree with more names than one scan may visit is captured as
+// far as the scan comes, that this is said, and that what was captured stays.
 func TestMoreThanALookTakes(t *testing.T) {
 	c := open(t, func(o *engine.Options) { o.Limits.WalkEntries = 90 })
 	for i := range 20 {

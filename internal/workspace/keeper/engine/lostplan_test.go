@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// A plan that can't be read any more, under way or finished, keeps nobody from
-// anything: the tree can be opened and changed, what the plan had replaced is in
+// TestAPlanThatCantBeReadCostsThatPlanOnly shows that a plan that can no longer be read, under way
+// or finished, stops nobody: the tree can be opened and changed, what the plan had replaced is in
 // the trash, and the publish can be asked for again.
 func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestAPlanThatCantBeReadCostsThatPlanOnly(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if mended { // the record is as it was, and gone on with
+				if mended { // the record is as it was, and the plan is continued
 					if len(done) != 1 || done[0].Publish != "p" || c.read("workspace/c") != "new c\n" {
 						t.Errorf("what is done is %+v, and c holds %q", done, c.read("workspace/c"))
 					}

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAStoreToAMappingThatLivesIsSeen: a store to memory that a file is mapped to moves no time while
-// its page waits to be written; what was stored is in the next checkpoint nevertheless, while the
-// mapping lives and after it, by watches and by looks at everything.
+// TestAStoreToAMappingThatLivesIsSeen shows that a store into a mapped file, which changes no time
+// while its page waits to be written, is in the next checkpoint nevertheless, while the mapping
+// lives and afterwards, with watches and with full scans.
 func TestAStoreToAMappingThatLivesIsSeen(t *testing.T) {
 	if unix.Access("/dev/shm", unix.W_OK) == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // where a page always waits
+		t.Setenv("TMPDIR", "/dev/shm") // a page there always waits
 	}
 	for what, look := range map[string]bool{"by watches": false, "by a look at everything": true} {
 		c := watched(t)

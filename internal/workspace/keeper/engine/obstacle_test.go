@@ -8,8 +8,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// What no checkpoint holds is never replaced, and both the dry run and the
-// restore name the paths that stay as they are for it.
+// TestRestoreNamesWhatStays shows that what no checkpoint holds is never replaced, and that both
+// the dry run and the restore name the paths that stay as they are because of it.
 func TestRestoreNamesWhatStays(t *testing.T) {
 	c := open(t)
 	c.write("src/kept", "old\n")

@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// opened is what is told of a file, and all of it.
+// opened returns what is told of a file, and all of its content.
 func (c *computer) opened(p string) (id, state, content string) {
 	c.t.Helper()
 	o, err := c.Open(c.t.Context(), p)
@@ -31,8 +31,9 @@ func (c *computer) opened(p string) (id, state, content string) {
 
 var largeText = strings.Repeat("0123456789abcde\n", 1<<17) // 2 MiB
 
-// A large file that no checkpoint has met has a name too: that of its state, which
-// no change leaves as it is, whatever time its program sets.
+// TestALargeFileIsNamedByItsState shows that a large file that is in no checkpoint yet has an id
+// too. It is made of the file's state, which every change alters, whatever time a program sets
+// afterwards.
 func TestALargeFileIsNamedByItsState(t *testing.T) {
 	c := open(t)
 	c.write("big", largeText)
@@ -43,7 +44,7 @@ func TestALargeFileIsNamedByItsState(t *testing.T) {
 	if again, _, _ := c.opened("big"); again != id {
 		t.Errorf("asked again, it is %q; it was %q", again, id)
 	}
-	// A change of as many bytes, after which the old time is set again.
+	// The file is changed without changing its size, and then its old time is set again.
 	st, err := os.Stat(c.path("big"))
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,7 @@ func TestALargeFileIsNamedByItsState(t *testing.T) {
 	if changed == "" || changed == id {
 		t.Errorf("changed, it is %q; it was %q", changed, id)
 	}
-	// Once a checkpoint has met it, its content's id is known without reading it.
+	// Once a checkpoint holds the file, its content's id is known without reading it.
 	c.checkpoint("big")
 	captured, state, _ := c.opened("big")
 	if info, err := c.Stat(c.ctx(), "big"); err != nil || captured == changed && captured == state || len(captured) != len(info.ID) && captured != state {
@@ -64,8 +65,8 @@ func TestALargeFileIsNamedByItsState(t *testing.T) {
 	}
 }
 
-// Who writes to a file, by a map of it too, has it at no name: what was read under
-// one could change and keep it.
+// TestAFileThatIsWrittenHasNoName shows that a file that somebody has open for writing, or mapped,
+// has no id, because what was read under an id could change and keep it.
 func TestAFileThatIsWrittenHasNoName(t *testing.T) {
 	c := open(t)
 	c.write("big", largeText)
@@ -94,8 +95,9 @@ func TestAFileThatIsWrittenHasNoName(t *testing.T) {
 	}
 }
 
-// What is read of a large file under its name is all of one state, or is known not
-// to be; of a small one what was hashed is what is given.
+// TestWhatIsReadIsWhatWasNamed shows that what is read of a large file under its id is all of one
+// state, or is known not to be, and that of a small file the bytes that were hashed are the bytes
+// that are returned.
 func TestWhatIsReadIsWhatWasNamed(t *testing.T) {
 	c := open(t)
 	c.write("big", largeText)
@@ -140,8 +142,8 @@ func TestWhatIsReadIsWhatWasNamed(t *testing.T) {
 	}
 }
 
-// A put may name what it displaces by its state, and a program that was there in
-// between keeps its place.
+// TestAPutOverAState shows that a put may name what it displaces by its state, and that it does not
+// replace what a program put there in between.
 func TestAPutOverAState(t *testing.T) {
 	faster := false
 	var c *computer
@@ -175,8 +177,8 @@ func TestAPutOverAState(t *testing.T) {
 	}
 }
 
-// A removal may name what it removes, which is held against what it took: that goes
-// back where it was when it is another.
+// TestARemovalOfWhatWasRead shows that a removal may name what it removes. What was taken is
+// compared with that, and goes back where it was when it is something else.
 func TestARemovalOfWhatWasRead(t *testing.T) {
 	var c *computer
 	var late *os.File

@@ -29,18 +29,18 @@ func smallArchive(name, content string) (io.Reader, error) {
 	return &b, w.Close()
 }
 
-// killedMove is an operation that is killed at a point, "" where it is not, and what is so then.
+// killedMove is an operation that is killed at a point, or not killed if that is empty, with the
+// state that must follow.
 type killedMove struct {
 	do, from, to, point string
 	meanwhile           func(c *computer) // what somebody does before the next start
-	live                map[string]string // files of the tree, by path
-	told                string            // the operation that is told, "" for none
+	live                map[string]string // files of the tree by path
+	told                string            // the kind of the operation that is reported, empty for none
 }
 
-// TestKilledWhileAFileMoves kills a move, what comes back from the trash and an
-// import at every point, and lets somebody edit before the next start: what took
-// effect is told, by the same id each time until the host has it, and what did
-// not is not.
+// TestKilledWhileAFileMoves kills a move, a return from the trash and an import at every point, and
+// lets somebody edit before the next start. An operation that took effect must be reported, with
+// the same id each time, until the host has it, and one that did not must not be.
 func TestKilledWhileAFileMoves(t *testing.T) {
 	type files = map[string]string
 	for _, test := range []killedMove{
@@ -49,11 +49,12 @@ func TestKilledWhileAFileMoves(t *testing.T) {
 		{"move", "a", "d/b", "", nil, files{"d/b": "first\n"}, "move"},
 		{"move", "folder", "d/b", "deed.meant", nil, files{"folder/x": "x\n"}, ""},
 		{"move", "folder", "d/b", "deed.done", nil, files{"d/b/x": "x\n"}, "move"},
-		// Saved as editors do, under the new name: another file has it now.
+		// The file was saved as editors do, under the new name, so that another file has that name
+		// now.
 		{"move", "a", "d/b", "deed.done", func(c *computer) { c.save("d/b", "saved\n") }, files{"d/b": "saved\n"}, "move"},
 		// Somebody made a new file where the old one was.
 		{"move", "a", "d/b", "deed.done", func(c *computer) { c.write("a", "other\n") }, files{"a": "other\n", "d/b": "first\n"}, "move"},
-		// Nothing was moved, and somebody put something where it was to go.
+		// Nothing was moved, and somebody made a file where it was to go.
 		{"move", "a", "d/b", "deed.meant", func(c *computer) { c.write("d/b", "other\n") }, files{"a": "first\n", "d/b": "other\n"}, ""},
 		{"move", "a", "d/b", "deed.meant", func(c *computer) { c.save("a", "saved\n"); c.write("d/b", "other\n") }, files{"a": "saved\n", "d/b": "other\n"}, ""},
 		// Nothing was moved, and the file got a second name there.
@@ -74,7 +75,7 @@ func TestKilledWhileAFileMoves(t *testing.T) {
 	}
 }
 
-// run does it, and looks at what is so then.
+// run carries out the operation and checks the state that follows.
 func (test killedMove) run(t *testing.T) {
 	c := open(t)
 	switch test.from {
@@ -118,11 +119,11 @@ func (test killedMove) run(t *testing.T) {
 	test.isTold(t, c)
 }
 
-// isTold sees that the operation is told, as the same, until the host has it.
+// isTold checks that the operation is reported, as the same one, until the host has it.
 func (test killedMove) isTold(t *testing.T, c *computer) {
 	t.Helper()
 	var id string
-	for range 2 { // told again, until the host has it, as the same
+	for range 2 { // it is reported again, as the same one, until the host has it
 		operations, err := c.Untold(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +158,8 @@ func (test killedMove) isTold(t *testing.T, c *computer) {
 	}
 }
 
-// TestAnOperationThatFailsIsNotTold: what could not be done leaves no record of it.
+// TestAnOperationThatFailsIsNotTold shows that an operation that could not be carried out leaves no
+// record.
 func TestAnOperationThatFailsIsNotTold(t *testing.T) {
 	c := open(t)
 	c.write("a", "a\n")
@@ -198,8 +200,8 @@ func TestAnOperationThatFailsIsNotTold(t *testing.T) {
 	}
 }
 
-// TestAnArchiveWhoseSenderFailedIsNotTaken: an archive can end in good order where
-// its sender met an error, and only then does the stream break.
+// TestAnArchiveWhoseSenderFailedIsNotTaken shows that an archive is refused when the stream breaks
+// after it, because an archive can be complete in form although its sender met an error.
 func TestAnArchiveWhoseSenderFailedIsNotTaken(t *testing.T) {
 	c := open(t)
 	for name, tail := range map[string]io.Reader{
@@ -234,7 +236,7 @@ func (zeroes) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// save replaces a file as editors do: another one takes its name.
+// save replaces a file as editors do: another file takes its name.
 func (c *computer) save(p, content string) {
 	c.write(p+"~", content)
 	if err := os.Rename(c.path(p+"~"), c.path(p)); err != nil {

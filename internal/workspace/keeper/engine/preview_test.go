@@ -15,10 +15,10 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestAPreviewSaysWhatARestoreDoes makes random histories, with nested
-// repositories, ignored files and things that change their kind, and goes to
-// random places in them. What a dry run says is what the restore says it did,
-// and what is other in the files afterwards; and a dry run changes none.
+// TestAPreviewSaysWhatARestoreDoes makes random histories, with nested repositories, ignored files
+// and paths that change their kind, and restores random places in them. What a dry run says must be
+// what the restore says it did, and what differs in the files afterwards, and a dry run must change
+// no file.
 func TestAPreviewSaysWhatARestoreDoes(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CHOIR_LOOK_SEED"); s != "" {
@@ -28,7 +28,7 @@ func TestAPreviewSaysWhatARestoreDoes(t *testing.T) {
 	}
 	for i, seed := range []uint64{
 		seed, seed + 1,
-		1795377535812333358, 1795377652255402328, // one commit's change of a path is not taken back, another's is
+		1795377535812333358, 1795377652255402328, // one commit's change of a path is not taken back, and another commit's is
 		1795378463102795298, // an ignored file is in the way
 		11537483630894,      // an ignored file is in a folder that was empty
 	} {
@@ -36,7 +36,8 @@ func TestAPreviewSaysWhatARestoreDoes(t *testing.T) {
 	}
 }
 
-// previewsOf does it with one seed; mixed has commits taken back of some paths, and files kept.
+// previewsOf runs one seed. With mixed, commits are also taken back for some paths only, and files
+// are kept.
 func previewsOf(t *testing.T, seed uint64, mixed bool) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	c := open(t)
@@ -50,7 +51,7 @@ func previewsOf(t *testing.T, seed uint64, mixed bool) {
 			edit(t, c, rnd)
 		}
 		nestedEdit(t, c, rnd)
-		if rnd.IntN(3) > 0 { // else the restore itself finds what was edited
+		if rnd.IntN(3) > 0 { // otherwise the restore itself finds what was edited
 			made = append(made, c.checkpoint(fmt.Sprint(step)).Commit.Commit)
 		}
 		nestedEdit(t, c, rnd)
@@ -93,7 +94,7 @@ func previewsOf(t *testing.T, seed uint64, mixed bool) {
 	}
 }
 
-// nestedEdit makes a nested repository, commits in one, stages in it, or removes it.
+// nestedEdit makes a nested repository, commits or stages in one, or removes it.
 func nestedEdit(t *testing.T, c *computer, rnd *rand.Rand) {
 	t.Helper()
 	dir := c.path(fmt.Sprintf("workspace/n%d", rnd.IntN(2)))
@@ -110,7 +111,7 @@ func nestedEdit(t *testing.T, c *computer, rnd *rand.Rand) {
 	case 1:
 		writeFile(t, filepath.Join(dir, "staged.txt"), fmt.Sprint(rnd.Int()))
 		git("add", "-A")
-	case 2, 3: // its index alone
+	case 2, 3: // changes its index alone
 		git("rm", "-rq", "--cached", "--ignore-unmatch", ".")
 	default:
 		writeFile(t, filepath.Join(dir, "a.txt"), fmt.Sprint(rnd.Int()))
@@ -131,7 +132,7 @@ func gitIn(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// tellsOf is what a restore says that it changes, nested repositories by their folder.
+// tellsOf returns what a restore says that it changes, with a nested repository by its folder.
 func tellsOf(r wire.RestoreReply) []string {
 	var out []string
 	for _, ch := range r.Changes {
@@ -144,7 +145,7 @@ func tellsOf(r wire.RestoreReply) []string {
 	return slices.Compact(out)
 }
 
-// leaves is a picture without the folders that hold something.
+// leaves returns a picture without the folders that are not empty.
 func leaves(t *testing.T, root string) map[string]string {
 	t.Helper()
 	all := picture(t, root)
@@ -157,8 +158,8 @@ func leaves(t *testing.T, root string) map[string]string {
 	return all
 }
 
-// changed is what differs between two pictures: files, links and empty folders,
-// and nested repositories' own data as one.
+// changed returns what differs between two pictures: files, links and empty folders, and a nested
+// repository's own data as one.
 func changed(a, b map[string]string) []string {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
@@ -176,11 +177,11 @@ func changed(a, b map[string]string) []string {
 	return slices.Compact(out)
 }
 
-// TestWhatIsNotTakenBackOfOneCommitIsTakenBackOfNone: of two commits that changed a
-// file, one's lines were edited since. The file stays as it is, and that is told;
-// half of it used to be taken back, which nothing told.
+// TestWhatIsNotTakenBackOfOneCommitIsTakenBackOfNone takes back two commits that changed a file,
+// where lines of one were edited since. The file must stay as it is, and that must be told. Half of
+// it was once taken back without a word.
 func TestWhatIsNotTakenBackOfOneCommitIsTakenBackOfNone(t *testing.T) {
-	for _, edited := range []int{1, 9} { // what the older one changed, what the newer one did
+	for _, edited := range []int{1, 9} { // the line that the older commit changed, and the one that the newer changed
 		c := open(t)
 		lines := make([]string, 12)
 		write := func(n int, what string) {
@@ -209,9 +210,9 @@ func TestWhatIsNotTakenBackOfOneCommitIsTakenBackOfNone(t *testing.T) {
 	}
 }
 
-// TestARepositoryIsTakenBackWholeOrNotAtAll: of two commits that changed a nested
-// repository one can't be taken back, for another one between them changed it too.
-// Then nothing of the repository is, not even what only the other one changed.
+// TestARepositoryIsTakenBackWholeOrNotAtAll takes back two commits that changed a nested
+// repository, of which one can't be taken back because another commit between them changed it too.
+// Then nothing of the repository may change, not even what only the other commit changed.
 func TestARepositoryIsTakenBackWholeOrNotAtAll(t *testing.T) {
 	c := open(t)
 	git := func(args ...string) string { return gitIn(t, c.path("workspace/n"), args...) }
@@ -233,9 +234,9 @@ func TestARepositoryIsTakenBackWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestTakingBackHalfACommitLeavesARepositoryWhole: a checkpoint fell between the
-// objects of a nested repository's commit and the ref that names them. To take it
-// back alone removes no object, for the ref stays.
+// TestTakingBackHalfACommitLeavesARepositoryWhole shows that when a checkpoint fell between the
+// objects of a nested repository's commit and the ref that names them, taking that checkpoint back
+// removes no object, because the ref stays.
 func TestTakingBackHalfACommitLeavesARepositoryWhole(t *testing.T) {
 	c := open(t)
 	dir := c.path("workspace/n")
@@ -256,8 +257,8 @@ func TestTakingBackHalfACommitLeavesARepositoryWhole(t *testing.T) {
 	}
 }
 
-// TestAFolderThatDoesNotBecomeEmptyIsNotTold: what no checkpoint holds is in the
-// folder, or in its place, and stays.
+// TestAFolderThatDoesNotBecomeEmptyIsNotTold shows that a restore does not report a folder as
+// emptied when something that no checkpoint holds is in it, or in its place, and stays.
 func TestAFolderThatDoesNotBecomeEmptyIsNotTold(t *testing.T) {
 	c := open(t)
 	for _, dir := range []string{"workspace/in", "workspace/place", "workspace/empty"} {

@@ -95,7 +95,7 @@ func TestPublishMergesWithWhatTheUserDid(t *testing.T) {
 	k.write("workspace/type/inside", "now a directory\n")
 	k.whiteout("workspace/gone.txt")
 	k.whiteout("workspace/dir")
-	// Meanwhile the user works.
+	// Meanwhile the user changes files.
 	c.write("workspace/both.txt", "one\n2\n3\n4\n5\n6\n7\n8\n")
 	c.write("workspace/clash.txt", "user\n")
 	c.write("workspace/other.txt", "mine\n")
@@ -126,11 +126,11 @@ func TestPublishMergesWithWhatTheUserDid(t *testing.T) {
 	if st, err := c.Status(t.Context()); err != nil || len(st.Changes) > 0 || st.Head != r.Commit.Commit {
 		t.Errorf("status = %+v, %v", st, err)
 	}
-	// What the task had in the conflict is kept.
+	// The task's version of the conflicting file is kept.
 	if out := stockGit(t, c.opts.Root, "show", "refs/choir/task/p-t1:workspace/clash.txt"); out != "task\n" {
 		t.Errorf("the task's version is %q", out)
 	}
-	// Applying again does nothing.
+	// Applying again changes nothing.
 	again, err := c.Apply(t.Context(), "p-t1")
 	if err != nil || again.Commit.Commit != r.Commit.Commit {
 		t.Errorf("again = %+v, %v", again, err)
@@ -196,8 +196,8 @@ func TestUpperMustBeInUppers(t *testing.T) {
 	}
 }
 
-// nestedRepo makes a repository with a commit, a staged, an uncommitted, an
-// untracked and an ignored file, a branch, a tag and a hostile configuration.
+// nestedRepo makes a repository with a commit, a staged, an uncommitted, an untracked and an
+// ignored file, a branch, a tag and a hostile configuration.
 func nestedRepo(c *computer, dir, canary string) {
 	c.t.Helper()
 	root := c.path(dir)
@@ -266,8 +266,8 @@ func TestNestedRepositoriesComeBackWhole(t *testing.T) {
 	}
 }
 
-// TestADiffSaysWhatGitObeys: of nested repositories' own data, which is one change
-// each, and none where only the index did.
+// TestADiffSaysWhatGitObeys shows that a change of a nested repository's own data, which git obeys,
+// is shown as one change, and as none when only the index changed.
 func TestADiffSaysWhatGitObeys(t *testing.T) {
 	c := open(t)
 	nestedRepo(c, "workspace/repo", filepath.Join(t.TempDir(), "canary"))
@@ -301,7 +301,7 @@ func TestHostileRepositoriesRunNothing(t *testing.T) {
 	c := open(t)
 	canary := filepath.Join(t.TempDir(), "canary")
 	nestedRepo(c, "workspace/repo", canary)
-	// The computer's own .git is somebody else's choice, as after an import.
+	// Somebody else chose the configuration of the computer's own .git, as after an import.
 	script := c.path("workspace/repo/.git/hooks/fsmonitor")
 	hostileConfig := fmt.Sprintf("[core]\n\tfsmonitor = %[1]s\n\thooksPath = %[2]s\n\tsshCommand = %[1]s\n\talternateRefsCommand = %[1]s\n[filter \"evil\"]\n\tclean = %[1]s\n\tprocess = %[1]s\n[diff]\n\texternal = %[1]s\n[diff \"evil\"]\n\ttextconv = %[1]s\n[merge \"evil\"]\n\tdriver = %[1]s\n[include]\n\tpath = %[2]s/x\n[gc]\n\tauto = 1\n", script, filepath.Dir(script))
 	if err := c.Close(); err != nil {
@@ -339,9 +339,9 @@ func TestHostileRepositoriesRunNothing(t *testing.T) {
 	if _, err := os.Lstat(c.path(".git/objects/info/alternates")); err == nil {
 		t.Error("the alternates stayed")
 	}
-	// The control: unprotected git does run it.
+	// Unprotected git does run it, which shows that the test can fail.
 	cmd := stockUnsafe(c.path("workspace/repo"), "status")
-	_ = cmd.Run() // whatever it says
+	_ = cmd.Run() // whatever it answers
 	if _, err := os.Lstat(canary); err != nil {
 		t.Errorf("the canary proves nothing: unprotected git did not run it either (%v)", err)
 	}
@@ -398,7 +398,7 @@ func TestLivePublishingAndInversion(t *testing.T) {
 		}
 	}
 	c.write("choiros/app.tsx", "ONE\n2\n3\n4\n5\nuser\n")
-	// What was published can't be read: that is not the same as nothing.
+	// What was published can't be read, which must not be taken for nothing.
 	ref := c.path(".git/refs/choir/live/" + k.id)
 	was, err := os.ReadFile(ref)
 	if err != nil {

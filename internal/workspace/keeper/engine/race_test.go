@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// everything returns the content of every blob that some ref reaches, and of
-// every file in the live tree or moved aside.
+// everything returns the content of every blob that some ref reaches, and of every file in the live
+// tree or moved aside.
 func everything(t testing.TB, c *computer) string {
 	t.Helper()
 	var all strings.Builder
@@ -33,10 +33,10 @@ func everything(t testing.TB, c *computer) string {
 	return all.String()
 }
 
-// TestARacingWriterNeverLosesAnEdit has the user write, in both ways programs
-// write (replace by rename, and through a descriptor held open), while publishes
-// and restores go on. The last word in each file, and every line appended
-// through the descriptor, must be found afterwards.
+// TestARacingWriterNeverLosesAnEdit has the user write in both ways in which programs write,
+// replacing by rename and through a descriptor held open, while publishes and restores go on. The
+// last content written to each file, and every line appended through the descriptor, must be found
+// afterwards.
 func TestARacingWriterNeverLosesAnEdit(t *testing.T) {
 	c := open(t)
 	const files = 4
@@ -57,7 +57,7 @@ func TestARacingWriterNeverLosesAnEdit(t *testing.T) {
 				default:
 				}
 				word := fmt.Sprintf("<user %d wrote %d>", i, n)
-				tmp := c.path(fmt.Sprintf(".git/save%d", i)) // an editor's temporary, out of the walk's way
+				tmp := c.path(fmt.Sprintf(".git/save%d", i)) // an editor's temporary file, where the scan does not go
 				if os.WriteFile(tmp, []byte(word+"\n\n\n\n\n\n\n\n\n\n\nend\n"), 0o644) != nil || os.Rename(tmp, c.path(fmt.Sprintf("workspace/f%d", i))) != nil {
 					t.Error("the writer failed")
 					return
@@ -123,8 +123,8 @@ func TestARacingWriterNeverLosesAnEdit(t *testing.T) {
 	}
 }
 
-// TestALateWriterIsHeard writes to a file through a descriptor opened before
-// the publish that displaced it.
+// TestALateWriterIsHeard writes to a file through a descriptor that was opened before the publish
+// that displaced it.
 func TestALateWriterIsHeard(t *testing.T) {
 	c := open(t)
 	c.write("workspace/a", "1\n2\n3\n4\n5\n6\n7\n")
@@ -169,9 +169,9 @@ func TestALateWriterIsHeard(t *testing.T) {
 	}
 }
 
-// TestMergesKeepTheUsersWord publishes random edits of a task over random edits
-// of the user's: each path ends as the user left it, or as the task did where
-// the user did nothing, or as a merge with both; and the tree is the commit's.
+// TestMergesKeepTheUsersWord publishes random edits of a task over random edits of the user's. Each
+// path must end as the user left it, or as the task did where the user did nothing, or as a merge
+// of both, and the tree must be that of the commit.
 func TestMergesKeepTheUsersWord(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "d/a", "d/b", "d/e/f", "d", "e"}
@@ -230,7 +230,7 @@ func TestMergesKeepTheUsersWord(t *testing.T) {
 			g := strings.TrimPrefix(got["workspace/"+p], "file ")
 			tv, kept := tasks[p]
 			switch {
-			case v != base[p] || !hasKey(base, p): // the user's word
+			case v != base[p] || !hasKey(base, p): // the user's version counts
 				merged := kept && hasKey(base, p) && g == mergeFile(t, base[p], v, tv)
 				if g != v && !merged {
 					rt.Errorf("%s: the user wrote %q, it is %q (task %q)", p, v, g, tv)
@@ -246,8 +246,7 @@ func TestMergesKeepTheUsersWord(t *testing.T) {
 	})
 }
 
-// mergeFile is what git makes of three versions of a file, or that it can't
-// merge them.
+// mergeFile returns what git makes of three versions of a file, or that it can't merge them.
 func mergeFile(t *testing.T, base, user, task string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestADiskThatIsMountedReadOnlyIsNoClosedFolder: every door says that nothing can
-// be written and not that a mode has to be changed, what is there can be read,
-// and it goes on when the disk can be written to again.
+// TestADiskThatIsMountedReadOnlyIsNoClosedFolder shows that with such a disk every request that
+// writes is answered with the read-only disk and not with advice to change a mode, that files can
+// be read, and that everything works again when the disk can be written to.
 func TestADiskThatIsMountedReadOnlyIsNoClosedFolder(t *testing.T) {
 	if !choirtest.OwnMounts(t) {
 		return
@@ -20,7 +20,7 @@ func TestADiskThatIsMountedReadOnlyIsNoClosedFolder(t *testing.T) {
 	c := open(t)
 	c.write("workspace/a", "one")
 	c.checkpoint("one")
-	// The engine's own directories are reached by their names, as in its box.
+	// The engine reaches its own directories by their names, as in its box.
 	own := c.path(".git/choir")
 	if err := unix.Mount(own, own, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestARefusedPutIsNotToldAfterAPowerCut: a put that was refused as it was about to
-// displace a file has left nothing, also when of the keeper's journal only what was
-// synced is there.
+// TestARefusedPutIsNotToldAfterAPowerCut shows that a put that was refused just before it would
+// displace a file leaves nothing, also when only the synced part of the keeper's journal is on
+// disk.
 func TestARefusedPutIsNotToldAfterAPowerCut(t *testing.T) {
 	var c *computer
 	journal := func(root string) string { return filepath.Join(root, ".git/choir/journal") }

@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// manyFiles is a computer with so many files in folders of 50, to which nobody else can write.
+// manyFiles is a computer with this many files in folders of 50, to which nobody else can write.
 func manyFiles(t testing.TB, files int) *computer {
 	c := open(t)
 	c.still = "s"
@@ -29,12 +29,12 @@ func manyFiles(t testing.TB, files int) *computer {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // files that old need not be read again
+	time.Sleep(100 * time.Millisecond) // files of this age need not be read again
 	return c
 }
 
-// backAndForth writes a file, and goes back behind that in each of the ways that
-// there are, each of them shown before it is done.
+// backAndForth writes a file and takes that back in each of the ways that there are, each of them
+// with a dry run first.
 func backAndForth(c *computer, id string) {
 	c.t.Helper()
 	const p = "workspace/d0/d1/f60"
@@ -62,8 +62,8 @@ func backAndForth(c *computer, id string) {
 	}
 }
 
-// BenchmarkRestore measures what going back with one file costs the keeper, in each of
-// its ways and with what is shown before, in trees of different sizes.
+// BenchmarkRestore measures what restoring one file costs the keeper, in each of the ways and with
+// the dry run before it, in trees of different sizes.
 func BenchmarkRestore(b *testing.B) {
 	for _, files := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(files), func(b *testing.B) {
@@ -84,7 +84,7 @@ func BenchmarkRestore(b *testing.B) {
 	}
 }
 
-// used is what a process and the programs that it has started and that ended took.
+// used is what a process, and the programs that it started and that have ended, consumed.
 type used struct{ cpu, read, calls, made int64 }
 
 func usedBy(t testing.TB) (u used) {
@@ -109,18 +109,18 @@ func usedBy(t testing.TB) (u used) {
 	return u
 }
 
-// TestARestoreCostsWhatChanged: of a tree ten times as large, going back with one file
-// reads no more files, and takes no more room than its few larger folders do.
+// TestARestoreCostsWhatChanged shows that in a tree ten times as large restoring one file reads no
+// more files, and takes no more room than its few larger folders need.
 func TestARestoreCostsWhatChanged(t *testing.T) {
 	cost := func(files int) used {
 		c := manyFiles(t, files)
 		first := c.checkpoint("first").Commit.Commit
 		c.write("workspace/new", "new")
 		c.still = "after"
-		c.checkpoint("second") // which gives people's own git something to go on from
+		c.checkpoint("second") // this writes the index that people's own git goes on from
 		c.restore(wire.RestoreRequest{ID: "warm", To: first})
 		least := used{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
-		for i := range 5 { // what else is done in between, such as filling a pool anew, is not of each
+		for i := range 5 { // work that happens only now and then, such as filling a pool anew, does not count for each
 			before := usedBy(t)
 			backAndForth(c, fmt.Sprint("round-", i))
 			after := usedBy(t)

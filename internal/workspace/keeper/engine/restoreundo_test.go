@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestWhatAMessageSaysIsNoRestore: a restore is undone whatever somebody wrote into
+// TestWhatAMessageSaysIsNoRestore shows that a restore can be undone whatever somebody wrote into
 // the messages of later checkpoints.
 func TestWhatAMessageSaysIsNoRestore(t *testing.T) {
 	c := open(t)
@@ -29,8 +29,8 @@ func TestWhatAMessageSaysIsNoRestore(t *testing.T) {
 	}
 }
 
-// TestUndoingALargeUndoLeavesTheRest: when more was taken back than a restore names,
-// undoing that leaves what was done elsewhere since.
+// TestUndoingALargeUndoLeavesTheRest shows that when more was taken back than a restore names,
+// undoing that restore leaves what was done elsewhere since.
 func TestUndoingALargeUndoLeavesTheRest(t *testing.T) {
 	c := open(t)
 	c.write("other", "first")
@@ -53,8 +53,9 @@ func TestUndoingALargeUndoLeavesTheRest(t *testing.T) {
 	}
 }
 
-// A folder that was empty before something was made in it is empty again when that is taken
-// back, and stays as it is where somebody has put something else there meanwhile.
+// TestUndoLeavesAnEmptyFolder shows that a folder that was empty before something was made in it is
+// empty again when that is taken back, and that it stays as it is when somebody has put something
+// else there meanwhile.
 func TestUndoLeavesAnEmptyFolder(t *testing.T) {
 	c := open(t)
 	c.write("other", "first")

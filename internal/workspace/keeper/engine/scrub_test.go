@@ -29,7 +29,7 @@ var damages = map[string]func(t *testing.T, name string){
 		overwrite(t, name, b)
 	},
 	"can't be read ": func(t *testing.T, name string) { overwrite(t, name, nil) },
-	"is other than its name": func(t *testing.T, name string) { // another block
+	"is other than its name": func(t *testing.T, name string) { // the content of another block
 		var b bytes.Buffer
 		z := zlib.NewWriter(&b)
 		fmt.Fprint(z, "blob 6\x00other\n")
@@ -56,7 +56,7 @@ func (c *computer) object(rev string) string {
 	return c.path(".git/objects/" + id[:2] + "/" + id[2:])
 }
 
-// scrubAll does a pass in slices of one object, which must end.
+// scrubAll does one pass in slices of one object each, which must end.
 func (c *computer) scrubAll() []wire.Damage {
 	c.t.Helper()
 	var out []wire.Damage
@@ -75,8 +75,8 @@ func (c *computer) scrubAll() []wire.Damage {
 	}
 }
 
-// TestAScrubFindsWhatIsDamaged damages an object of each kind in each way: it is
-// found by path and commit, made again from what holds it, or named.
+// TestAScrubFindsWhatIsDamaged damages an object of each kind in each way. The scrub must find it
+// by path and commit, and make it again from whatever holds it, or name it.
 func TestAScrubFindsWhatIsDamaged(t *testing.T) {
 	t.Parallel()
 	for reason, damage := range damages {
@@ -126,7 +126,7 @@ func TestAScrubFindsWhatIsDamaged(t *testing.T) {
 	}
 }
 
-// TestADamagedPackIsFound: most of the history is in packs.
+// TestADamagedPackIsFound shows that damage in a pack, where most of the history is, is found.
 func TestADamagedPackIsFound(t *testing.T) {
 	c := open(t)
 	c.torn = true
@@ -160,11 +160,12 @@ func TestADamagedPackIsFound(t *testing.T) {
 	}
 }
 
-// TestASnapshotHealsWhatItNeeds: a damaged object used to fail every task.
+// TestASnapshotHealsWhatItNeeds shows that a snapshot heals a damaged object that it needs. Such an
+// object once failed every task.
 func TestASnapshotHealsWhatItNeeds(t *testing.T) {
 	for reason, damage := range damages {
 		if reason == "is other than its name" {
-			continue // only a scrub compares
+			continue // only a scrub compares contents
 		}
 		t.Run(reason, func(t *testing.T) {
 			c := open(t)
@@ -182,9 +183,9 @@ func TestASnapshotHealsWhatItNeeds(t *testing.T) {
 	}
 }
 
-// TestADamagedNewestCheckpoint damages what a start reads: the engine opens,
-// says which checkpoint is whole, does nothing else, and Repair goes on from
-// there with the files as they are.
+// TestADamagedNewestCheckpoint damages what a start reads. The engine must open, say which
+// checkpoint is undamaged, and do nothing else, and Repair must continue from there with the files
+// as they are.
 func TestADamagedNewestCheckpoint(t *testing.T) {
 	t.Parallel()
 	type damage struct {
@@ -262,8 +263,8 @@ func TestADamagedNewestCheckpoint(t *testing.T) {
 	}
 }
 
-// refusesAsDamaged sees that whatever needs the history says that it is damaged. whole is
-// a checkpoint before the damage.
+// refusesAsDamaged checks that whatever needs the history says that it is damaged. whole is a
+// checkpoint from before the damage.
 func refusesAsDamaged(t *testing.T, c *computer, whole string) {
 	t.Helper()
 	for what, do := range map[string]func() error{
@@ -286,8 +287,8 @@ func refusesAsDamaged(t *testing.T, c *computer, whole string) {
 	}
 }
 
-// TestAKilledRepairIsGoneOnWith kills a repair right after it moved the branch:
-// the history then is one that any start can go on from.
+// TestAKilledRepairIsGoneOnWith kills a repair right after it moved the branch. Any start must be
+// able to continue from the history as it is then.
 func TestAKilledRepairIsGoneOnWith(t *testing.T) {
 	for _, rev := range []string{"HEAD", "HEAD^{tree}"} {
 		t.Run(rev, func(t *testing.T) {
@@ -338,8 +339,8 @@ func TestAKilledRepairIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// TestAScrubGoesOnWhereItWas: a pass whose engine ends is gone on with by the
-// next, through everything and once. A place that can't be read is none.
+// TestAScrubGoesOnWhereItWas shows that a pass whose engine ends is continued by the next engine,
+// and goes over everything once. A recorded place that can't be read counts as none.
 func TestAScrubGoesOnWhereItWas(t *testing.T) {
 	c := open(t)
 	for i := range 10 {

@@ -16,8 +16,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// settleChild is the process that TestAcknowledgedFilesAreSynced watches: it
-// writes as a command does, and acknowledges by a line on its standard output.
+// settleChild is the process that TestAcknowledgedFilesAreSynced follows. It writes as a command
+// does, and acknowledges with a line on its standard output.
 func settleChild(mode, dir string) error {
 	ctx := context.Background()
 	root := filepath.Join(dir, "live")
@@ -36,8 +36,8 @@ func settleChild(mode, dir string) error {
 			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 				return err
 			}
-			// The last round writes what is there already: no checkpoint sees a
-			// change, and on disk it is one.
+			// The last round writes what is there already. A checkpoint sees no change there, and
+			// on disk it is one.
 			if err := os.WriteFile(name, []byte(fmt.Sprintf("round %d\n", min(round, 2))), 0o644); err != nil {
 				return err
 			}
@@ -64,9 +64,9 @@ func settleChild(mode, dir string) error {
 	return e.Close()
 }
 
-// TestAcknowledgedFilesAreSynced follows the system calls of an engine: when a
-// checkpoint is made, a large file is put, or Settle says that a command's end may
-// be told, every file and chunk that was written has been synced since.
+// TestAcknowledgedFilesAreSynced follows the system calls of an engine. When a checkpoint is made,
+// a large file is put, or Settle says that a command's end may be told, every file and chunk that
+// was written must have been synced since.
 func TestAcknowledgedFilesAreSynced(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -102,8 +102,8 @@ func TestAcknowledgedFilesAreSynced(t *testing.T) {
 
 var syscallLine = regexp.MustCompile(`^\d+ +(\w+)\((\d+)<([^>]*)>(.*)$`)
 
-// unsyncedAtAck counts acknowledgements, and those at which a file under prefix,
-// or the directory's own names, had writes that no sync followed.
+// unsyncedAtAck counts acknowledgements, and those at which a file under prefix, or the names in
+// the directory itself, had changes that no sync followed.
 func unsyncedAtAck(t *testing.T, trace, prefix string) (acks, early int) {
 	t.Helper()
 	f, err := os.Open(trace)
@@ -137,9 +137,9 @@ func unsyncedAtAck(t *testing.T, trace, prefix string) (acks, early int) {
 	return acks, early
 }
 
-// TestWhatAnUncleanEndEmptiedIsPutBack damages files as a power cut does, after
-// an end without a goodbye: they are put back and reported, what they had become
-// is in the trash, and what somebody emptied on purpose stays so.
+// TestWhatAnUncleanEndEmptiedIsPutBack damages files as a power cut does after which the keeper did
+// not end cleanly. They must be put back and reported, what they had become must be in the trash,
+// and what somebody emptied on purpose must stay empty.
 func TestWhatAnUncleanEndEmptiedIsPutBack(t *testing.T) {
 	text := strings.Repeat("a line of somebody's work\n", 1000)
 	files := map[string]string{"emptied": "work\n", "zeroed": text, "torn": text, "meant": "to go\n", "put": "to go\n", "zeroes": "\x00\x00\x00", "edited": "one\n", "whole": "as it was\n"}
@@ -206,7 +206,7 @@ func TestWhatAnUncleanEndEmptiedIsPutBack(t *testing.T) {
 	}
 }
 
-// TestHealingSaysWhatItCantPutBack: the checkpoint's copy is damaged as well.
+// TestHealingSaysWhatItCantPutBack damages the checkpoint's copy as well.
 func TestHealingSaysWhatItCantPutBack(t *testing.T) {
 	c := open(t)
 	c.torn = true

@@ -11,9 +11,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Whatever a task left in its upper, what it wrote can be made durable, and a
-// second time only what came since is looked for. That it is durable is what
-// TestPowerCuts in test/chaos tries.
+// TestAnUpperIsSettledWhateverIsInIt shows that whatever a task left in its upper layer, what it
+// wrote can be made durable, and that a second time only what came since is looked for.
+// TestPowerCuts in test/chaos tests that it is durable.
 func TestAnUpperIsSettledWhateverIsInIt(t *testing.T) {
 	uppers, root := t.TempDir(), t.TempDir()
 	e, err := engine.Open(t.Context(), engine.Options{Root: root, Snapshots: t.TempDir(), Uppers: uppers})

@@ -25,8 +25,8 @@ func (c *computer) underStill(still string) wire.CheckpointReply {
 	return r
 }
 
-// TestWhoeverMayHaveWrittenIsLookedFor: a change is passed over only by who says
-// that nobody can have made it since the last look.
+// TestWhoeverMayHaveWrittenIsLookedFor shows that a change is missed only by a request that states
+// that nobody can have made it since the last scan.
 func TestWhoeverMayHaveWrittenIsLookedFor(t *testing.T) {
 	for name, see := range map[string]func(c *computer) wire.CheckpointReply{
 		"another stillness": func(c *computer) wire.CheckpointReply { return c.underStill("two") },
@@ -63,8 +63,8 @@ func TestWhoeverMayHaveWrittenIsLookedFor(t *testing.T) {
 	}
 }
 
-// TestItsOwnWritesAreKnown: whatever the engine does to the tree, a checkpoint
-// under one stillness holds it, without a look at all of it.
+// TestItsOwnWritesAreKnown shows that whatever the engine itself does to the tree is in a
+// checkpoint within the same stillness, without a full scan.
 func TestItsOwnWritesAreKnown(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -177,7 +177,7 @@ func publishSome(ctx context.Context, t *testing.T, c *computer, rng *rand.Rand,
 	for range 1 + rng.IntN(3) {
 		p := filepath.Join(upper, "workspace", names[rng.IntN(len(names))], names[rng.IntN(3)])
 		if os.MkdirAll(filepath.Dir(p), 0o755) == nil {
-			_ = os.WriteFile(p, []byte(id), 0o644) // where something else is, there is enough
+			_ = os.WriteFile(p, []byte(id), 0o644) // when something else is in the way, there are changes enough
 		}
 	}
 	tree, err := c.Tree(ctx, wire.TreeRequest{ID: id, Base: base.Commit.Commit, Upper: id + "/upper"})

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkTask measures what the attempt of a task that writes one file costs the
-// keeper, in trees of different sizes.
+// BenchmarkTask measures what the attempt of a task that writes one file costs the keeper, in trees
+// of different sizes.
 func BenchmarkTask(b *testing.B) {
 	for _, files := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(files), func(b *testing.B) {

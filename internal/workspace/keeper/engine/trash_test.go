@@ -10,7 +10,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// trashed returns what the trash holds, by the path it was at.
+// trashed returns what the trash holds, by the path at which it was.
 func trashed(t *testing.T, c *computer) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -35,16 +35,16 @@ func trashed(t *testing.T, c *computer) map[string]string {
 	return out
 }
 
-// TestKilledWhileAFileIsReplaced kills a put and a removal at every point: what
-// was displaced is in the trash from the moment it was, and what took effect, or is done
-// again since the journal has it, is told afterwards, once.
+// TestKilledWhileAFileIsReplaced kills a put and a removal at every point. What was displaced must
+// be in the trash from that moment on, and what took effect, or is done again because the journal
+// has it, must be reported afterwards, once.
 func TestKilledWhileAFileIsReplaced(t *testing.T) {
 	for _, test := range []struct{ do, path, point, live, trash, told string }{
 		{"write", "a", "trash.intended", "second\n", "first\n", "write"},
 		{"write", "a", "trash.exchanged", "second\n", "first\n", "write"},
 		{"write", "a", "", "second\n", "first\n", "write"},
 		{"write", "fresh", "trash.intended", "second\n", "", "write"},
-		{"write", "a", "puts.synced", "second\n", "first\n", "write"}, // by Close
+		{"write", "a", "puts.synced", "second\n", "first\n", "write"}, // written by Close
 		{"write", "fresh", "", "second\n", "", "write"},
 		{"remove", "a", "trash.moved", "", "first\n", "remove"},
 	} {
@@ -93,8 +93,8 @@ func TestKilledWhileAFileIsReplaced(t *testing.T) {
 	}
 }
 
-// TestWhatAnEarlierVersionLeftIsKept: files that were exchanged under names that
-// a start used to clear away are somebody's.
+// TestWhatAnEarlierVersionLeftIsKept shows that files that were exchanged under names that a start
+// once removed are kept, because they are somebody's.
 func TestWhatAnEarlierVersionLeftIsKept(t *testing.T) {
 	c := open(t)
 	c.checkpoint("empty")
@@ -118,8 +118,7 @@ func TestWhatAnEarlierVersionLeftIsKept(t *testing.T) {
 	}
 }
 
-// TestEveryWordOfALateWriterIsKept: a later version never takes the place under
-// which an earlier one is kept.
+// TestEveryWordOfALateWriterIsKept shows that a later version never replaces a kept earlier one.
 func TestEveryWordOfALateWriterIsKept(t *testing.T) {
 	c := open(t)
 	c.write("workspace/b", "b\n")
@@ -152,8 +151,8 @@ func TestEveryWordOfALateWriterIsKept(t *testing.T) {
 	}
 }
 
-// TestAPlanOfTheSameNameLosesNothing: what a plan displaced, and somebody still
-// has open, outlives another plan of its name.
+// TestAPlanOfTheSameNameLosesNothing shows that a file that a plan displaced, and that somebody
+// still has open, outlives another plan of the same name.
 func TestAPlanOfTheSameNameLosesNothing(t *testing.T) {
 	c := open(t)
 	c.write("workspace/b", "b\n")

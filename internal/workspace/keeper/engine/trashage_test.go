@@ -9,12 +9,12 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestTheTrashIsOldByTheTimeItWasThere: a clock that jumps, under an engine or
-// between two, empties no trash; a week of work does.
+// TestTheTrashIsOldByTheTimeItWasThere shows that a jump of the clock, under an engine or between
+// two, empties no trash, and that a week in which the engine runs does.
 func TestTheTrashIsOldByTheTimeItWasThere(t *testing.T) {
 	const day = 24 * time.Hour
-	// worked is the time that runs while an engine does; jumped is by how much more
-	// the clock on the wall was changed.
+	// worked is the time that passes while an engine runs, and jumped is by how much the wall clock
+	// was changed on top of that.
 	var worked, jumped time.Duration
 	start := time.Now()
 	c := open(t, func(o *engine.Options) {
@@ -25,7 +25,7 @@ func TestTheTrashIsOldByTheTimeItWasThere(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// What another process takes for its start is what the wall says.
+		// Another process starts from what the wall clock says.
 		was, wall := worked, start.Add(worked+jumped).Round(0)
 		c.opts.Now = func() time.Time { return wall.Add(worked - was) }
 		c.Engine = nil
@@ -72,7 +72,7 @@ func TestTheTrashIsOldByTheTimeItWasThere(t *testing.T) {
 	remove("f")
 	again()
 	remove("g")
-	// b was made while the clock was ahead, so it sorts behind what is younger, and stays.
+	// b was made while the clock was ahead, so it sorts after what is younger, and it stays.
 	want("after a week,", "b", "e", "f", "g")
 	c.write(".git/choir/trash-age.json", "{damaged")
 	again()

@@ -11,7 +11,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// slowRoad leads to a server, for what names a gate when that is open.
+// slowRoad leads to a server. A request that names a gate waits until that gate is open.
 type slowRoad struct {
 	to   string
 	came chan struct{}
@@ -28,8 +28,8 @@ func (s slowRoad) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestAStillnessIsAsOldAsItsName: a request that was under way while somebody began to write
-// says of nobody else that they did not, however late it comes.
+// TestAStillnessIsAsOldAsItsName shows that a request that was under way while somebody began to
+// write says nothing about anybody else, however late it arrives.
 func TestAStillnessIsAsOldAsItsName(t *testing.T) {
 	c := watched(t)
 	srv := httptest.NewServer(door.Handler(c.Engine))
@@ -44,14 +44,14 @@ func TestAStillnessIsAsOldAsItsName(t *testing.T) {
 	must(t, ask(t.Context()))
 	var gates [2]chan struct{}
 	var ends [2]chan error
-	for i := range gates { // both say that nobody can write, which is so
+	for i := range gates { // both requests state that nobody can write, which is true
 		gates[i], ends[i] = make(chan struct{}), make(chan error, 1)
 		go func() { ends[i] <- ask(context.WithValue(t.Context(), gateKey{}, gates[i])) }()
 		<-road.came
 	}
 	still = wire.Beside
 	o := openFor(t, c.path("workspace/w/d2/f2")).mapIt(t)
-	for i := range gates { // they come one after the other
+	for i := range gates { // they arrive one after the other
 		close(gates[i])
 		must(t, <-ends[i])
 	}

@@ -9,7 +9,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestUndoOfAPutLeavesWhatCameAfter: undoing a put where nothing was removes what was
+// TestUndoOfAPutLeavesWhatCameAfter shows that undoing a put where nothing was removes what was
 // put, and nothing that somebody has made of it since.
 func TestUndoOfAPutLeavesWhatCameAfter(t *testing.T) {
 	c := open(t)
@@ -44,8 +44,8 @@ func TestUndoOfAPutLeavesWhatCameAfter(t *testing.T) {
 	}
 }
 
-// TestUndoOfAPutKnowsWhatWasTaken: where what a put displaced was brought back to another
-// place, undoing the put is refused: it is not one where nothing was.
+// TestUndoOfAPutKnowsWhatWasTaken shows that undoing a put is refused when what it displaced was
+// brought back at another place. Such a put is not taken for one that displaced nothing.
 func TestUndoOfAPutKnowsWhatWasTaken(t *testing.T) {
 	c := open(t)
 	c.write("file", "before")
@@ -66,8 +66,8 @@ func TestUndoOfAPutKnowsWhatWasTaken(t *testing.T) {
 	}
 }
 
-// TestUndoBringsALinkBack: a put over a link is undone by the link, and undoing that
-// brings back what was put; one that somebody changed since stays.
+// TestUndoBringsALinkBack shows that undoing a put over a link brings the link back, that undoing
+// this brings back what was put, and that a link that somebody changed since stays.
 func TestUndoBringsALinkBack(t *testing.T) {
 	c := open(t)
 	c.write("real", "behind the link")

@@ -24,8 +24,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// believed waits until nothing that is there was changed so lately that it could have
-// been changed again without a trace.
+// believed waits until every file is old enough that it can't have been changed again without a
+// trace in its times.
 func believed(t *testing.T) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) <= time.Duration(scan.RacyWindow); {
@@ -33,7 +33,7 @@ func believed(t *testing.T) {
 	}
 }
 
-// watched is a computer with files in several folders, of which all is known.
+// watched is a computer with files in several folders, all of which have been scanned.
 func watched(t *testing.T, set ...func(*engine.Options)) *computer {
 	c := open(t, set...)
 	for i := range 300 {
@@ -45,12 +45,12 @@ func watched(t *testing.T, set ...func(*engine.Options)) *computer {
 	c.write("workspace/w/seen.log", "log")
 	believed(t)
 	c.underStill("first")
-	c.underStill("first") // which has a changed .gitignore, so it looks at everything
-	c.underStill("first") // and so nobody wrote during that
+	c.underStill("first") // a changed .gitignore makes this scan the whole tree
+	c.underStill("first") // this names the same stillness, so nobody wrote during that scan
 	return c
 }
 
-// whole looks at everything, and fails if the checkpoint before was not of it.
+// whole scans the whole tree, and fails the test if the checkpoint before was not of all of it.
 func (c *computer) whole(what string, r wire.CheckpointReply) {
 	c.t.Helper()
 	all, err := c.Checkpoint(scan.WithStill(c.t.Context(), "none"), wire.CheckpointRequest{Look: true, Note: wire.Note{Kind: "auto"}})
@@ -63,11 +63,11 @@ func (c *computer) whole(what string, r wire.CheckpointReply) {
 	if !reflect.DeepEqual(all.LeftOut, r.LeftOut) {
 		c.t.Fatalf("%s: left out %+v\na look at everything says %+v", what, r.LeftOut, all.LeftOut)
 	}
-	c.underStill("none") // so nobody wrote during that look
+	c.underStill("none") // this names the same stillness, so nobody wrote during that scan
 }
 
-// TestWhatIsWatchedIsNotLookedFor: what somebody wrote who has ended is captured
-// without a look at everything, and so is what was captured before and written again.
+// TestWhatIsWatchedIsNotLookedFor shows that what somebody wrote who has ended is captured without
+// a full scan, also when it was captured before and written again.
 func TestWhatIsWatchedIsNotLookedFor(t *testing.T) {
 	c := watched(t)
 	for i, do := range []func(){
@@ -79,7 +79,7 @@ func TestWhatIsWatchedIsNotLookedFor(t *testing.T) {
 		func() { must(t, os.Chmod(c.path("workspace/w/d4/f4"), 0o755)) },
 		func() { must(t, os.Truncate(c.path("workspace/w/d5/f5"), 2)) },
 		func() { mapped(t, c.path("workspace/w/d5/f20"), 'M')() },
-		func() { // as editors save
+		func() { // saves as editors do
 			c.write("workspace/w/d6/.tmp", "saved")
 			must(t, os.Rename(c.path("workspace/w/d6/.tmp"), c.path("workspace/w/d6/f6")))
 		},
@@ -89,7 +89,7 @@ func TestWhatIsWatchedIsNotLookedFor(t *testing.T) {
 			t.Errorf("%d: it looked at %d names, and made a checkpoint: %t", i, r.Looked, r.Created)
 		}
 	}
-	for i := range 3 { // a log that is ignored, and nothing at all
+	for i := range 3 { // an ignored log, and nothing at all
 		c.write("workspace/w/seen.log", strings.Repeat("x", i))
 		if r := c.underStill(fmt.Sprint("nothing ", i)); r.Created || r.Looked > 20 {
 			t.Errorf("nothing happened, and it looked at %d names: %+v", r.Looked, r.Commit)
@@ -98,8 +98,8 @@ func TestWhatIsWatchedIsNotLookedFor(t *testing.T) {
 	c.whole("at the end", c.underStill("none"))
 }
 
-// TestWhatTheWatchCantTellIsLookedFor: each way to write that the events in the folders
-// of what was captured do not name is found by a look at everything.
+// TestWhatTheWatchCantTellIsLookedFor shows that each way to write that the events of the watched
+// folders do not name is found by a full scan.
 func TestWhatTheWatchCantTellIsLookedFor(t *testing.T) {
 	c := watched(t)
 	victim := func(i int) string { return fmt.Sprintf("workspace/w/d%d/f%d", i%15, i) }
@@ -164,7 +164,7 @@ func TestWhatTheWatchCantTellIsLookedFor(t *testing.T) {
 	}
 }
 
-// throughLink writes to a file by another name of it.
+// throughLink writes to a file through another name of it.
 func throughLink(t *testing.T, c *computer, p, alias string, gone bool) {
 	t.Helper()
 	if err := os.Link(c.path(p), c.path(alias)); err != nil && !errors.Is(err, os.ErrExist) {
@@ -179,7 +179,8 @@ func throughLink(t *testing.T, c *computer, p, alias string, gone bool) {
 	}
 }
 
-// mapped opens a file, maps it and closes it; what it returns writes to it and ends that.
+// mapped opens a file, maps it and closes it. The function that it returns writes to the mapping
+// and ends it.
 func mapped(t *testing.T, p string, with byte) (write func()) {
 	t.Helper()
 	f, err := os.OpenFile(p, os.O_RDWR, 0)
@@ -192,8 +193,8 @@ func mapped(t *testing.T, p string, with byte) (write func()) {
 	}
 }
 
-// TestAFileWithTwoNamesIsAlwaysLookedAt: of one that the look met under two names it is
-// not told at the other one.
+// TestAFileWithTwoNamesIsAlwaysLookedAt shows that a file that the scan met under two names is
+// always inspected, because a change through one name is not told at the other.
 func TestAFileWithTwoNamesIsAlwaysLookedAt(t *testing.T) {
 	c := watched(t)
 	must(t, os.Link(c.path("workspace/w/d1/f1"), c.path("workspace/w/d2/two")))
@@ -208,8 +209,8 @@ func TestAFileWithTwoNamesIsAlwaysLookedAt(t *testing.T) {
 	}
 }
 
-// TestWithoutAWatchEverythingIsLookedAt: where the folders are more than may be watched,
-// or none may be, checkpoints hold the same.
+// TestWithoutAWatchEverythingIsLookedAt shows that checkpoints hold the same when there are more
+// folders than may be watched, or when none may be.
 func TestWithoutAWatchEverythingIsLookedAt(t *testing.T) {
 	for most, why := range map[int]string{-1: "watching is off", 5: "there are more than 5 directories"} {
 		c := watched(t, func(o *engine.Options) { o.Watched = most })
@@ -220,11 +221,11 @@ func TestWithoutAWatchEverythingIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestAWatchThatMissedSomethingIsNotTrusted: a look at everything that finds more than
-// the watch told says so, and nothing is taken from the watch any more.
+// TestAWatchThatMissedSomethingIsNotTrusted shows that a full scan that finds more than the watch
+// told says so, and that the watch is not used any more.
 func TestAWatchThatMissedSomethingIsNotTrusted(t *testing.T) {
 	c := watched(t)
-	// A program of the host's that has a file mapped lives on: nobody could tell of that.
+	// A program on the host that has a file mapped lives on, which nobody could know.
 	at, err := os.OpenFile(c.path("workspace/w/d1/f1"), os.O_RDWR, 0)
 	must(t, err)
 	m, err := unix.Mmap(int(at.Fd()), 0, 4, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -244,8 +245,8 @@ func TestAWatchThatMissedSomethingIsNotTrusted(t *testing.T) {
 	}
 }
 
-// TestAWatchSeesWhatALookSees makes random changes, each by somebody who has ended when
-// the next checkpoint is made, and compares with looks at everything.
+// TestAWatchSeesWhatALookSees makes random changes, each by somebody who has ended when the next
+// checkpoint is made, and compares with full scans.
 func TestAWatchSeesWhatALookSees(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CHOIR_LOOK_SEED"); s != "" {
@@ -264,7 +265,7 @@ func TestAWatchSeesWhatALookSees(t *testing.T) {
 		if r.Looked < 100 {
 			few++
 		}
-		c.underStill(fmt.Sprint("step ", step)) // before the next
+		c.underStill(fmt.Sprint("step ", step)) // before the next change
 		if rnd.IntN(3) == 0 {
 			c.whole(fmt.Sprint("step ", step), r)
 		}
@@ -279,13 +280,13 @@ func TestAWatchSeesWhatALookSees(t *testing.T) {
 
 func slyEdit(t *testing.T, c *computer, rnd *rand.Rand) {
 	t.Helper()
-	name := func() string { // most are there
+	name := func() string { // most of these exist
 		i := rnd.IntN(60)
 		return c.path(fmt.Sprintf("workspace/w/d%d/f%d", i%15+rnd.IntN(30)/29, i))
 	}
 	p, q := name(), name()
 	switch rnd.IntN(16) {
-	case 0, 1, 2, 3: // what goes wrong is no change
+	case 0, 1, 2, 3: // a change that fails is no change
 		_ = os.WriteFile(p, []byte(fmt.Sprint(rnd.IntN(1000))), 0o644)
 	case 4:
 		_ = os.Rename(p, q)
@@ -330,8 +331,9 @@ func slyEdit(t *testing.T, c *computer, rnd *rand.Rand) {
 	}
 }
 
-// TestAKeeperHasAsManyWatchesAsItIsTold: a request says how many there may be, and the answer how
-// many there are; with too few everything is looked at, until there may be enough again.
+// TestAKeeperHasAsManyWatchesAsItIsTold shows that a request says how many watches there may be and
+// the answer how many there are. With too few the whole tree is scanned, until there may be enough
+// again.
 func TestAKeeperHasAsManyWatchesAsItIsTold(t *testing.T) {
 	c := watched(t)
 	srv := httptest.NewServer(door.Handler(c.Engine))

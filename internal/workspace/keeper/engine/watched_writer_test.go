@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// meanwhile is a context that runs do once, when it is asked for the nth time whether it
-// has ended, as a look asks at each directory.
+// meanwhile is a context that runs do once, when it is asked for the nth time whether it has ended,
+// which a scan asks at each directory.
 type meanwhile struct {
 	context.Context
 	n  int
@@ -25,9 +25,9 @@ func (m *meanwhile) Err() error {
 	return m.Context.Err()
 }
 
-// TestAWriterThatBeganDuringALookIsLookedFor: the stillness that a request names can end
-// while the look is taken. What is written then, through another name in a folder that is
-// not watched yet, is told by no event.
+// TestAWriterThatBeganDuringALookIsLookedFor shows that what is written during a scan is found,
+// although the stillness that the request names ended meanwhile and the file was written through
+// another name in a folder that is not watched yet, which no event tells.
 func TestAWriterThatBeganDuringALookIsLookedFor(t *testing.T) {
 	c := open(t)
 	const trials = 10

@@ -8,8 +8,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// A refusal names the whole path, as whoever asked named it, in plain words: the
-// operating system names a path's last part, or the first that is missing.
+// TestARefusalNamesTheWholePath shows that a refusal names the whole path in plain words, as
+// whoever asked named it, while the operating system names only a path's last part or the first
+// part that is missing.
 func TestARefusalNamesTheWholePath(t *testing.T) {
 	c := open(t)
 	c.write("workspace/a/file", "x\n")

@@ -14,9 +14,10 @@ import (
 
 const rootEnv = "CHOIR_TEST_OBJECTS"
 
-// An object has its name when it is on disk, and not before, however many are
-// written together: what a power cut leaves torn under a name no git packs, and
-// what a killed keeper leaves there is taken for kept by who writes the same.
+// TestObjectsAreOnDiskBeforeTheyHaveNames shows that an object gets its name only when it is on
+// disk, however many are written together. Git would not replace what a power cut left torn under
+// an object's name, and whoever writes the same object again would take what a killed keeper left
+// there for stored.
 func TestObjectsAreOnDiskBeforeTheyHaveNames(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -39,12 +40,12 @@ func TestObjectsAreOnDiskBeforeTheyHaveNames(t *testing.T) {
 			calls = append(calls, call)
 		}
 	}
-	if string(calls) != "psl"+"ps" { // the entry, synced, then the names; the journal begins anew
+	if string(calls) != "psl"+"ps" { // the entry is written and synced, then the names are made, and the journal begins anew
 		t.Errorf("written, synced and named in the order %q:\n%s", calls, b)
 	}
 }
 
-// TestWriteManyChild is what the test above watches.
+// TestWriteManyChild is the process that the test above follows.
 func TestWriteManyChild(t *testing.T) {
 	root := os.Getenv(rootEnv)
 	if root == "" {

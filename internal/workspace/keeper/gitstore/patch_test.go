@@ -11,8 +11,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestAPatchIsTheTree: over random pairs of trees the folders that differ tell what
-// all of both tell, and the one made of the other by them is the one.
+// TestAPatchIsTheTree shows over random pairs of trees that the folders that differ say the same as
+// the whole trees do, and that the tree that they make of the other one is equal to it.
 func TestAPatchIsTheTree(t *testing.T) {
 	s, _ := newStore(t)
 	ctx := t.Context()
@@ -34,7 +34,7 @@ func TestAPatchIsTheTree(t *testing.T) {
 	for range 60 {
 		a := randomTree(ids, r)
 		b := randomTree(ids, r)
-		if r.IntN(3) > 0 { // most of it as it was
+		if r.IntN(3) > 0 { // most of it stays as it was
 			for p := range b {
 				if r.IntN(4) > 0 {
 					delete(b, p)

@@ -32,8 +32,8 @@ func newStore(t *testing.T) (*gitstore.Store, string) {
 	return s, root
 }
 
-// randomTree has files, links, executables and empty folders under names that git
-// quotes, refuses and sorts in its own way.
+// randomTree has files, links, executables and empty folders, under names that git quotes, refuses
+// and sorts in its own way.
 func randomTree(blobs []string, r *rand.Rand) gitstore.Tree {
 	names := []string{"a", "a.b", "a0", "a-", "ab", "é", "tab\there", "line\nbreak", `quo"te\`, "x\xff", ".gitattributes", ".git", "z.chunks"}
 	tree := gitstore.Tree{}
@@ -59,8 +59,8 @@ func randomTree(blobs []string, r *rand.Rand) gitstore.Tree {
 	return tree
 }
 
-// TestDiffIsGits compares what is listed as different with what git lists, and
-// what is read of a tree with what was written.
+// TestDiffIsGits compares what is listed as different with what git lists, and what is read of a
+// tree with what was written.
 func TestDiffIsGits(t *testing.T) {
 	s, root := newStore(t)
 	r := rand.New(rand.NewPCG(7, 7))
@@ -74,7 +74,7 @@ func TestDiffIsGits(t *testing.T) {
 	}
 	for round := range 15 {
 		a, b := randomTree(blobs, r), randomTree(blobs, r)
-		for p, en := range a { // much is as it was
+		for p, en := range a { // much stays as it was
 			if r.IntN(2) == 0 {
 				continue
 			}
@@ -119,7 +119,7 @@ func TestDiffIsGits(t *testing.T) {
 	}
 }
 
-// gitsDiff is how many lines git counts, by path in the commit.
+// gitsDiff returns how many lines git counts, by path in the commit.
 func gitsDiff(t *testing.T, root, a, b string) map[string]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "diff-tree", "-r", "-z", "--no-renames", "--numstat", a, b)
@@ -137,8 +137,8 @@ func gitsDiff(t *testing.T, root, a, b string) map[string]string {
 	return lines
 }
 
-// TestAForgedTreeIsDamage: an object that is other than its name is not read as
-// a tree, although git would.
+// TestAForgedTreeIsDamage shows that an object whose content does not match its name is not read as
+// a tree, although git would read it.
 func TestAForgedTreeIsDamage(t *testing.T) {
 	s, root := newStore(t)
 	blob, err := s.Write(t.Context(), []gitstore.Object{{Kind: "blob", Content: []byte("x")}})

@@ -79,9 +79,9 @@ func recovered(t *testing.T, journal []byte) (*gitstore.Store, string, error) {
 	return s, root, s.OpenJournal()
 }
 
-// TestAnActIsWholeOrNotAtAll: of what was acknowledged everything is there again
-// when nothing but the journal came to the disk, and of an act whose entry is cut
-// off or damaged there is nothing, while those before it are whole.
+// TestAnActIsWholeOrNotAtAll shows that when nothing but the journal reached the disk, all that was
+// acknowledged is there again, and that of an act whose entry is cut off or damaged there is
+// nothing, while the acts before it are complete.
 func TestAnActIsWholeOrNotAtAll(t *testing.T) {
 	s, root := newStore(t)
 	if err := s.OpenJournal(); err != nil {
@@ -125,7 +125,7 @@ func TestAnActIsWholeOrNotAtAll(t *testing.T) {
 				}
 			}
 		}
-		// What was cut off does not come back behind something new.
+		// What was cut off does not come back behind a new entry.
 		if next := doAct(t, s, 7); next == want {
 			t.Fatal("the same commit twice")
 		}
@@ -151,8 +151,8 @@ func TestAnActIsWholeOrNotAtAll(t *testing.T) {
 	check("nothing", nil, 0)
 }
 
-// TestWhatWasRemovedStaysAway: the journal does not bring back what was removed
-// after it was written.
+// TestWhatWasRemovedStaysAway shows that the journal does not bring back a file that was removed
+// after its entry was written.
 func TestWhatWasRemovedStaysAway(t *testing.T) {
 	s, root := newStore(t)
 	doAct(t, s, 1)
@@ -184,8 +184,8 @@ func TestWhatWasRemovedStaysAway(t *testing.T) {
 	}
 }
 
-// TestAForeignJournalWritesNothing: a journal that came with somebody else's .git
-// names what only the keeper writes, or is refused whole.
+// TestAForeignJournalWritesNothing shows that a journal that came with somebody else's .git is
+// refused as a whole unless it names only what the keeper writes.
 func TestAForeignJournalWritesNothing(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"refs/choir/task/t": true, "choir/publish/p/plan.json": true, "choir/trash/t/redo": true,
@@ -205,7 +205,7 @@ func TestAForeignJournalWritesNothing(t *testing.T) {
 	}
 }
 
-// reopened is a repository that whoever had it left without a word, as a kill does.
+// reopened is a repository that its last owner left without closing it, as a kill does.
 func reopened(t *testing.T, root string) *gitstore.Store {
 	t.Helper()
 	s := gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: "git", Crash: func(string) {}})
@@ -216,8 +216,8 @@ func reopened(t *testing.T, root string) *gitstore.Store {
 	return s
 }
 
-// TestAJournalThatWasNotDoneAgainStays: who could not do again what the journal holds,
-// as on a full disk, leaves it as it was for the next one.
+// TestAJournalThatWasNotDoneAgainStays shows that whoever can't carry out again what the journal
+// holds, as on a full disk, leaves the journal as it was for the next one.
 func TestAJournalThatWasNotDoneAgainStays(t *testing.T) {
 	s, root := newStore(t)
 	commit := doAct(t, s, 1)
@@ -233,7 +233,7 @@ func TestAJournalThatWasNotDoneAgainStays(t *testing.T) {
 	if err := os.WriteFile(journalOf(root), raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // nobody takes it for open either
+	for range 2 { // nor does anybody take it for open
 		if err := s.OpenJournal(); err == nil {
 			t.Error("nothing was in its way")
 		}
@@ -253,8 +253,8 @@ func TestAJournalThatWasNotDoneAgainStays(t *testing.T) {
 	}
 }
 
-// TestALargeRecordOutlivesTheJournal: what is written beside the journal, for it is too
-// large, is newer than what the journal says of that name.
+// TestALargeRecordOutlivesTheJournal shows that a record that is too large for the journal, and so
+// is written beside it, counts as newer than what the journal says of that name.
 func TestALargeRecordOutlivesTheJournal(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20+1)
 	for what, before := range map[string]func(s *gitstore.Store) error{
@@ -278,8 +278,8 @@ func TestALargeRecordOutlivesTheJournal(t *testing.T) {
 	}
 }
 
-// TestNotesDoNotFillTheJournal: a journal to which nothing but notes come begins anew
-// as well, for one beyond its bound is not read.
+// TestNotesDoNotFillTheJournal shows that a journal to which only notes are added begins anew as
+// well, because a journal beyond its bound is not read.
 func TestNotesDoNotFillTheJournal(t *testing.T) {
 	s, root := newStore(t)
 	note := make([]byte, 15<<20)
@@ -297,9 +297,9 @@ func TestNotesDoNotFillTheJournal(t *testing.T) {
 	}
 }
 
-// TestAJournalThatCantBeginAnewTakesNothingMore: while a file that it names can't be
-// synced it is refused what would make it longer than the next start reads, and taken
-// once it can be; what was acknowledged is there.
+// TestAJournalThatCantBeginAnewTakesNothingMore shows that while a file that it names can't be
+// synced, the journal refuses what would make it longer than the next start reads. It accepts that
+// once the file can be synced, and what was acknowledged is there.
 func TestAJournalThatCantBeginAnewTakesNothingMore(t *testing.T) {
 	s, root := newStore(t)
 	var had, none unix.Rlimit
@@ -312,8 +312,8 @@ func TestAJournalThatCantBeginAnewTakesNothingMore(t *testing.T) {
 	}
 	content := make([]byte, 12<<20)
 	name := func(n int) string { return fmt.Sprintf("choir/publish/p%d/result.json", n) }
-	// What an act puts under its name is there before no file can be opened, as when
-	// there are too many.
+	// The files that an act writes exist before the moment from which no file can be opened, as
+	// when there are too many open.
 	act := func(n int, scarce bool) error {
 		files := []journal.File{{Name: name(n), Content: content}}
 		err := j.Add(files, func() error {
@@ -366,8 +366,8 @@ func TestAJournalThatCantBeginAnewTakesNothingMore(t *testing.T) {
 	}
 }
 
-// TestARefThatGitRemovedStaysGone: in a history that was brought along with packed
-// refs it is git that removes a ref, which the journal does not bring back.
+// TestARefThatGitRemovedStaysGone shows that the journal does not bring back a ref that git itself
+// removed, as it does in a history that was brought along with packed refs.
 func TestARefThatGitRemovedStaysGone(t *testing.T) {
 	for _, packed := range []bool{false, true} {
 		s, root := newStore(t)

@@ -8,20 +8,20 @@ import (
 	"testing"
 )
 
-// summed is an index with its sum behind it.
+// summed returns an index with its checksum appended.
 func summed(b []byte) []byte {
 	sum := sha1.Sum(b)
 	return slices.Concat(b, sum[:])
 }
 
-// anIndex is one with a file, of which seen is remembered, and extensions.
+// anIndex returns an index with one file, whose remembered state is seen, and with extensions.
 func anIndex(seen byte, flags uint16, extensions ...string) []byte {
 	b := []byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x01")
 	b = append(b, slices.Repeat([]byte{seen}, 24)...)     // times, device and inode
 	b = binary.BigEndian.AppendUint32(b, 0o100644)        // mode
 	b = append(b, slices.Repeat([]byte{seen}, 12)...)     // owner and size
 	b = append(b, slices.Repeat([]byte{7}, sha1.Size)...) // object
-	b = binary.BigEndian.AppendUint16(b, flags|1)         // and the name's length
+	b = binary.BigEndian.AppendUint16(b, flags|1)         // flags with the length of the name
 	b = append(b, "f\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
 	for _, e := range extensions {
 		b = append(b, e[:4]...)
@@ -31,8 +31,8 @@ func anIndex(seen byte, flags uint16, extensions ...string) []byte {
 	return summed(b)
 }
 
-// TestIndexesSayTheSame: what is remembered of files, and can be made again, makes no
-// difference; everything else does, and what is damaged is the same as nothing.
+// TestIndexesSayTheSame shows that what an index remembers of files, and can be made again, makes
+// no difference, that everything else does, and that a damaged index equals none.
 func TestIndexesSayTheSame(t *testing.T) {
 	one := anIndex(1, 0)
 	for name, same := range map[string][]byte{"looked at": anIndex(2, 0), "with its trees": anIndex(1, 0, "TREEx"), "with what is untracked": anIndex(2, 0, "UNTR", "FSMNxyz")} {
@@ -43,7 +43,7 @@ func TestIndexesSayTheSame(t *testing.T) {
 	other := anIndex(1, 0)
 	other[12+40] = 8
 	flipped := slices.Clone(one)
-	flipped[12] ^= 1 // without its sum
+	flipped[12] ^= 1 // without its checksum
 	for name, differs := range map[string][]byte{
 		"another object": summed(other[:len(other)-sha1.Size]), "assumed unchanged": anIndex(1, 0x8000), "in a conflict": anIndex(1, 0x1000), "with another one": anIndex(1, 0, "linkx"),
 		"with what was resolved": anIndex(1, 0, "REUCx"), "damaged": flipped, "cut off": one[:len(one)-1], "nothing": nil, "an extension cut off": summed(append(one[:len(one)-sha1.Size:len(one)-sha1.Size], "TREE\xff\xff\xff\xff"...)),
@@ -67,14 +67,14 @@ func FuzzSameIndex(f *testing.F) {
 	})
 }
 
-// TestAnIndexOfShortEntriesIsReadOnce: of each entry no more is copied than its name, or an
-// index of very many would have everybody wait who changes the tree meanwhile.
+// TestAnIndexOfShortEntriesIsReadOnce shows that of each entry no more is copied than its name.
+// Otherwise an index with very many entries would delay everybody who changes the tree meanwhile.
 func TestAnIndexOfShortEntriesIsReadOnce(t *testing.T) {
 	const entries = 10_000
 	index := binary.BigEndian.AppendUint32([]byte("DIRC\x00\x00\x00\x04"), entries)
 	for range entries {
 		index = append(append(index, make([]byte, 62)...), 0, 'x', 0)
-		index[len(index)-3] = byte(min(1, (len(index)-12)/66)) // of the name before it
+		index[len(index)-3] = byte(min(1, (len(index)-12)/66)) // the length of the name before it
 	}
 	index = summed(index)
 	var before, after runtime.MemStats

@@ -10,12 +10,12 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// indexBomb is a version 4 index of n entries. Each after the first repeats the
-// one before it but for its end, so that its name costs the index 65 bytes.
+// indexBomb returns a version 4 index of n entries. Each entry after the first repeats the name
+// before it but for its end, so that its name costs the index 65 bytes.
 func indexBomb(n int, name string) []byte {
 	var b bytes.Buffer
 	b.WriteString("DIRC\x00\x00\x00\x04")
-	_ = binary.Write(&b, binary.BigEndian, uint32(n)) // a buffer takes all
+	_ = binary.Write(&b, binary.BigEndian, uint32(n)) // a buffer accepts everything
 	for i := range n {
 		b.Write(make([]byte, 62))
 		if i == 0 {
@@ -27,8 +27,8 @@ func indexBomb(n int, name string) []byte {
 	return b.Bytes()
 }
 
-// A nested repository's index is read to learn what it tracks. It must not cost
-// memory out of all proportion to its size.
+// TestIndexBombIsBounded shows that reading a nested repository's index, to learn what it tracks,
+// does not cost memory out of all proportion to its size.
 func TestIndexBombIsBounded(t *testing.T) {
 	name := strings.Repeat("n", wire.MaxPath)
 	names, err := parseIndex(indexBomb(100, name))

@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/outage"
 )
 
-// TestAnEndIsToldByItsFile: what is not known is taken for the worst, and a goodbye is void
-// as soon as the next keeper begins.
+// TestAnEndIsToldByItsFile shows that an unknown end is taken for the worst, and that the mark of a
+// clean end is void as soon as the next keeper begins.
 func TestAnEndIsToldByItsFile(t *testing.T) {
 	boot, err := disk.BootID()
 	if err != nil {
@@ -52,7 +52,8 @@ func TestAnEndIsToldByItsFile(t *testing.T) {
 	}
 }
 
-// TestInspect: what an end can have made of a file is told from what a program wrote.
+// TestInspect shows that what an unclean end can have made of a file is told from what a program
+// wrote.
 func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	root, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// backtracking is the plain definition of what wildmatch does.
+// backtracking is the plain definition of what wildmatch computes.
 func backtracking(p, t string, atStart bool) bool {
 	for p != "" {
 		switch c := p[0]; c {

@@ -11,8 +11,9 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/watch"
 )
 
-// TestWhoGotANameMayBeOpen: a file that is open is one at the name that it gets, for whoever has it open
-// opens it no more; and each is told until it is forgiven.
+// TestWhoGotANameMayBeOpen shows that a file that is open counts as open at a name that it gets
+// later, because whoever has it open does not open it again, and that each name is reported until
+// it is forgiven.
 func TestWhoGotANameMayBeOpen(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }

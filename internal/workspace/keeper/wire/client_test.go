@@ -14,7 +14,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// transport goes to one server, whatever the request names.
+// transport sends every request to one server, whatever the request names.
 type transport struct{ to *url.URL }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -22,8 +22,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Why what is sent could not be read to its end is told as it is, and not as a
-// keeper that is gone.
+// TestWhatEndsAStreamIsTold shows that an error in reading what is sent is reported as it is, and
+// not as a keeper that is gone.
 func TestWhatEndsAStreamIsTold(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,8 +58,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// A small body is sent as a whole, of a known length, and a larger one as it comes; one
-// that is cut off is never taken for a whole one.
+// TestASmallBodyIsSentWhole shows that a small body is sent at once with a known length and a
+// larger one as it comes, and that a body that is cut off is never taken for a complete one.
 func TestASmallBodyIsSentWhole(t *testing.T) {
 	t.Parallel()
 	type got struct {
