@@ -7,7 +7,7 @@ import * as ed25519 from '../src/link/ed25519'
 import { keyOf, sign } from '../src/link/sign'
 import { session } from './fake'
 
-// Made by the server's own library from the bytes 3, 10, 17, …
+// The server's own library made this from the bytes 3, 10, 17, …
 const seed = 'SUAAGCQRDAPSMLJUHNBESUCXLZSWY432QGEI7FU5USV3FOOAY7HNLXDKKA'
 const ofAnAccount = 'SAAAGCQRDAPSMLJUHNBESUCXLZSWY432QGEI7FU5USV3FOOAY7HNLXEZTQ'
 const signed = 'iyTnMzS55JB7e5QvO5t1Eguq/ytMGzssDKku4dV1KfuNzsWWajFlwvDcEMjgOmhM/fDSDU0XQAErNaW994BUBQ=='
@@ -22,7 +22,7 @@ afterEach(() => vi.unstubAllGlobals())
 describe('the answer to the nonce', () => {
   it('is what the server’s own library signs, by the browser and without it', async () => {
     expect(await sign(seed, 'a nonce')).toBe(signed)
-    vi.stubGlobal('crypto', {}) // no secure origin
+    vi.stubGlobal('crypto', {}) // as on an origin that is not secure
     expect(await sign(seed, 'a nonce')).toBe(signed)
     const importKey = vi.fn(() => Promise.reject(new DOMException('Ed25519?', 'NotSupportedError')))
     vi.stubGlobal('crypto', { subtle: { importKey } })

@@ -9,9 +9,10 @@ import { charactersOf, features, place, rangeOf, weights } from '../vite/faces'
 const source = join(import.meta.dirname, '..', 'src')
 const styles = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.css')).map((f) => ({ f, css: readFileSync(join(source, f), 'utf8') }))
 
-// What people make of the desktop is shown by the dev server, with the whole faces.
+// The dev server shows what people make of the desktop, with the complete faces.
 describe('the faces of a build', () => {
-  // Builds of one machine share a folder: a face that was read while another wrote it was empty.
+  // Builds of one machine share a folder. A face that was read while another build wrote it was
+  // once empty.
   it('are whole whenever they are read', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'faces-'))
     try {

@@ -16,7 +16,7 @@ describe('window geometry', () => {
         expect(g.w).toBeGreaterThanOrEqual(Math.min(minimum.w, a.w))
         expect(g.w).toBeLessThanOrEqual(a.w)
         expect(g.h).toBeLessThanOrEqual(a.h)
-        // The title bar can be grabbed: not above, not below, not beyond a side.
+        // The title bar must be within reach: not above, not below, not beyond a side.
         expect(g.y).toBeGreaterThanOrEqual(0)
         expect(g.y).toBeLessThanOrEqual(a.h - 40)
         expect(g.x + g.w).toBeGreaterThanOrEqual(90)

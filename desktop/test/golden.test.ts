@@ -5,7 +5,7 @@ import { blank, reduce, type RunView } from '../src/stores/runs'
 
 interface Case { name: string; run: string; events: Event[]; want: unknown }
 
-// The cases of the host's reducer (internal/run), which its tables pass too.
+// These are the cases of the host's reducer (internal/run), whose own tests pass them too.
 const dir = '../internal/run/testdata/'
 const cases = readdirSync(dir).map((f) => JSON.parse(readFileSync(dir + f, 'utf8')) as Case)
 

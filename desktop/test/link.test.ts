@@ -60,7 +60,7 @@ describe('the link', () => {
   it('hears the words of runs that it follows, also on its next connection', async () => {
     const host = new FakeHost()
     const { link, told, online } = start(host)
-    link.follow('r0') // before there is a line
+    link.follow('r0') // before there is a connection
     await online()
     link.follow('r1')
     host.stream('tokens.r1', { text: 'think' })

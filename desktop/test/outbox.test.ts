@@ -38,7 +38,7 @@ describe('the outbox', () => {
     expect(shown()[0]!.stuck).toMatch(/longer/)
     box.again('poison')
     expect(shown()[0]!.stuck).not.toBe('')
-    // Nor does it take their room, which is less than it.
+    // Nor does it take up their room, which is smaller than it.
     await expect(box.post('window.moved', move, { id: 'later' })).resolves.toEqual({ sequence: 1 })
     box.discard('poison')
     expect(shown()).toEqual([])
@@ -54,7 +54,7 @@ describe('the outbox', () => {
     }
     const bad = box.post('window.moved', move, { id: 'bad' })
     const next = box.post('window.moved', move, { id: 'next' })
-    // A line that breaks under each try, so that none is waited for.
+    // The connection breaks at each try, so that no answer is waited for.
     for (let n = 0; n < 10; n++) {
       box.connect(send)
       await Promise.resolve()
@@ -100,7 +100,7 @@ describe('the outbox', () => {
 
   it('finds what a page on another origin left with the console, once', () => {
     const item = (id: string): Queued => ({ action: { type: 'window.moved', id, data: move }, tries: 0, stuck: '' })
-    localStorage.setItem('key', JSON.stringify([item('b'), item('c')])) // as pages once kept them
+    localStorage.setItem('key', JSON.stringify([item('b'), item('c')])) // in the format in which pages once kept them
     localStorage.setItem('key.d', JSON.stringify(item('d')))
     const there: (string | null)[] = []
     const shelf = browserShelf('key', [JSON.stringify(item('a')), JSON.stringify([item('b')])], (id, v) => there.push(v === null ? `-${id}` : id))
@@ -125,7 +125,7 @@ describe('the outbox', () => {
     const own = box.post('window.moved', move, { id: 'own' })
     const lost = expect(box.post('window.moved', move, { id: 'lost' })).rejects.toMatchObject({ code: 'cancelled' })
     gone('theirs', false)
-    gone('own', false) // sent by another tab: the answer is still waited for
+    gone('own', false) // sent by another tab, so that the answer is still waited for
     gone('lost', true)
     await lost
     expect(box.ids).toEqual(['own'])

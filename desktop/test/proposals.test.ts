@@ -15,13 +15,13 @@ describe('proposals', () => {
   it('are asked for again when one comes, goes, or the document moves under one', () => {
     const asked = () => store().stale['d'] ?? 0
     store().take(event(1, 'document.revised', { document: 'd' }))
-    expect(asked()).toBe(0) // nothing waits
+    expect(asked()).toBe(0) // no proposal waits
     store().take(event(2, 'document.proposed', { proposal: 'p', document: 'd', ...body }))
     expect(asked()).toBe(1)
     store().put('d', 1, [of('p'), of('q')])
     store().take(event(3, 'document.revised', { document: 'd' }))
     expect(asked()).toBe(2)
-    expect(store().open['d']).toHaveLength(2) // shown until the answer comes
+    expect(store().open['d']).toHaveLength(2) // they are shown until the answer comes
     store().take(event(4, 'proposal.resolved', { proposal: 'p', document: 'd', resolution: 'dismissed', by: 'ana' }))
     expect(store().open['d']!.map((p) => p.id)).toEqual(['q'])
     expect(asked()).toBe(3)

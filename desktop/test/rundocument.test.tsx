@@ -2,8 +2,8 @@ import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, it } from 'vitest'
 import { Markdown } from '../src/parts/Markdown'
 
-// As document.RenderRun writes it: a mark under each heading, plans as lists,
-// output of failed commands in fences inside lists.
+// This is what document.RenderRun writes: a mark under each heading, plans as lists, and the output
+// of failed commands in fences inside lists.
 const body = `# Make it blue
 
 ## Objective

@@ -63,7 +63,7 @@ describe('a run', () => {
       asked.push(after)
       const answer = events.filter((e) => e.sequence > after).slice(0, Math.min(2, known - after))
       const more = (answer.at(-1)?.sequence ?? after) < known
-      if (!more && known < 6) useRuns.getState().take(events[known++]!) // which this answer does not have
+      if (!more && known < 6) useRuns.getState().take(events[known++]!) // events that this answer does not have
       return Promise.resolve({ events: answer, more })
     }
     await makeWhole('r', page, () => false)

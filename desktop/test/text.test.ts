@@ -46,7 +46,7 @@ Binary files a/pic.png and b/pic.png differ
     const long = `--- a/x\n+++ b/x\n@@ -0,0 +1,50 @@\n${'+y\n'.repeat(50)}`
     const [file] = readDiff(long, 10)
     expect(file!.lines).toHaveLength(10)
-    expect(file!.hidden).toBe(41) // the hunk's own line counts
+    expect(file!.hidden).toBe(41) // the hunk's own line counts as well
     expect(file!.added).toBe(50)
   })
   it('is never more than its text, whatever that is', () => {

@@ -51,7 +51,7 @@ describe('themes', () => {
     }
     expect(contrast(got.onDesktop.text, theme.colors.background)).toBeGreaterThanOrEqual(4.5)
     expect(contrast(got.onDesktop.muted, theme.colors.background)).toBeGreaterThanOrEqual(4.5)
-    // What was asked for stays: the grounds.
+    // The grounds stay as they were asked for.
     expect(got.colors.background).toBe(theme.colors.background)
     expect(useTheme.getState().apply(theme)).toBe(true)
     expect(css('--choir-background')).toBe(theme.colors.background)

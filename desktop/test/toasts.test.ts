@@ -26,7 +26,7 @@ describe('toasts', () => {
     expect(titles()).toEqual(['Verified checkpoint', 'Verified checkpoint'])
     useWindows.getState().raise(mine)
     take('run.reported', { status: 'failed', summary: 'no' }, 'a')
-    expect(titles().at(-1)).toBe('Run failed') // bad news always
+    expect(titles().at(-1)).toBe('Run failed') // bad news is always shown
   })
 
   it('that say the same again take their own place', () => {

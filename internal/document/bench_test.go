@@ -10,8 +10,8 @@ import (
 	"choir.dev/choiros/internal/document"
 )
 
-// BenchmarkRevise writes revisions of a document of 200 lines, synced to the
-// log, and reports the median.
+// BenchmarkRevise writes revisions of a document of 200 lines, synced to the log, and reports the
+// median.
 func BenchmarkRevise(b *testing.B) {
 	d, _, _ := open(b)
 	body := strings.Repeat("a line of a document that someone writes\n", 200)

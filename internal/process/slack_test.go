@@ -13,8 +13,8 @@ import (
 
 const coarselyEnv = "PROCESS_COARSELY"
 
-// TestCoarselyIsTheSameProcess: a program that starts again with another slack is the same
-// process, with the same arguments, and every thread of it has that slack.
+// TestCoarselyIsTheSameProcess shows that a program that starts again with another timer slack is
+// the same process with the same arguments, and that each of its threads has that slack.
 func TestCoarselyIsTheSameProcess(t *testing.T) {
 	if os.Getenv(coarselyEnv) != "" {
 		coarselyChild(t)
@@ -38,7 +38,7 @@ func coarselyChild(t *testing.T) {
 	if err := process.Coarsely(); err != nil {
 		t.Fatal(err)
 	}
-	// A goroutine of its own is on a thread that the runtime made.
+	// This goroutine runs on a thread that the runtime made.
 	said := make(chan string)
 	go func() {
 		has, err := process.Slack()

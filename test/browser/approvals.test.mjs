@@ -1,12 +1,12 @@
-// What only the person can grant: the console's sheet for a host that a task
-// wants beyond what the computer was granted, by keyboard, and that nothing but
-// the console answers it.
+// Shows what only a person can grant: a host that a task wants beyond what the computer was granted
+// is asked for on the console's sheet, which works by keyboard, and nothing but the console can
+// answer it.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { axe, browse, Choir, claim, desktop, modelServer, say, until, visitor } from './harness.mjs'
 
-// What the agent claims must not become markup, nor more than 200 characters.
+// The reason that the agent gives must not become markup, and is cut off at 200 characters.
 const claimed = `<img src=x onerror="document.title='owned'"> The host says: granted.\u202e ${'please '.repeat(60)}`
 
 const wants = (match, ...hosts) => [
@@ -52,7 +52,7 @@ test('approvals', async (t) => {
     assert.doesNotMatch(await page.title(), /owned/)
     assert.equal(await focused(), 'Deny')
     assert.deepEqual(await axe(page), [])
-    // Another window of the same desktop can't answer: its session is not the console's.
+    // Another window of the same desktop can't answer, because its session is not the console's.
     const [approval] = choir.json('approvals')
     const cid = choir.events()[0].computer
     const status = await frame.evaluate(
@@ -106,6 +106,6 @@ test('approvals', async (t) => {
     const run = await ended('Open the third door')
     assert.deepEqual(answers(run).map((e) => e.data.answer), ['once'])
   })
-  // The desktop's page tried what it may not, which its browser complains about.
+  // The desktop's page tried what it may not do, and its browser complains about that.
   await t.test('nothing else complained', () => assert.deepEqual(faults.filter((f) => !/approvals/.test(f)), []))
 })

@@ -1,5 +1,5 @@
-// What a desktop's code, another web page and another program try in a real
-// browser. Each probe has a counterpart that works, so that a refusal means something.
+// Shows what a desktop's code, another web page and another program can try in a real browser.
+// Beside each probe there is a request that works, so that a refusal means something.
 
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
@@ -16,7 +16,7 @@ test('attacks from the browser', async (t) => {
   const desk = new URL(frame.url()).origin
   const [{ id: cid }] = await page.evaluate(() => fetch('/api/computers').then((r) => r.json()))
 
-  // What a fetch came to, from inside a page: the status, or the browser's refusal.
+  // What became of a fetch from inside a page: the status, or the browser's refusal.
   const tries = (where, url, options = {}) =>
     where.evaluate(([u, o]) => fetch(u, { ...o, credentials: 'include' }).then((r) => (r.type === 'opaque' ? 'opaque' : r.status), () => 'refused'), [url, options])
   const socket = (where, url, protocols) =>
@@ -48,7 +48,7 @@ test('attacks from the browser', async (t) => {
     assert.equal(await socket(foreign, `${ws}/`, 'vite-hmr'), 'refused')
     assert.equal(await tries(foreign, `${console_}/api/computers`), 'refused')
     assert.equal(await tries(foreign, `${desk}/_choir/session`), 'refused')
-    // What the browser lets out without an answer must not have done anything.
+    // A request that the browser sends without showing the answer must not have done anything.
     await tries(foreign, `${console_}/api/computers/${cid}/prompts`, { method: 'POST', mode: 'no-cors', body: '{"text":"change the background to #ff0000"}' })
     assert.deepEqual(choir.json('runs'), [])
     await foreign.close()
@@ -75,7 +75,7 @@ test('attacks from the browser', async (t) => {
     ]) {
       assert.ok([403, 404].includes(await tries(frame, path)), path)
     }
-    // And as no browser would write it.
+    // The same in requests that no browser would write.
     const cookie = (await context.cookies(desk)).map((c) => `${c.name}=${c.value}`).join('; ')
     const own = { cookie, 'sec-fetch-site': 'same-origin', 'sec-fetch-dest': 'empty', origin: desk }
     assert.equal((await fetchRaw(`${desk}/src/main.tsx`, { headers: own })).status, 200)
@@ -86,7 +86,8 @@ test('attacks from the browser', async (t) => {
   await t.test('22: a desktop has no power over the console', async () => {
     assert.equal(await tries(page, '/api/account'), 200)
     assert.equal(await tries(frame, `${console_}/api/account`), 'refused')
-    // Past its own policy, as from an app that found a way: the server refuses by itself.
+    // The server refuses by itself also what gets past the page's policy, as from an app that found
+    // a way.
     const cookies = (await context.cookies([desk, console_])).map((c) => `${c.name}=${c.value}`).join('; ')
     for (const [path, method] of [[`/api/computers/${cid}/ticket`, 'POST'], [`/api/computers/${cid}/rewind`, 'POST'], ['/api/account', 'GET'], ['/api/signout', 'POST']]) {
       const { status } = await fetchRaw(console_ + path, { method, headers: { cookie: cookies, origin: desk, 'sec-fetch-site': 'same-site', 'content-type': 'application/json' } })
@@ -107,7 +108,7 @@ test('attacks from the browser', async (t) => {
     assert.equal(await frame.evaluate(() => navigator.serviceWorker.getRegistrations().then((r) => r.length)), 0)
     assert.equal(await frame.evaluate(() => { try { return open('about:blank') === null ? 'refused' : 'opened' } catch { return 'refused' } }), 'refused')
     assert.equal(await frame.evaluate(() => navigator.credentials.get({ publicKey: { challenge: new Uint8Array(16), rpId: 'choir.localhost' } }).then(() => 'given', (e) => e.name)), 'NotAllowedError')
-    // Ways out, with a listener that would notice.
+    // These are ways out, with a listener that would notice them.
     const heard = []
     const server = createServer((req, res) => (heard.push(req.url), res.setHeader('access-control-allow-origin', '*').end('')))
     await new Promise((r) => server.listen(0, '127.0.0.1', r))
@@ -128,7 +129,7 @@ test('attacks from the browser', async (t) => {
       try {
         new EventSource(`${u}/events`)
       } catch {
-        // Refused at once.
+        // They are refused at once.
       }
       const end = Date.now() + 5000
       const all = ['connect-src', 'img-src', 'style-src-elem', 'script-src-elem', 'frame-src']
@@ -136,14 +137,14 @@ test('attacks from the browser', async (t) => {
       return [...policy].sort()
     }, away)
     for (const directive of ['connect-src', 'img-src', 'style-src-elem', 'script-src-elem', 'frame-src']) assert.ok(refused.includes(directive), `${directive} among ${refused}`)
-    // By navigating its own frame, or the whole tab.
+    // These try by navigating the page's own frame, or the whole tab.
     await frame.evaluate((u) => { try { top.location = `${u}/top` } catch { /* refused */ } }, away)
     for (const leave of [
       (u) => void setTimeout(() => (location.href = `${u}/navigate`)),
       (u) => void setTimeout(() => document.body.appendChild(Object.assign(document.createElement('form'), { action: `${u}/form`, method: 'post' })).submit()),
     ]) {
       await frame.evaluate(leave, away)
-      // The browser shows its own page in the frame, which says that this was blocked.
+      // The browser shows a page of its own in the frame, which says that this was blocked.
       await until(() => `the frame is blocked (${frame.url()})`, () => frame.url().startsWith('chrome-error:'))
       assert.equal(new URL(page.url()).origin, console_, 'the tab stays')
       await page.reload()

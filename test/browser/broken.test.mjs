@@ -1,4 +1,5 @@
-// A shell that was broken by an edit: the console's frame says so and takes it back.
+// Shows that the console's frame reports a shell that was broken by an edit, and takes the edit
+// back.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -103,7 +104,7 @@ test('a task’s edit breaks the desktop after it was verified', async (t) => {
         ],
       },
       { role: 'associate', calls: [{ name: 'read', args: { path: shell } }] },
-      // No check meets a run that is done; the user's page does, as soon as this very run is.
+      // The host checks no run that is done. The user's page does, as soon as exactly this run is.
       {
         role: 'associate',
         calls: [

@@ -9,7 +9,7 @@ test('claim', async (t) => {
 
   await t.test('looking at the link uses up nothing', async () => {
     for (const headers of [{}, { 'sec-purpose': 'prefetch', 'sec-fetch-site': 'none' }]) assert.equal((await fetchRaw(choir.claim_url, { headers })).status, 200)
-    // Even a browser that runs the page, as some previews do, presses no button.
+    // Even a browser that runs the page, as some previews do, does not press the button.
     const preview = await browser.newContext()
     const page = await preview.newPage()
     await page.goto(choir.claim_url)

@@ -1,6 +1,5 @@
-// Runs the real binary and a real browser for tests: `choir up` on a data
-// directory of its own, Chromium with a fresh profile, and what went wrong in
-// either.
+// Runs the real binary and a real browser for tests: `choir up` with a data directory of its own,
+// and Chromium with a fresh profile. It collects what went wrong in either.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash, randomInt } from 'node:crypto'
@@ -22,7 +21,7 @@ const player = join(root, 'bin', 'cache', 'modelserver')
 export const out = join(root, 'test', 'browser', 'out')
 mkdirSync(out, { recursive: true })
 
-// Only what a process of ours needs of the machine: no keys, no proxies.
+// A process of ours gets only these variables of the machine: no keys and no proxies.
 const plain = Object.fromEntries(['PATH', 'HOME', 'LANG', 'TMPDIR', 'GOPATH', 'GOMODCACHE', 'GOCACHE', 'GOFLAGS', 'GOPROXY'].flatMap((k) => (process.env[k] ? [[k, process.env[k]]] : [])))
 
 /** Waits until f returns something true, and returns it; throws after the deadline with the last word. */
@@ -69,8 +68,8 @@ export function scratch(t) {
   return dir
 }
 
-// The shell's dependencies as `choir up` would have installed them, linked once
-// from desktop/node_modules (as test/choirtest does): boxes see them read-only.
+// Installs the shell's dependencies as `choir up` would have, by linking them once from
+// desktop/node_modules, as test/choirtest does. Boxes see them read-only.
 function shareModules(data) {
   const lock = readFileSync(join(root, 'desktop', 'package-lock.json'))
   const shared = join(root, 'bin', 'cache', 'node_modules')
@@ -228,8 +227,8 @@ export async function visitor(browser, choir, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce', ...options })
   context.setDefaultTimeout(15_000)
   const faults = []
-  // The browser's own words for a policy that stopped something are errors on its console.
-  // (It warns of the sandbox while the frame still is an empty page of the console's own origin.)
+  // What the browser says about a policy that stopped something is an error on its console. It also
+  // warns of the sandbox while the frame is still an empty page of the console's own origin.
   context.on('console', (m) => ['error', 'warning'].includes(m.type()) && !/^An iframe which has both allow-scripts and allow-same-origin/.test(m.text()) && faults.push(`${m.type()}: ${m.text()} (${m.location().url})`))
   context.on('weberror', (e) => faults.push(`error: ${e.error().stack}`))
   const ours = new RegExp(`^(console|[a-z0-9-]+\\.desk)\\.choir\\.localhost:${choir.port}$`)

@@ -1,12 +1,12 @@
-// A dev server that means no good: what it answers, in whatever way, changes
-// nothing of what the host says a browser may do with it.
+// Shows that whatever a malicious dev server answers, and in whatever way, changes nothing of what
+// the host says a browser may do with it.
 
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { test } from 'node:test'
 import { atEnd, browse, Choir, claim, desktop, until, visitor } from './harness.mjs'
 
-// A server that a page must not reach, and what it was asked.
+// A server that a page must not reach, which records the requests that it got.
 async function outside(t) {
   const asked = []
   const server = createServer((req, res) => {
@@ -20,7 +20,7 @@ async function outside(t) {
 
 const evil = ['Content-Security-Policy: default-src * data: blob:', 'Origin-Agent-Cluster: ?0', 'Permissions-Policy: camera=*', 'Set-Cookie: stolen=1; Path=/', 'Access-Control-Allow-Origin: *', 'Service-Worker-Allowed: /', 'Cross-Origin-Resource-Policy: cross-origin']
 
-// What each path answers, byte by byte. OUT is the server outside.
+// What each path answers, byte by byte. OUT stands for the server outside.
 function answers(out) {
   const tell = (kind) => `(async () => { try { await fetch('${out}/${kind}') } catch {} ; try { importScripts('${out}/${kind}-script') } catch {} ; self.postMessage && postMessage('ran'); self.onconnect = (e) => e.ports[0].postMessage('ran') })()`
   const ok = (body, ...heads) => ['HTTP/1.1 200 OK', 'Content-Type: text/javascript', `Content-Length: ${body.length}`, 'Connection: close', ...heads, '', body].join('\r\n')
@@ -95,7 +95,7 @@ ${config.replace('press()]', 'press(), hostile]')}`,
         },
         { kind, names: Object.keys(table) },
       )
-      // What is allowed does run, or the test would show nothing.
+      // What is allowed does run, as otherwise the test would show nothing.
       for (const name of ['early.js', 'trailers.js', 'cached.js']) assert.notEqual(ran[name], 'failed', `${name}: ${JSON.stringify(ran)}`)
       for (const name of ['redirect.js', 'page.js', 'upgrade.js']) assert.notEqual(ran[name], 'ran', `${name}: ${JSON.stringify(ran)}`)
     })

@@ -1,4 +1,4 @@
-// What hurts whoever looks at a desktop, or everybody else: each is survived.
+// Shows that a desktop survives what hurts whoever looks at it, or everybody else.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -11,7 +11,7 @@ test('an endless loop in render', async (t) => {
   const frame = await desktop(page)
   const good = choir.cli(['files', 'cat', shell])
   await frame.getByTestId('prompt').fill('what I was typing')
-  // Something that waits in the queue, as it would with the line down.
+  // This waits in the queue, as it would while the connection is down.
   const origin = await frame.evaluate(() => location.origin)
   choir.put(shell, good.replace('  useKeys()\n', '  if (name) for (;;) document.title = String(Math.random())\n  useKeys()\n'))
   const card = page.getByRole('alertdialog')
@@ -126,8 +126,8 @@ test('a command that never stops writing', async (t) => {
     await say(frame, '!yes')
     await frame.getByRole('log').getByText('y').first().waitFor()
     await frame.getByText('The beginning was left out.').waitFor({ timeout: 30_000 })
-    // The page has turns for other things while it comes: most of its time, however
-    // slow this machine is. Output that it could not keep up with would leave none.
+    // While it arrives the page has turns for other things, for most of the time, however slow this
+    // machine is. Output with which it could not keep up would leave none.
     const idle = await frame.evaluate(async () => {
       const turn = () => new Promise((r) => setTimeout(r, 0))
       const taken = () => Object.values(window.__choir.stores.commands.getState().commands)[0].next
@@ -156,7 +156,7 @@ test('a command that never stops writing', async (t) => {
     await listed.locator('#running-more').click()
     const sheet = again.getByRole('region', { name: 'What runs' })
     await sheet.getByText('yes', { exact: true }).waitFor()
-    // Words that are longer than the sheet are cut off at their end, and never push it aside.
+    // Words that are longer than the sheet are cut off at their end and never push it aside.
     await sheet.getByText('yes', { exact: true }).evaluate((e) => (e.textContent += ' and a word'.repeat(40)))
     assert.equal(await sheet.evaluate((e) => e.scrollWidth - e.clientWidth), 0)
     await sheet.getByRole('button', { name: 'Stop' }).click()

@@ -1,5 +1,5 @@
-// What people see, at three sizes in both themes: looked over by axe, and kept
-// as pictures in out/ for people to look over.
+// Shows what people see, at three sizes and in both themes: axe checks it, and pictures of it are
+// kept in out/ for people to look at.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -70,7 +70,7 @@ test('the look', async (t) => {
       await frame.locator('[data-testid=checkpoint][data-kind=task]').first().click()
       await frame.getByTestId('diff').waitFor()
       await all('timetravel')
-      await frame.locator('[data-testid=checkpoint][data-kind=initial]').click() // going back to the newest changes nothing
+      await frame.locator('[data-testid=checkpoint][data-kind=initial]').click() // a restore of the newest checkpoint changes nothing
       await frame.getByTestId('restore').click()
       await frame.locator('[data-testid=restore-go]:enabled').waitFor()
       await shot(at, frame, `1440-${theme}-restore`)

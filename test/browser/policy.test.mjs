@@ -1,11 +1,12 @@
-// The page's policy on styles, for the kept build and for what Vite serves: what
-// belongs to the page applies, what somebody slips into it does not.
+// Shows the page's policy on styles, for the kept build and for what Vite serves: styles that
+// belong to the page apply, and styles that somebody slips into it do not.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { background, browse, Choir, claim, desktop, drawn, until, visitor } from './harness.mjs'
 
-// The policy of a page's own answer holds a nonce and nothing that is unsafe; it is returned.
+// Checks that the policy of a page's own answer has a nonce and nothing that is unsafe, and returns
+// the nonce.
 async function nonceOf(response) {
   const header = (await response.allHeaders())['content-security-policy']
   const m = /(?:^|; )style-src 'self' 'nonce-([A-Za-z0-9_-]{20,})';/.exec(header)
@@ -14,7 +15,7 @@ async function nonceOf(response) {
   return m[1]
 }
 
-// A button without the shell's sheets has the browser's own border.
+// A button without the shell's style sheets has the browser's own border.
 async function painted(frame) {
   const icon = frame.getByTestId('icon-events')
   await icon.waitFor()
@@ -23,7 +24,7 @@ async function painted(frame) {
   assert.deepEqual(await frame.evaluate(() => window.stopped), [])
 }
 
-// What is slipped into a page, each beside one that may.
+// What is slipped into a page, each beside something that is allowed.
 async function slip(frame) {
   const got = await frame.evaluate(() => {
     const want = 'rgb(1, 2, 3)'
@@ -54,7 +55,8 @@ async function slip(frame) {
   assert.deepEqual(await reported(), ['style-src-attr', 'style-src-attr', 'style-src-elem', 'style-src-elem'])
 }
 
-// A visitor whose pages note, before any script of theirs, what a policy stops; and the desktop's pages as answered.
+// A visitor whose pages record, before any script of theirs runs, what a policy stops, together
+// with the answers for the desktop's pages.
 async function watch(t, choir) {
   const { context, faults } = await visitor(await browse(t), choir)
   await context.addInitScript(() => {

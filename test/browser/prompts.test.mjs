@@ -1,5 +1,5 @@
-// A prompt changes the desktop under one's eyes, and time travel takes it back,
-// on the page that Vite serves, without a reload.
+// Shows that a prompt changes the desktop while one looks at it, and that time travel takes that
+// back, on the page that Vite serves and without a reload.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -61,13 +61,14 @@ async function recolours(t, { theme = drawn(), shell = drawn(), env = {}, prompt
       const [run] = choir.json('runs')
       const restores = () => choir.json('checkpoints').filter((c) => c.kind === 'restore').length
       const earlier = restores()
-      const back = choir.json('checkpoints').find((c) => c.run !== run.id) // the newest from before it
+      const back = choir.json('checkpoints').find((c) => c.run !== run.id) // the newest checkpoint from before the run
       await frame.getByTestId('icon-timetravel').click()
       await frame.locator(`[data-checkpoint="${back.id}"]`).click()
       await frame.getByTestId('restore').click()
       await frame.getByTestId('restore-go').click()
       await shows(before)
-      // The files are back before the restore is a checkpoint of its own; those of the part before are there all along.
+      // The files are back before the restore is a checkpoint of its own. The checkpoints of the
+      // part before are in the list already.
       await until('the restore is in the history', () => restores() > earlier)
       await until('and in its list', async () => (await frame.locator('[data-testid=checkpoint][data-kind=restore]').count()) > earlier)
       assert.equal(choir.json('checkpoints')[0].kind, 'restore', 'history goes on, it is not rewritten')
@@ -88,7 +89,7 @@ async function recolours(t, { theme = drawn(), shell = drawn(), env = {}, prompt
   await t.test('nothing complained', () => assert.deepEqual(faults, []))
 }
 
-// What a model would do, played turn by turn.
+// This is what a model would do, played turn by turn.
 const script = {
   turns: [
     ...change({

@@ -1,5 +1,5 @@
-// A task and its user edit the same lines of a document: the user's text stays,
-// and the task's waits in the document's window until it is accepted or dismissed.
+// Shows that when a task and its user edit the same lines of a document, the user's text stays, and
+// the task's waits in the document's window until it is accepted or dismissed.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -95,7 +95,7 @@ function first() {
   return { role: 'director', calls: [{ name: 'report', args: { status: 'done', summary: 'The plan is begun.' } }] }
 }
 
-// A run whose task writes into a document and finishes when it is let go.
+// A run whose task writes into a document, and finishes when it is allowed to.
 function edits(round) {
   const path = `${round}_path`
   return [

@@ -1,11 +1,11 @@
-// What only the person can decide: the Director's question, its answer by
-// keyboard in the desktop and in the console, and what silence means.
+// Shows what only a person can decide: the Director's question, how it is answered by keyboard in
+// the desktop and in the console, and what happens when nobody answers.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { axe, browse, Choir, claim, desktop, modelServer, say, until, visitor } from './harness.mjs'
 
-// A run that asks once and reports what it was told.
+// A run that asks once and reports the answer.
 const asks = (match, question) => [
   { role: 'director', match, calls: [{ name: 'ask_user', args: question }] },
   { role: 'director', match, capture: { told: '(The user answers: [a-z ]+|the default counts: [a-z ]+)' }, calls: [{ name: 'report', args: { status: 'done', summary: 'Told: {{told}}' } }] },
@@ -29,7 +29,7 @@ test('questions', async (t) => {
   const shown = frame.locator('[data-testid=window][data-active=true] [data-testid=run]')
   const card = shown.getByTestId('question')
   const none = () => bell.and(page.locator('[aria-label="Approvals"]')).waitFor()
-  // A run and the answer to its question in the log, once the run is done.
+  // Returns a run, and the answer to its question in the log, once the run is done.
   const ended = async (prompt) => {
     const run = await until(`“${prompt}” is done`, () => choir.json('runs').find((r) => r.prompt === prompt && r.status === 'done'))
     const of = (type) => choir.events().filter((e) => e.run === run.id && e.type === type)
@@ -45,7 +45,7 @@ test('questions', async (t) => {
     assert.match(await card.innerText(), /5\d min.* left\. Without an answer: red\.|1 h.* left\. Without an answer: red\./)
     await bell.and(page.locator('[aria-label="Approvals, 1 waiting"]')).waitFor()
     assert.equal(choir.json('runs')[0].status, 'waiting')
-    // From the prompt, with nothing but keys.
+    // The answer is reached from the prompt with nothing but keys.
     await frame.getByTestId('prompt').focus()
     const at = () => frame.evaluate(() => document.activeElement.closest('[data-testid=question]') && document.activeElement.textContent)
     for (let i = 0; (await at()) !== 'green'; i++) {
@@ -75,7 +75,7 @@ test('questions', async (t) => {
     assert.ok(await bell.evaluate((e) => e === document.activeElement), 'and comes back out of it')
     await page.keyboard.press('Enter')
     await page.keyboard.type('mind the ')
-    // Another run asks meanwhile: what was typed stays, and so does the cursor.
+    // Another run asks meanwhile. What was typed stays, and so does the cursor.
     choir.cli(['prompt', 'Paint the fourth door'])
     await bell.and(page.locator('[aria-label="Approvals, 2 waiting"]')).waitFor()
     await sheet.getByText('Which side?').waitFor()
@@ -85,7 +85,7 @@ test('questions', async (t) => {
     const second = await ended('Paint the second door')
     assert.equal(second.answer.answer, 'mind the cat')
     assert.match(second.run.summary, /^Told: The user answers: mind the cat/)
-    // The cursor goes on to what still waits.
+    // The cursor moves to the question that still waits.
     const left = sheet.getByRole('button', { name: 'left' })
     await until('the next question has the cursor', () => left.evaluate((e) => e === document.activeElement))
     await page.keyboard.press('Tab')

@@ -1,6 +1,6 @@
-// What takes its time whatever the machine: pages and a control plane that stay
-// silent for longer than anything waits for them. They wait side by side, in a
-// file of their own, while others have the processors.
+// Shows what takes its time on any machine: pages and a control plane that stay silent for longer
+// than anything waits for them. The tests wait side by side, in a file of their own, while other
+// tests use the processors.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -16,7 +16,7 @@ describe('silence', { concurrency: true }, () => {
     await other.goto(choir.url)
     const card = other.getByRole('alertdialog')
     await card.getByText('did not come up here').waitFor({ timeout: 40_000 })
-    // Longer than anything ever waited for a silent page.
+    // No part of choir ever waited longer than this for a silent page.
     await until('more than 25 s have gone by', () => other.evaluate(() => performance.now() > 32_000), 60_000)
     assert.equal(choir.events().filter((e) => e.type === 'desktop.broke').length, 0)
     assert.equal(choir.json('checkpoints').filter((c) => c.kind === 'restore').length, 0)
@@ -24,7 +24,8 @@ describe('silence', { concurrency: true }, () => {
     assert.ok(await page.getByRole('alertdialog').isHidden())
   })
 
-  // Longer than the desktop waits for an answer, and shorter than it takes to find its line dead.
+  // This is longer than the desktop waits for an answer, and shorter than it takes to find that its
+  // connection is dead.
   test('choir stands still, and goes on', async (t) => {
     const { choir, page } = await opened(t)
     const frame = await desktop(page)

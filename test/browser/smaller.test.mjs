@@ -1,4 +1,4 @@
-// Small things that were wrong.
+// Shows that small faults stay mended.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -62,7 +62,7 @@ test('small things', async (t) => {
       theme.colors.background = hex
       choir.put('artifacts/system/theme.json', JSON.stringify(theme))
       await until(`the desktop is ${hex}`, async () => (await background(frame)) === hex)
-      // The colours cross over; axe looks when they have.
+      // The colours change gradually, so axe checks when they have changed.
       await until('everything can be read', async () => (await axe(frame)).filter((v) => v.startsWith('color-contrast')).length === 0)
     }
     await paint('#008080')

@@ -1,6 +1,5 @@
-// What only appears when something is the matter or waits: looked over by axe
-// and kept as pictures, at three sizes in both themes, as look.test.mjs does
-// with what always shows.
+// Shows what appears only when something is wrong or waits: axe checks it, and pictures of it are
+// kept, at three sizes and in both themes, as look.test.mjs does for what always shows.
 
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -21,7 +20,8 @@ test('what waits and what is not kept', async (t) => {
   const data = scratch(t)
   const env = { ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6' }
   let choir = await Choir.start(t, { data, env })
-  // The first checkpoint of all shows every line of the shell's source, which axe would walk through each time.
+  // The very first checkpoint would show every line of the shell's source, which axe would go
+  // through each time.
   choir.put('workspace/ideas.txt', 'A shop\n')
   choir.cli(['checkpoint', '-m', 'Before the shop'])
   choir.put('workspace/shop/.gitignore', 'node_modules/\n*.key\n')
@@ -42,7 +42,7 @@ test('what waits and what is not kept', async (t) => {
   const paint = async (frame, theme, scheme) => {
     await say(frame, `/theme ${theme}`)
     await frame.locator(`html[data-scheme=${scheme}]`).waitFor()
-    // It is there for good: the log has it.
+    // The theme is there to stay once the log has it.
     await until('the theme is written', () => (choir.events().findLast((e) => e.type === 'theme.changed')?.data.theme.scheme ?? 'dark') === scheme)
   }
 

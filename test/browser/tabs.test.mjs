@@ -1,5 +1,5 @@
-// Two tabs of one browser share what waits to be sent: a prompt that was queued
-// in one is never lost to the other.
+// Shows that two tabs of one browser share what waits to be sent, so that a prompt that was queued
+// in one is never lost because of the other.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -25,7 +25,7 @@ test('what two tabs queued is sent, once', async (t) => {
     await say(frame, words[n])
     await frame.getByTestId('waiting').waitFor()
   }
-  // The first one again, after the second had written.
+  // The first tab writes again, after the second has written.
   words.push('and one more from tab 1')
   await say(await shown(first), words[2])
   for (const page of tabs) await page.close()

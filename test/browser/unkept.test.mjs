@@ -1,5 +1,5 @@
-// What no checkpoint holds is said where a person looks: in the command's
-// window, in Files, in Time Travel, and before a restore.
+// Shows that what no checkpoint holds is said where a person looks: in the command's window, in
+// Files, in Time Travel and before a restore.
 
 import assert from 'node:assert/strict'
 import { mkdirSync, writeFileSync } from 'node:fs'
@@ -61,7 +61,7 @@ test('what is not protected is said', async (t) => {
       await box.getByText('workspace/shop/pipe').waitFor()
       await box.getByText('workspace/shop/deps').waitFor()
       assert.deepEqual(await axe(shown), [])
-      // And a restore says what it can't touch.
+      // A restore says what it can't touch, too.
       await top.locator(`[data-checkpoint="${before}"]`).click()
       await top.getByTestId('restore').click()
       const plan = top.getByTestId('restore-plan')

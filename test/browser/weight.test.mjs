@@ -1,4 +1,4 @@
-// What a desktop weighs on the wire, and how soon it is there again.
+// Shows what a desktop weighs on the wire, and how soon it is there again.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -13,7 +13,7 @@ function scale(context) {
     pending.push(
       Promise.all([r.sizes(), r.response()]).then(
         ([sizes, res]) => ({ path: u.pathname, bytes: sizes.responseBodySize + sizes.responseHeadersSize, body: sizes.responseBodySize, encoding: res?.headers()['content-encoding'] ?? '', ms: r.timing().responseEnd }),
-        () => null, // its page has gone
+        () => null, // its page is gone
       ),
     )
   })
@@ -36,13 +36,13 @@ test('the kept build weighs little', async (t) => {
   const frame = await desktop(await claim(context, choir), 'build')
   await frame.getByTestId('icon-events').waitFor()
   const faces = () => frame.evaluate(() => [...document.fonts].filter((f) => f.status === 'loaded').map((f) => f.family.replaceAll('"', '')))
-  await until(async () => `both faces are there: ${await faces()}`, async () => new Set(await faces()).size === 2) // they come a moment later
+  await until(async () => `both faces are there: ${await faces()}`, async () => new Set(await faces()).size === 2) // they arrive a moment later
   const all = await s.all()
   const code = all.filter((r) => !r.path.endsWith('.woff2') && !r.path.startsWith('/_choir/'))
   t.diagnostic(`the build: ${all.length} requests, ${sum(all)} bytes, ${sum(code)} of them page, code and styles; the largest: ${largest(all)}`)
   assert.ok(code.some((r) => r.path.startsWith('/assets/index-')), largest(all))
   assert.deepEqual((await faces()).toSorted(), ['Inter Variable', 'JetBrains Mono Variable'], 'one part of each')
-  // Everything that a first visit loads, both faces and what the host puts in included.
+  // This is everything that a first visit loads, including both faces and what the host adds.
   assert.ok(sum(code) > 10_000 && sum(all) <= 150_000, `${sum(all)} bytes: ${largest(all)}`)
 })
 

@@ -124,7 +124,7 @@ test('windows, keys, commands, events, offline', async (t) => {
     const at = await box('events')
     await drag([at[0] + 120, at[1] + 18], [at[0] + 100, at[1] + 48])
     await frame.getByTestId('offline').filter({ hasText: /\d+ changes? waiting/ }).waitFor()
-    faults.length = 0 // that nobody answers is on the browser's console
+    faults.length = 0 // the browser's console says that nobody answered
     choir = await Choir.start(t, { data: choir.data, listen: `127.0.0.1:${choir.port}` })
     choir.put('workspace/away.txt', 'while you were away')
     choir.cli(['checkpoint', '-m', 'while you were away'])
@@ -145,7 +145,8 @@ test('windows, keys, commands, events, offline', async (t) => {
     assert.equal(await frame.evaluate(() => window.marker), 'the new one')
   })
   await t.test('nothing complained', () => {
-    // Nobody answered for a while; and the dev server's client may not start the worker that would reload the page.
+    // Nobody answered for a while, and the dev server's client may not start the worker that would
+    // reload the page.
     const expected = /ERR_CONNECTION_REFUSED|WebSocket connection to|Creating a worker from 'blob:[^']*' violates/
     assert.deepEqual(faults.filter((f) => !expected.test(f)), [])
   })

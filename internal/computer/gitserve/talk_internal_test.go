@@ -9,8 +9,9 @@ import (
 	"choir.dev/choiros/contract"
 )
 
-// TestAClientHearsThatItsPushGoesOn: what git says of its work, what is under way and that
-// it still is goes to the client at once, but not while it still sends; git's answer is held.
+// TestAClientHearsThatItsPushGoesOn shows that what git says of its work, what is under way and
+// that it still is are sent to the client at once, but not while the client still sends, and that
+// git's answer is held back.
 func TestAClientHearsThatItsPushGoesOn(t *testing.T) {
 	order := func(can string) *pushCommands {
 		return &pushCommands{can: strings.Fields(can), refs: []contract.PushedRef{{Name: mainBranch}}}
@@ -19,13 +20,13 @@ func TestAClientHearsThatItsPushGoesOn(t *testing.T) {
 	for name, try := range map[string]struct{ can, want string }{
 		"with side bands": {"report-status side-band-64k", line("\x02resolving\n") + line("\x02Publishing\n") + line("\x02Publishing: 7 s\r") + report + "0000"},
 		"quietly":         {"report-status side-band-64k quiet", line("\x02resolving\n") + line("\x02") + report + "0000"},
-		"without bands":   {"report-status", line("\x02resolving\n") + report + "0000"}, // which such a git does not send
+		"without bands":   {"report-status", line("\x02resolving\n") + report + "0000"}, // git itself sends such a client no progress
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			talk := newTalk(&out, order(try.can))
 			said := line("\x02resolving\n") + report + "0000"
-			for _, b := range []byte(said) { // in as many parts as there may be
+			for _, b := range []byte(said) { // in as many parts as there can be
 				if _, err := talk.Write([]byte{b}); err != nil {
 					t.Fatal(err)
 				}
@@ -40,7 +41,7 @@ func TestAClientHearsThatItsPushGoesOn(t *testing.T) {
 			}
 			if talk.most > 0 {
 				tick := make(chan time.Time)
-				talk.alive.Go(func() { talk.keepAlive(tick) }) // for which the end waits
+				talk.alive.Go(func() { talk.keepAlive(tick) }) // the end waits for this
 				tick <- talk.since.Add(7 * time.Second)
 			}
 			answer, err := talk.answer()
