@@ -40,6 +40,7 @@ const (
 	BoxUnderWay      Name = "box.under-way"     // row 13: a box that leaves so many descriptors under way in sockets that no other can pass any is ended
 	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
 	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered
+	BoxKernelModes   Name = "box.kernel-modes"  // row 17: no mode of a device or of the kernel's own files is changed
 	BoxMountTable    Name = "box.mounttable"    // row 17: the box's root is in no mount namespace, so no list of mounts has any
 	BoxMemory        Name = "box.memory"        // row 13: the memory of all its processes
 	BoxProcesses     Name = "box.processes"     // row 13: how many processes

@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest/seal"
 	"choir.dev/choiros/internal/process"
 )
 
@@ -381,5 +382,15 @@ func drain(r *os.File, l *limiter, buf []byte) error {
 // preferOOM makes the kernel kill a command before the guest when memory runs out. It is
 // not a protection: if it fails, nothing else changes.
 func preferOOM(pid int) {
-	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("500"), 0)
+	name := strconv.Itoa(pid) + "/oom_score_adj"
+	if seal.Proc < 0 {
+		_ = os.WriteFile("/proc/"+name, []byte("500"), 0)
+		return
+	}
+	fd, err := unix.Openat(seal.Proc, name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_, _ = unix.Write(fd, []byte("500"))
+	_ = unix.Close(fd)
 }

@@ -36,6 +36,7 @@ type Verdict struct {
 var cannot = map[string]string{
 	"cgroups":    "an ordinary user has no writable memory controller unless systemd delegates it, and the computer's notes say so",
 	"root-files": "the kernel's own files are closed to an ordinary user by their modes",
+	"own-proc":   "where choir runs as root a box's /proc can't be written, for another user it can: each has a row of its own",
 	"modes":      "no mode closes a directory to root",
 	"ptrace":     "this kernel or its policy lets no process trace another",
 	"browser":    "there is no Chromium on this machine",

@@ -169,7 +169,8 @@ var boxRows = []Row{
 		return Verdict{strings.Contains(v.Evidence, "leaked-canary") || strings.Contains(fullEnviron(t), "leaked-canary"), v.Evidence}
 	}},
 	{Number: 17, Attack: "how the kernel was started", Defences: []defence.Name{defence.BoxProc}, Run: inBox("read", "/proc/cmdline")},
-	{Number: 17, Attack: "a file of the kernel's own is written", Defences: []defence.Name{defence.BoxProc}, NotAs: map[string]string{"user": "root-files"}, Run: inBox("kernel-files")},
+	{Number: 17, Attack: "a device, or a file of the kernel's own, is closed to every other box by its mode", Defences: []defence.Name{defence.BoxKernelModes}, NotAs: map[string]string{"user": "root-files"}, Run: inBox("kernel-modes")},
+	{Number: 17, Attack: "a file of the kernel's own is written", Defences: []defence.Name{defence.BoxProc, defence.BoxKernelModes}, NotAs: map[string]string{"user": "root-files"}, Run: inBox("kernel-files")},
 	{Number: 17, Attack: "where on the host a box's mounts come from", Defences: []defence.Name{defence.BoxMountTable}, Run: inBox("read", "/proc/self/mountinfo")},
 	{Number: 17, Attack: "a user namespace of one's own", Defences: usersOrRoot, Run: inBox("syscall", "clone-user")},
 	{Number: 17, Attack: "a user namespace of one's own, through clone3", Defences: []defence.Name{defence.BoxClone3, defence.BoxMountTable}, Lacks: withoutBox("calls", "syscall", "clone3-user"), Run: inBox("syscall", "clone3-user")},
@@ -229,7 +230,8 @@ var guestRows = []Row{
 		return Verdict{err == nil && strings.Contains(string(data), "choir:"), fmt.Sprintf("%q %v", data, err)}
 	}},
 	{Number: 14, Attack: "the guest's memory is read through /proc", Defences: undumpable, Lacks: onVictim("ptrace", "mem-read"), Run: inBox("mem-read", "1")},
-	{Number: 14, Attack: "the guest's memory is written through /proc", Defences: undumpable, Lacks: onVictim("ptrace", "mem-write"), Run: inBox("mem-write", "1")},
+	{Number: 14, Attack: "the guest's memory is written through /proc", Defences: undumpable, NotAs: map[string]string{"root": "own-proc"}, Lacks: onVictim("ptrace", "mem-write"), Run: inBox("mem-write", "1")},
+	{Number: 14, Attack: "the guest's memory is written through a /proc that can't be written", Defences: []defence.Name{defence.GuestUndumpable, defence.BoxKernelModes}, NotAs: map[string]string{"user": "own-proc"}, Lacks: onVictim("ptrace", "mem-write"), Run: inBox("mem-write", "1")},
 	{Number: 14, Attack: "the guest's environment is read", Defences: undumpable, Lacks: onVictim("ptrace", "environ"), Run: inBox("environ", "1")},
 	{Number: 14, Attack: "the guest's descriptors are seen through /proc", Defences: undumpable, Lacks: onVictim("ptrace", "fd-open"), Run: inBox("fd-open", "1")},
 	{Number: 14, Attack: "the guest's descriptors are taken by pidfd_getfd", Defences: undumpableOrCalls, Lacks: onVictim("ptrace", "getfd"), Run: inBox("getfd", "1")},

@@ -45,6 +45,8 @@ const Procs, One = "GOMAXPROCS", "1"
 // Constants of the kernel that package syscall lacks.
 const (
 	sysOpenTree        = 428 // the same on every architecture
+	sysMountSetattr    = 442 // likewise
+	mountAttrReadOnly  = 0x1
 	openTreeClone      = 0x1
 	openTreeCloexec    = 0x80000
 	atRecursive        = 0x8000
@@ -143,6 +145,11 @@ func leave() error {
 	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
 		return err
 	}
+	if !defence.Off(defence.BoxKernelModes) {
+		if err := keepModes(); err != nil {
+			return err
+		}
+	}
 	root := [...]byte{'/', 0}
 	tree, _, errno := syscall.Syscall(sysOpenTree, ^uintptr(99), uintptr(unsafe.Pointer(&root[0])), openTreeClone|openTreeCloexec|atRecursive) // AT_FDCWD is -100
 	if errno != 0 {
@@ -166,6 +173,45 @@ func leave() error {
 	}
 	if len(table) > 0 {
 		return errors.New("the mounts are still listed")
+	}
+	return nil
+}
+
+// Proc is a descriptor of a /proc that can be written, for this process alone; -1 if the
+// box's /proc can be.
+var Proc = -1
+
+// kernels are the mounts of a box that the whole machine has: the kernel's own files, and
+// devices.
+var kernels = []string{"/proc", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
+// keepModes makes those of these mounts read-only that belong to the box's user, which they
+// do when choir runs as root. Whoever owns a file may change its mode, and the modes of a
+// device or of a file in /proc are the same in every box and on the host: one box that
+// closes /dev/null or /proc/meminfo has closed it for all. A device on a mount that is
+// read-only is written to as before. Of the files of processes only a program's own are
+// lost to writing, such as oom_score_adj, which the guest writes through Proc.
+func keepModes() error {
+	for _, path := range kernels {
+		var info syscall.Stat_t
+		if err := syscall.Lstat(path, &info); err != nil {
+			return errors.New(path + ": " + err.Error())
+		}
+		if int(info.Uid) != syscall.Getuid() {
+			continue
+		}
+		name := append([]byte(path), 0)
+		if path == "/proc" {
+			fd, _, errno := syscall.Syscall(sysOpenTree, ^uintptr(99), uintptr(unsafe.Pointer(&name[0])), openTreeClone|openTreeCloexec|atRecursive) // the kernel copies no mount without those that cover it
+			if errno != 0 {
+				return errors.New(path + ": " + errno.Error())
+			}
+			Proc = int(fd)
+		}
+		attr := [4]uint64{mountAttrReadOnly} // set, clear, propagation, user namespace
+		if _, _, errno := syscall.Syscall6(sysMountSetattr, ^uintptr(99), uintptr(unsafe.Pointer(&name[0])), 0, uintptr(unsafe.Pointer(&attr[0])), unsafe.Sizeof(attr), 0); errno != 0 {
+			return errors.New(path + ": " + errno.Error())
+		}
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ func init() {
 	probes["write"] = probeWrite
 	probes["fds"] = probeFds
 	probes["kernel-files"] = probeKernelFiles
+	probes["kernel-modes"] = probeKernelModes
 	probes["signal"] = probeSignal
 	probes["daemon"] = daemon
 	probes["heart"] = probeHeart
@@ -163,6 +164,33 @@ func probeKernelFiles([]string) error {
 		}
 		return nil
 	})
+	if len(got) == 0 {
+		return errors.New("none")
+	}
+	fmt.Println(len(got), got[:min(len(got), 8)])
+	return nil
+}
+
+// probeKernelModes: devices and files of the kernel's own whose mode could be changed. Each
+// is set to what it is.
+func probeKernelModes([]string) error {
+	var got []string
+	for _, root := range []string{"/proc", "/dev"} {
+		_ = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+			if err != nil {
+				return nil
+			}
+			// Those of processes, and the box's own terminals and shared memory.
+			if d.IsDir() && (path == "/dev/pts" || path == "/dev/shm" || path == "/dev/mqueue" || len(path) > 6 && path[:6] == "/proc/" && path[6] >= '0' && path[6] <= '9') {
+				return filepath.SkipDir
+			}
+			var info unix.Stat_t
+			if d.Type()&os.ModeSymlink == 0 && path != "/dev" && unix.Lstat(path, &info) == nil && unix.Chmod(path, info.Mode&0o7777) == nil {
+				got = append(got, path)
+			}
+			return nil
+		})
+	}
 	if len(got) == 0 {
 		return errors.New("none")
 	}
