@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,6 +34,8 @@ const (
 	clearPause = 200 * time.Microsecond
 	freshLimit = 4000 // names and folders that are looked at
 	lastRlimit = unix.RLIMIT_RTTIME
+
+	ioprioProcess = 1 // IOPRIO_WHO_PROCESS, which is a thread
 )
 
 // clear ends everything in the box except the guest. When it has answered, nothing that was
@@ -109,8 +113,9 @@ func readNames(dir string) ([]string, error) {
 }
 
 // state identifies everything that a command can leave in a terminal's box outside its
-// tree: names and folders where it may write, objects of interprocess communication, and
-// settings of the guest's process that the next command would inherit. "" means that the
+// tree: names and folders where it may write, objects of interprocess communication, the
+// modes of what terminals are opened by, and settings of the guest's threads that the next
+// command would inherit. "" means that the
 // state can't be determined and equals no other.
 func (g *server) state() string {
 	if g.spec.Kind != contract.BoxTerminal {
@@ -118,10 +123,17 @@ func (g *server) state() string {
 	}
 	h := sha256.New()
 	left := freshLimit
-	for _, dir := range []string{"/tmp", "/dev/shm", environment(g.spec)["HOME"]} {
+	for _, dir := range []string{"/tmp", "/dev/shm", "/dev/mqueue", environment(g.spec)["HOME"]} {
 		if err := folder(h, dir, &left); err != nil {
 			return ""
 		}
+	}
+	for _, name := range []string{"/dev/pts", "/dev/pts/ptmx"} {
+		var st unix.Stat_t
+		if err := unix.Lstat(name, &st); err != nil {
+			return ""
+		}
+		fmt.Fprintf(h, "%q %o\n", name, st.Mode)
 	}
 	for _, kind := range []string{"shm", "sem", "msg"} {
 		b, err := os.ReadFile("/proc/sysvipc/" + kind)
@@ -137,16 +149,49 @@ func (g *server) state() string {
 		}
 		fmt.Fprintln(h, n, limit.Cur, limit.Max)
 	}
-	nice, err := unix.Getpriority(unix.PRIO_PROCESS, 1)
-	var cpus unix.CPUSet
-	if err := errors.Join(err, unix.SchedGetaffinity(1, &cpus)); err != nil {
+	if err := shares(h); err != nil {
 		return ""
 	}
-	fmt.Fprintln(h, nice, cpus)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// folder adds a folder's names and modes, and when its names last changed, to the hash.
+// shares adds what the guest's threads may have of processors and disks to the hash. A
+// command has what the thread has that starts it, which may be any, and the threads are not
+// always the same ones: so what they have is added once, however many have it.
+func shares(h hash.Hash) error {
+	threads, err := readNames("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	var all []string
+	for _, name := range threads {
+		id, err := strconv.Atoi(name)
+		if err != nil {
+			return err
+		}
+		attr, err := unix.SchedGetAttr(id, 0)
+		if errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		var cpus unix.CPUSet
+		disk, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, ioprioProcess, uintptr(id), 0)
+		switch err := errors.Join(err, unix.SchedGetaffinity(id, &cpus)); {
+		case errors.Is(err, unix.ESRCH), errno == unix.ESRCH:
+			continue
+		case err != nil:
+			return err
+		case errno != 0:
+			return errno
+		}
+		all = append(all, fmt.Sprint(*attr, cpus, disk))
+	}
+	slices.Sort(all)
+	fmt.Fprintln(h, slices.Compact(all))
+	return nil
+}
+
+// folder adds a folder's names and modes to the hash, and when it last changed: its names,
+// its mode or what else is said of it, such as access lists. Nobody can set that time.
 func folder(h hash.Hash, dir string, left *int) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); errors.Is(err, unix.ENOENT) {
@@ -155,7 +200,7 @@ func folder(h hash.Hash, dir string, left *int) error {
 	} else if err != nil {
 		return err
 	}
-	fmt.Fprintf(h, "%q %o %d %d %d\n", dir, st.Mode, st.Uid, st.Mtim.Sec, st.Mtim.Nsec)
+	fmt.Fprintf(h, "%q %o %d %d %d\n", dir, st.Mode, st.Uid, st.Ctim.Sec, st.Ctim.Nsec)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

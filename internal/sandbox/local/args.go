@@ -159,7 +159,9 @@ func (d *Driver) commonArgs() []string {
 		args = append(args, d.maskProc(os.Geteuid() == 0)...)
 	}
 	return append(args,
-		"--dev", "/dev", "--size", strconv.Itoa(64<<20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
+		"--dev", "/dev", "--size", strconv.Itoa(64<<20), "--tmpfs", "/dev/shm",
+		"--mqueue", "/dev/mqueue", // where the guest sees which message queues there are
+		"--remount-ro", "/dev",
 		"--size", strconv.Itoa(64<<20), "--perms", "0755", "--tmpfs", home,
 		"--dir", "/var/tmp", "--symlink", "../run", "/var/run",
 	)

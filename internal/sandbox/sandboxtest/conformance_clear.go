@@ -29,6 +29,15 @@ func testClear(t *testing.T, e *Env) {
 		"a file deep at home":     {"mkdir -p ~/.config/a/b && echo x > ~/.config/a/b/c", false},
 		"a limit of the guest":    {"prlimit --pid 1 --nofile=64:64", false},
 		"the share of time":       {"renice -n 19 -p 1 >/dev/null", false},
+		"a share of time apart":   {ProbeInside + " threads nice", false},
+		"the scheduling policy":   {ProbeInside + " threads policy", false},
+		"the class of disk I-O":   {ProbeInside + " threads disk", false},
+		"processors":              {ProbeInside + " threads processor", false},
+		"a message queue":         {ProbeInside + " queue", false},
+		"whether /tmp is open":    {"chmod 1700 /tmp; chmod 1777 /tmp", false},
+		"what is said of /tmp":    {ProbeInside + " said-of /tmp", false},
+		"no more terminals":       {"chmod 0 /dev/pts/ptmx", false},
+		"a terminal":              {"script -qc true /dev/null >/dev/null", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, g := e.Box(t, sandbox.BoxSpec{Kind: contract.BoxTerminal, Mounts: []sandbox.Mount{e.LiveMount()}})
