@@ -173,6 +173,11 @@ type (
 		ExitCode   int    `json:"exit_code" v:"min=-1,max=255"`
 		DurationMS int64  `json:"duration_ms" v:"min=0"`
 		Reason     string `json:"reason,omitempty" v:"max=1024"`
+		// Checkpoint is the newest checkpoint when it had ended, which contains what it did.
+		// Versions before this field made that checkpoint behind this event.
+		Checkpoint string `json:"checkpoint,omitempty" v:"max=64"`
+		// NoCheckpoint says why none could be made before it or after it, if so.
+		NoCheckpoint string `json:"no_checkpoint,omitempty" v:"max=1024"`
 	}
 )
 

@@ -199,9 +199,6 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return err
 	}
-	if err := commands.EndLost(ctx, c.log, c.state); err != nil {
-		return err
-	}
 	if err := c.documents.Recover(ctx); err != nil {
 		// Accepting it again completes it, so nothing is lost by going on.
 		c.logger.Warn("a proposal that was accepted still looks open", "error", err)
@@ -214,6 +211,9 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	}
 	c.own("following revisions", c.mirror.Follow)
 	if err := c.openWorkspace(ctx); err != nil {
+		return err
+	}
+	if err := commands.EndLost(ctx, c.log, c.state); err != nil {
 		return err
 	}
 	if err := fork.Documents(ctx, c.path(), c.workspace, c.documents); err != nil {

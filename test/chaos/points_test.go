@@ -103,7 +103,7 @@ var scenarios = []scenario{
 	}, restoreAndUndo},
 	{"repair", []string{"keeper.repair.moved"}, damageNewest},
 	{"command", []string{
-		"terminal.ready", "terminal.command.started", "computer.command.started", "computer.command.finished",
+		"terminal.ready", "terminal.command.started", "computer.command.started", "computer.command.kept", "computer.command.finished",
 	}, func(ctx context.Context, w *world) error {
 		return w.exec(ctx, "workspace/e/"+w.next()+".txt", w.next(), 7)
 	}},

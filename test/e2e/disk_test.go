@@ -202,3 +202,46 @@ func TestDiskFull(t *testing.T) {
 		t.Error("the reserve is not held after a restart")
 	}
 }
+
+// TestUndoStopsAtWhatNoCheckpointWasMadeOf: undo says which command could not be kept on a
+// full disk, and takes back neither something older nor what another command had done.
+func TestUndoStopsAtWhatNoCheckpointWasMadeOf(t *testing.T) {
+	t.Parallel()
+	dir := onSmallDisk(t, "192m")
+	if dir == "" {
+		return
+	}
+	in := choirtest.Start(t, choirtest.Options{Data: filepath.Join(dir, "data"), Env: []string{"CHOIR_STORAGE_RESERVE_MB=16"}})
+	put(t, in, "workspace/a", "one")
+	put(t, in, "workspace/a", "two")
+	stops := func(command string) {
+		t.Helper()
+		for _, args := range [][]string{{"undo", "--dry-run"}, {"undo"}} {
+			r, err := in.Run(t.Context(), args...)
+			if err != nil || r.Code == 0 || !strings.Contains(r.Stderr, command) || !strings.Contains(r.Stderr, "no checkpoint") {
+				t.Errorf("%q: %v %+v; want a refusal that names %q", args, err, r, command)
+			}
+		}
+		if got := in.Must(t, "files", "cat", "workspace/a"); got != "two" {
+			t.Errorf("what was put before the command holds %q", got)
+		}
+	}
+	fill := "echo made > workspace/b; head -c 1G /dev/urandom > workspace/big"
+	if r, err := in.Run(t.Context(), "exec", "--", "sh", "-c", fill); err != nil || r.Code == 0 {
+		t.Fatalf("filling the disk: %v %+v", err, r)
+	}
+	stops("echo made")
+	// The checkpoint after this one contains what the one before had done.
+	in.Must(t, "exec", "--", "rm", "workspace/big")
+	stops("rm workspace/big")
+	if got := in.Must(t, "files", "cat", "workspace/b"); got != "made\n" {
+		t.Errorf("what the other command made holds %q", got)
+	}
+	// With room again there is a checkpoint for each, and undo goes on.
+	in.Must(t, "exec", "--", "rm", "workspace/b")
+	in.Must(t, "undo")
+	if got := in.Must(t, "files", "cat", "workspace/b"); got != "made\n" {
+		t.Errorf("what undo brings back holds %q", got)
+	}
+	in.Stop(t)
+}

@@ -259,6 +259,10 @@ export interface CommandFinished {
   exit_code: number
   duration_ms: number
   reason?: string
+  /** Checkpoint is the newest checkpoint when it had ended, which contains what it did. Versions before this field made that checkpoint behind this event. */
+  checkpoint?: string
+  /** NoCheckpoint says why none could be made before it or after it, if so. */
+  no_checkpoint?: string
 }
 
 /** CommandStarted is the user's own command in a terminal box. */

@@ -123,24 +123,41 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	if err := c.options.Workspace.Settle(after); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}
-	done, err := c.options.Log.Append(after, contract.Draft{
-		Actor: r.By, Type: "command.finished", Subject: "command/" + r.ID, Data: finished,
-	})
+	c.options.Mirror.Settle(after, document.By(r.By), false)
+	kept, unmade, sequence, err := c.end(after, r.By, programOf(argv), finished, unmade)
 	if err != nil {
 		return view.Exit{}, err
 	}
 	crash.At("computer.command.finished")
-	c.options.Mirror.Settle(after, document.By(r.By), false)
-	kept, unmadeAfter, err := c.checkpointAround(after, contract.CheckpointAfter, r.By, "after "+programOf(argv))
-	if err != nil {
-		return view.Exit{}, err
-	}
 	c.options.Shell.Changed()
 	if finished.ExitCode == -1 && finished.Reason != "" {
 		return view.Exit{}, fault.Wrap(op, runErr)
 	}
-	return view.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: done[0].Sequence,
-		Unkept: shown.Unkept(kept.LeftOut.Since(before.LeftOut)), Unmade: cmp.Or(unmade, unmadeAfter)}, nil
+	return view.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: sequence,
+		Unkept: shown.Unkept(kept.LeftOut.Since(before.LeftOut)), Unmade: unmade}, nil
+}
+
+// end makes the checkpoint after a command and then appends the command's end, which names
+// that checkpoint, or says why there is none after it or before it.
+func (c *Commands) end(ctx context.Context, by contract.Actor, program string, finished contract.CommandFinished, unmadeBefore string) (kept workspace.Checkpoint, unmade string, sequence uint64, err error) {
+	kept, unmadeAfter, unkept := c.checkpointAround(ctx, contract.CheckpointAfter, by, "after "+program)
+	if unkept != nil {
+		unmadeAfter = "no checkpoint could be made after it: " + fault.Text(unkept)
+	}
+	crash.At("computer.command.kept")
+	unmade = cmp.Or(unmadeBefore, unmadeAfter)
+	finished.Checkpoint = kept.Commit
+	finished.NoCheckpoint = contract.Clip(redact.Shaped(unmade), 1000)
+	// The checkpoint may have used up its time, and the end is appended all the same.
+	appending, cancel := awake.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	done, err := c.options.Log.Append(appending, contract.Draft{
+		Actor: by, Type: "command.finished", Subject: "command/" + finished.Command, Data: finished,
+	})
+	if err = errors.Join(unkept, err); err != nil {
+		return kept, unmade, 0, err
+	}
+	return kept, unmade, done[0].Sequence, nil
 }
 
 // outcome is what the log says about how a command ended.

@@ -32,6 +32,9 @@ type act struct {
 	document  contract.DocumentRevised
 }
 
+// acts are the types of the events of what people do to files and documents themselves.
+var acts = []string{"file.written", "file.removed", "repository.added", "document.revised"}
+
 // undoable are the types of the events that report acts, and of those that report the
 // checkpoints of what commands did.
 var undoable = []string{
@@ -127,7 +130,7 @@ func (h *History) lastAct(ctx context.Context) (act, error) {
 // lastLook is what was found on the way back through the log.
 type lastLook struct {
 	history *History
-	after   string          // the checkpoint after a command, whose end is further back
+	after   string          // the checkpoint after a command, whose end is further back, as earlier versions appended them
 	idle    map[string]bool // runs that changed nothing
 }
 
@@ -226,22 +229,16 @@ func fileAct(data contract.Payload) (a act, found bool, err error) {
 }
 
 // command returns the act of a user's command: the commits of the checkpoints between its
-// start and the one after it. A command without a checkpoint after it changed nothing.
+// start and its end, or the checkpoint behind that in what earlier versions appended. It is
+// an error if what it did is not in checkpoints of its own, because one could not be made:
+// going further back would undo something older.
 func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.CommandFinished) (a act, found bool, err error) {
-	if l.after == "" {
-		return a, false, nil
-	}
-	after, err := l.history.options.State.Checkpoint(ctx, l.after)
-	l.after = ""
-	if err != nil {
-		return a, false, err
-	}
 	a.What = view.UndoneCommand
 	starts, err := l.history.options.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.started"}, Limit: 1})
 	if err != nil {
 		return a, false, err
 	}
-	since := e.Sequence
+	since, until := e.Sequence, e.Sequence
 	if len(starts) > 0 {
 		since = starts[0].Sequence
 		var started contract.CommandStarted
@@ -249,7 +246,20 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 			a.Title = started.Line()
 		}
 	}
-	rows, err := l.history.options.State.Checkpoints(ctx, after.Sequence+1, state.MaxPage)
+	if p.NoCheckpoint != "" {
+		return a, false, fault.New(opUndo, fault.Conflict, "`choir checkpoints` lists what you can go back to: choir restore ID, or choir restore ID --path PATH.",
+			fmt.Errorf("the last thing that was done, %s, can't be undone by itself: %s", a.told(), p.NoCheckpoint))
+	}
+	own := false // whether a checkpoint says that there was something left to keep when it ended
+	if behind := l.after; behind != "" && p.Checkpoint == "" {
+		after, err := l.history.options.State.Checkpoint(ctx, behind)
+		if err != nil {
+			return a, false, err
+		}
+		until, own = after.Sequence, true
+	}
+	l.after = ""
+	rows, err := l.history.options.State.Checkpoints(ctx, until+1, state.MaxPage)
 	if err != nil {
 		return a, false, err
 	}
@@ -259,11 +269,17 @@ func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.Comma
 		}
 		// Whatever the reason for a checkpoint during the command, it contains what the
 		// command had done by then.
-		if k.Kind != contract.CheckpointTask && k.Kind != contract.CheckpointPush && k.Kind != contract.CheckpointRestore {
-			a.commits = append(a.commits, wire.Reverted{Commit: k.Commit})
+		if k.Files > 0 && k.Kind != contract.CheckpointTask && k.Kind != contract.CheckpointPush && k.Kind != contract.CheckpointRestore {
+			a.commits, own = append(a.commits, wire.Reverted{Commit: k.Commit}), own || k.Kind == contract.CheckpointAfter
 		}
 	}
-	return a, true, nil
+	if len(a.commits) == 0 || own {
+		return a, len(a.commits) > 0, nil
+	}
+	// Nothing was left to keep at its end. What others did meanwhile and the log tells by
+	// itself may be all that those checkpoints contain.
+	others, err := l.history.options.State.Events(ctx, state.EventFilter{Newest: true, Before: e.Sequence, Types: acts, Limit: 1})
+	return a, err == nil && (len(others) == 0 || others[0].Sequence < since), err
 }
 
 // actOfRun returns what a run changed: the checkpoints of its publishes. It is an error if

@@ -60,8 +60,8 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	checkpoint("3", contract.CheckpointManual)
 	checkpoint("4", contract.CheckpointAuto)
 	checkpoint("5", contract.CheckpointTask) // of a run's own work
-	say(contract.Person("ann"), "command.finished", "command/"+command, contract.CommandFinished{Command: command})
 	checkpoint("6", contract.CheckpointAfter)
+	say(contract.Person("ann"), "command.finished", "command/"+command, contract.CommandFinished{Command: command})
 	if err := c.options.State.Recover(t.Context(), c.options.Log); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +75,38 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	}
 	if strings.Join(got, "") != "6432" {
 		t.Errorf("undoing it takes back %q", got)
+	}
+	// Nothing was left to keep when another one ended: what it did is in what somebody made
+	// meanwhile, unless that contains what others did.
+	ended := func(work func(), p contract.CommandFinished) {
+		t.Helper()
+		p.Command = contract.NewID()
+		say(contract.Person("ann"), "command.started", "command/"+p.Command, contract.CommandStarted{Command: p.Command, Argv: []string{"watch"}})
+		work()
+		say(contract.Person("ann"), "command.finished", "command/"+p.Command, p)
+		if err := c.options.State.Recover(t.Context(), c.options.Log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended(func() { checkpoint("7", contract.CheckpointManual) }, contract.CommandFinished{Checkpoint: id("7")})
+	if a, err := c.lastAct(t.Context()); err != nil || a.Title != "watch" || len(a.commits) != 1 || a.commits[0].Commit != id("7") {
+		t.Errorf("the last act: %+v, %v", a, err)
+	}
+	ended(func() {
+		say(contract.Person("ann"), "file.written", "file/a", contract.FileWritten{Path: "a", Operation: contract.FilePut})
+		checkpoint("8", contract.CheckpointManual)
+	}, contract.CommandFinished{Checkpoint: id("8")})
+	if a, err := c.lastAct(t.Context()); err != nil || a.What != view.UndonePut {
+		t.Errorf("the last act: %+v, %v", a, err)
+	}
+	// What an addition that was broken off left is no command's.
+	ended(func() {}, contract.CommandFinished{Checkpoint: id("8")})
+	checkpoint("9", contract.CheckpointAfter)
+	if err := c.options.State.Recover(t.Context(), c.options.Log); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := c.lastAct(t.Context()); err != nil || a.What != view.UndonePut {
+		t.Errorf("the last act: %+v, %v", a, err)
 	}
 	// A run that was submitted after it and has not ended is the last act, so the undo is refused.
 	if err := c.nothingAtWork(t.Context(), a.Sequence); err != nil {
@@ -93,5 +125,9 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	}
 	if err := c.nothingAtWork(t.Context(), asked[0].Sequence+1); err != nil {
 		t.Errorf("what was done after the run was asked for: %v", err)
+	}
+	ended(func() { checkpoint("a", contract.CheckpointManual) }, contract.CommandFinished{Checkpoint: id("a"), NoCheckpoint: "the disk is full"})
+	if a, err := c.lastAct(t.Context()); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "watch") {
+		t.Errorf("the last act: %+v, %v", a, err)
 	}
 }
