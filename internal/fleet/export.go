@@ -20,8 +20,10 @@ import (
 )
 
 // Export implements control.Computers: files/ as they lie in the workspace, its
-// history included, and events.jsonl with every event that can be read. Nothing
-// is opened for it, so it works when nothing else does.
+// history included, and events.jsonl with every event that can be read. The computer is
+// woken for it, for what was acknowledged before a power cut may be in the keeper's journal
+// alone until then. One that does not wake is archived as it lies, and the archive says so:
+// nothing has to be opened for that, so it works when nothing else does.
 func (fl *Fleet) Export(ctx context.Context, cid contract.CID, w io.Writer) error {
 	const op = "computer.Export"
 	fl.mu.Lock()
@@ -30,11 +32,15 @@ func (fl *Fleet) Export(ctx context.Context, cid contract.CID, w io.Writer) erro
 	if p == nil {
 		return noComputer(op, cid)
 	}
+	_, asleep := fl.awake(ctx, cid)
+	if err := ctx.Err(); err != nil {
+		return fault.Wrap(op, err)
+	}
 	out := tar.NewWriter(w)
 	if err := fl.exportEvents(ctx, cid, out); err != nil {
 		return fault.Wrap(op, err)
 	}
-	if err := exportFiles(ctx, fl.Dir.Computer(cid, "workspace"), out); err != nil {
+	if err := exportFiles(ctx, fl.Dir.Computer(cid, "workspace"), asleep, out); err != nil {
 		return fault.Wrap(op, err)
 	}
 	return fault.Wrap(op, out.Close())
@@ -89,12 +95,15 @@ const (
 	// the root each time.
 	exportPath = 4096
 	maxLeft    = 10_000
+	// keepersJournal is where the keeper keeps what it acknowledged before that is in its
+	// place on the disk.
+	keepersJournal = ".git/choir/journal"
 )
 
 // exportFiles archives a tree that boxes could write. It opens files through descriptors
 // below the root and follows no link. What can't be read is named in left-out.txt and keeps
-// nothing else out of the archive.
-func exportFiles(ctx context.Context, dir string, out *tar.Writer) error {
+// nothing else out of the archive. asleep is why the computer is not awake, nil if it is.
+func exportFiles(ctx context.Context, dir string, asleep error, out *tar.Writer) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -104,6 +113,9 @@ func exportFiles(ctx context.Context, dir string, out *tar.Writer) error {
 	}
 	defer root.Close() // only read from
 	e := &exporting{root: root, out: out}
+	if asleep != nil {
+		e.leave(keepersJournal, fmt.Errorf("the computer was not awake, so what was put shortly before the machine lost power may be in this file and not in its place: %s", fault.Text(asleep)))
+	}
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:

@@ -3,6 +3,7 @@ package fleet
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -12,6 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 )
 
@@ -52,27 +56,13 @@ func TestAttack43_NothingKeepsTheRestOutOfAnArchive(t *testing.T) {
 			}
 			return b.Write(p)
 		}))
-		if err := exportFiles(t.Context(), dir, out); err != nil {
+		if err := exportFiles(t.Context(), dir, nil, out); err != nil {
 			t.Fatal(err)
 		}
 		if err := out.Close(); err != nil {
 			t.Fatal(err)
 		}
-		files := map[string]string{}
-		for in := tar.NewReader(&b); ; {
-			h, err := in.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			content, err := io.ReadAll(in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files[h.Name] = string(content) + h.Linkname
-		}
+		files := unpacked(t, &b)
 		left := files["left-out.txt"]
 		if files["files/z/kept"] != "kept" || files["files/e-link"] != "/etc/passwd" {
 			t.Errorf("%s and the link are %q and %q", kept, files["files/z/kept"], files["files/e-link"])
@@ -87,6 +77,65 @@ func TestAttack43_NothingKeepsTheRestOutOfAnArchive(t *testing.T) {
 			t.Errorf("of what is closed is said %q", left)
 		}
 	})
+}
+
+// unpacked reads an archive: the contents of its files and the targets of its links, by name.
+func unpacked(t *testing.T, archive io.Reader) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for in := tar.NewReader(archive); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[h.Name] = string(content) + h.Linkname
+	}
+}
+
+// TestAnArchiveHasWhatWakingPutsInItsPlace: after a power cut the keeper puts what was
+// acknowledged in its place when the computer wakes. The archive of a computer that is asleep or
+// waking has it there, and that of one that does not wake says where else to look.
+func TestAnArchiveHasWhatWakingPutsInItsPlace(t *testing.T) {
+	s := newSleeper(t)
+	cid, other := s.made("one"), s.made("another")
+	open := s.Fleet.wake
+	s.Fleet.wake = func(ctx context.Context, cid contract.CID, w computer.WakeOptions) (*computer.Computer, error) {
+		c, err := open(ctx, cid, w)
+		if err != nil {
+			return nil, err
+		}
+		return c, os.WriteFile(s.Dir.Computer(cid, "workspace", "a"), []byte("newer"), 0o600)
+	}
+	for _, cid := range []contract.CID{cid, other} {
+		if err := errors.Join(os.MkdirAll(s.Dir.Computer(cid, "workspace"), 0o700), os.WriteFile(s.Dir.Computer(cid, "workspace", "a"), []byte("older"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	export := func(cid contract.CID) map[string]string {
+		t.Helper()
+		var b bytes.Buffer
+		if err := s.Export(t.Context(), cid, &b); err != nil {
+			t.Fatal(err)
+		}
+		return unpacked(t, &b)
+	}
+	if got := export(cid); got["files/a"] != "newer" || got["left-out.txt"] != "" || !strings.Contains(got["events.jsonl"], "computer.created") {
+		t.Errorf("the archive of one that was asleep: %q", got)
+	}
+	s.fails.Store(&other)
+	if got := export(other); got["files/a"] != "older" || !strings.Contains(got["left-out.txt"], keepersJournal) || !strings.Contains(got["left-out.txt"], "the tree is odd") || !strings.Contains(got["events.jsonl"], "computer.created") {
+		t.Errorf("the archive of one that does not wake: %q", got)
+	}
+	if err := s.Export(t.Context(), contract.NewCID(), io.Discard); !fault.Is(err, fault.NotFound) {
+		t.Errorf("one that is not there: %v", err)
+	}
 }
 
 // deep makes a chain of folders with names so long that their path exceeds the kernel's limit.
