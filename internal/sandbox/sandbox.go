@@ -61,7 +61,8 @@ type Box interface {
 	Signal(ctx context.Context, sig syscall.Signal) error
 	Usage(ctx context.Context) (Usage, error)
 	// Kill ends everything in the box, at once, and returns when nothing of it
-	// is left and its lock is free. Safe to call again.
+	// is left and its lock is free. Safe to call again. An error that says that it
+	// is not gone yet wraps the *Ended that it is to end with.
 	Kill() error
 	// Done is closed when nothing of the box is left.
 	Done() <-chan struct{}

@@ -177,7 +177,7 @@ func (c *Commands) outcome(ctx context.Context, id string, b sandbox.Box, exit g
 	case fault.Is(runErr, fault.Invalid):
 		finished.ExitCode, finished.Reason = -1, contract.Clip(redact.Shaped(runErr.Error()), 1000)
 	case boxes.Ended(b) && errors.As(b.Err(), &ended),
-		b.Kill() == nil && errors.As(b.Err(), &ended) && ended.Reason != sandbox.Killed: // the kernel takes long to free what it held
+		errors.As(errors.Join(b.Kill(), b.Err()), &ended) && ended.Reason != sandbox.Killed: // the kernel takes long to free what it held
 		finished.ExitCode, finished.Reason = 128+9, string(ended.Reason)
 		if ended.Reason == sandbox.Shared {
 			finished.Reason += ": " + ended.Detail // the reason alone says too little

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,4 +37,24 @@ func TestWhatTheGuestRefusesIsNotWaitedFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lingeringBox was ended for what it used up, and the kernel has not freed that yet.
+type lingeringBox struct{ livingBox }
+
+func (*lingeringBox) Kill() error {
+	ended := &sandbox.Ended{Box: "b", Reason: sandbox.Shared, Detail: "it used up the epoll watches"}
+	return fault.New("", fault.Timeout, "", fmt.Errorf("still not gone: %w", ended))
+}
+
+// TestWhyABoxEndsIsToldBeforeItIsGone shows that whoever ran a command learns for what its box was
+// ended, also while the kernel takes long to free what it held.
+func TestWhyABoxEndsIsToldBeforeItIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := fault.New("", fault.Unavailable, "", errors.New("the box ended before the command"))
+		got := New(Options{}).outcome(t.Context(), "id", &lingeringBox{}, guest.Exit{}, broken, time.Now())
+		if got.ExitCode != 137 || got.Reason != "shared: it used up the epoll watches" {
+			t.Errorf("%+v", got)
+		}
+	})
 }

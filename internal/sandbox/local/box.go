@@ -546,8 +546,10 @@ func (b *box) Kill() error {
 	case <-b.done:
 	case <-time.After(10 * time.Second):
 		// A process that waits for a device in the kernel can't be killed before the wait
-		// ends.
-		return fault.New("sandbox/local.Kill", fault.Timeout, "Look for a stuck disk or network file system.", fmt.Errorf("box %s is still not gone after 10 s", b.spec.ID))
+		// ends, and what a box held may take the kernel long to free.
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return fault.New("sandbox/local.Kill", fault.Timeout, "Look for a stuck disk or network file system.", fmt.Errorf("still not gone after 10 s: %w", b.ending))
 	}
 	b.owned.Wait()
 	b.mu.Lock()
