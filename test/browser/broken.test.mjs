@@ -22,7 +22,7 @@ test('a broken desktop', async (t) => {
     await t.test(`its source ${what}: Rewind is offered and brings it back`, async () => {
       choir.put(main, source)
       await page.reload()
-      await card.waitFor({ timeout: 30_000 })
+      await card.waitFor()
       assert.match(await card.innerText(), words)
       assert.match(await card.innerText(), /Checkpoint [0-9a-f]{8} is the last one that worked/)
       await page.locator('#state[data-state=broken]').waitFor()
@@ -78,10 +78,10 @@ test('a task’s edit breaks the desktop while it works', async (t) => {
 
   await t.test('no check has passed it, so it goes back by itself, and says so once the new page is well', async () => {
     await say(frame, 'Make it another')
-    await card.waitFor({ timeout: 240_000 })
+    await card.waitFor()
     assert.match(await card.innerText(), new RegExp(words))
     assert.match(await card.getByRole('button', { name: /^Rewind/ }).innerText(), /^Rewind \(\d\)$|^Rewinding/)
-    await page.getByRole('status').getByText('went back by itself').waitFor({ timeout: 30_000 })
+    await page.getByRole('status').getByText('went back by itself').waitFor()
     await until('a fresh page took the place of the one that broke', () => frame.isDetached())
     await (await desktop(page)).getByTestId('desktop').waitFor()
     await page.locator('#state[data-state=awake], #state[data-state=working]').waitFor()
@@ -126,7 +126,7 @@ test('a task’s edit breaks the desktop after it was verified', async (t) => {
 
   await t.test('it is verified, published and reported, and then the page throws', async () => {
     await say(frame, prompt)
-    await card.waitFor({ timeout: 240_000 })
+    await card.waitFor()
     const [run] = choir.json('runs')
     assert.equal(run.status, 'done', JSON.stringify(run, null, 1))
     assert.equal(run.verified, 'pass')
@@ -142,7 +142,7 @@ test('a task’s edit breaks the desktop after it was verified', async (t) => {
   })
   await t.test('it goes back when it is told to, and says so when the new page has painted', async () => {
     await card.getByRole('button', { name: 'Rewind' }).click()
-    await page.getByRole('status').getByText('The desktop is back').waitFor({ timeout: 30_000 })
+    await page.getByRole('status').getByText('The desktop is back').waitFor()
     await until('a fresh page took the place of the one that broke', () => frame.isDetached())
     await (await desktop(page)).getByTestId('desktop').waitFor()
     await page.locator('#state[data-state=awake]').waitFor()
@@ -163,7 +163,7 @@ test('a task’s edit breaks the desktop after it was verified', async (t) => {
     await now.getByTestId('icon-timetravel').click()
     await now.getByTestId('undo').click()
     await now.getByTestId('restore-go').click()
-    await card.waitFor({ timeout: 30_000 })
+    await card.waitFor()
     assert.equal(choir.cli(['files', 'cat', shell]), edited)
     const button = card.getByRole('button', { name: 'Rewind' })
     assert.equal(await button.innerText(), 'Rewind', 'no time is counted down')
@@ -188,9 +188,9 @@ test('source that no page can tell of is told at once, with file and line', asyn
     await t.test(file, async () => {
       const good = choir.cli(['files', 'cat', `choiros/${file}`])
       choir.put(`choiros/${file}`, text)
-      await band.getByText(words).waitFor({ timeout: 30_000 })
+      await band.getByText(words).waitFor()
       choir.put(`choiros/${file}`, good)
-      await band.waitFor({ state: 'hidden', timeout: 30_000 })
+      await band.waitFor({ state: 'hidden' })
     })
   }
   await t.test('main.tsx, and Time Travel is usable meanwhile', async () => {
@@ -198,7 +198,7 @@ test('source that no page can tell of is told at once, with file and line', asyn
     choir.put(main, `${good}\nconst = {\n`)
     await page.reload()
     const card = page.getByRole('alertdialog', { name: 'The desktop is down' })
-    await card.getByText(/src\/main\.tsx, line \d+: \S/).waitFor({ timeout: 30_000 })
+    await card.getByText(/src\/main\.tsx, line \d+: \S/).waitFor()
     await card.getByRole('button', { name: 'Open the kept desktop' }).click()
     const kept = await desktop(page, 'build')
     await kept.getByTestId('icon-timetravel').click()

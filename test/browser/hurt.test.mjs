@@ -15,7 +15,7 @@ test('an endless loop in render', async (t) => {
   const origin = await frame.evaluate(() => location.origin)
   choir.put(shell, good.replace('  useKeys()\n', '  if (name) for (;;) document.title = String(Math.random())\n  useKeys()\n'))
   const card = page.getByRole('alertdialog')
-  await card.getByText('does not answer').waitFor({ timeout: 40_000 })
+  await card.getByText('does not answer').waitFor()
 
   await t.test('the frame goes on, and offers a way out', async () => {
     assert.equal(await page.evaluate(() => 1 + 1), 2)
@@ -25,7 +25,7 @@ test('an endless loop in render', async (t) => {
     assert.ok(!(await page.getByRole('status').innerText()).includes('started afresh'), 'nothing is said before it is seen')
   })
   await t.test('a fresh page takes its place, on an origin of its own, with what was typed', async () => {
-    await page.getByRole('status').getByText('started afresh').waitFor({ timeout: 40_000 })
+    await page.getByRole('status').getByText('started afresh').waitFor()
     const fresh = await desktop(page)
     assert.match(await fresh.evaluate(() => location.origin), /--g1\.desk\./)
     assert.notEqual(await fresh.evaluate(() => location.origin), origin)
@@ -125,7 +125,7 @@ test('a command that never stops writing', async (t) => {
   await t.test('the page goes on, and holds a bounded end of it', async () => {
     await say(frame, '!yes')
     await frame.getByRole('log').getByText('y').first().waitFor()
-    await frame.getByText('The beginning was left out.').waitFor({ timeout: 30_000 })
+    await frame.getByText('The beginning was left out.').waitFor()
     // While it arrives the page has turns for other things, for most of the time, however slow this
     // machine is. Output with which it could not keep up would leave none.
     const idle = await frame.evaluate(async () => {

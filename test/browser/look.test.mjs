@@ -61,7 +61,7 @@ test('the look', async (t) => {
       await fresh()
       await say(frame, theme === 'night' ? 'Make the desktop background #0b1526' : 'change the background to #e3e7dc')
       const run = frame.locator('[data-testid=window][data-active=true]').getByTestId('run')
-      await run.and(frame.locator('[data-status=done]')).waitFor({ timeout: 60_000 })
+      await run.and(frame.locator('[data-status=done]')).waitFor()
       await run.getByTestId('answer').waitFor()
       await all('run')
 

@@ -29,9 +29,9 @@ async function recolours(t, { theme = drawn(), shell = drawn(), env = {}, prompt
   const first = await background(frame)
   let before = first
 
-  const shows = (colour) => until(async () => `the background ${colour} (it is ${await background(frame)})`, async () => (await background(frame)) === colour, 30_000)
+  const shows = (colour) => until(async () => `the background ${colour} (it is ${await background(frame)})`, async () => (await background(frame)) === colour)
   const ended = async (prompt) => {
-    const run = await until(`the run “${prompt}” has ended`, () => choir.json('runs').find((r) => r.prompt === prompt && ['done', 'failed', 'cancelled'].includes(r.status)), 60_000)
+    const run = await until(`the run “${prompt}” has ended`, () => choir.json('runs').find((r) => r.prompt === prompt && ['done', 'failed', 'cancelled'].includes(r.status)))
     return choir.json('runs', run.id)
   }
   for (const part of ['theme', 'shell']) {

@@ -14,7 +14,7 @@ test('proposals', async (t) => {
   const page = await claim(context, choir)
   const frame = await desktop(page)
 
-  const ended = (prompt) => until(`the run “${prompt}” has ended`, () => choir.json('runs').find((r) => r.prompt === prompt && ['done', 'failed', 'cancelled'].includes(r.status)), 60_000)
+  const ended = (prompt) => until(`the run “${prompt}” has ended`, () => choir.json('runs').find((r) => r.prompt === prompt && ['done', 'failed', 'cancelled'].includes(r.status)))
   const events = (type) => choir.events().filter((e) => e.type === type)
   const active = frame.locator('[data-testid=window][data-active=true]')
 
@@ -30,7 +30,7 @@ test('proposals', async (t) => {
   const collide = async (round, mine) => {
     const prompt = `Add the ${round} words to ${path}`
     await say(frame, prompt)
-    await until('the task has edited the document', () => events('tool.returned').find((e) => e.data.name === 'edit' && e.data.ok && e.data.output && e.run === choir.json('runs')[0].id), 60_000)
+    await until('the task has edited the document', () => events('tool.returned').find((e) => e.data.name === 'edit' && e.data.ok && e.data.output && e.run === choir.json('runs')[0].id))
     choir.put(path, read().replace('## Notes\n', `## Notes\n\n${mine}\n`))
     model.release(round)
     const run = await ended(prompt)

@@ -110,7 +110,7 @@ test('what waits and what is not kept', async (t) => {
       await choir.kill()
       const element = await page.locator('iframe[data-role=shown]').elementHandle()
       const frame = await element.contentFrame()
-      await frame.getByTestId('offline').waitFor({ timeout: 40_000 })
+      await frame.getByTestId('offline').waitFor()
       await say(frame, 'Rename the price constant everywhere it is used')
       await say(frame, 'Then write a test that fails without it')
       await frame.getByTestId('waiting').click()

@@ -21,7 +21,7 @@ test('what two tabs queued is sent, once', async (t) => {
   for (const [n, page] of tabs.entries()) {
     await page.bringToFront()
     const frame = await shown(page)
-    await frame.getByTestId('offline').waitFor({ timeout: 40_000 })
+    await frame.getByTestId('offline').waitFor()
     await say(frame, words[n])
     await frame.getByTestId('waiting').waitFor()
   }

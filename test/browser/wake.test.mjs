@@ -62,7 +62,7 @@ test('each button of a computer that does not wake', async (t) => {
   }
   const card = (page) => page.getByRole('alertdialog', { name: 'Studio: it does not wake' })
   const button = (page, name) => card(page).getByRole('button', { name })
-  const shown = (page) => page.locator('iframe[data-role=shown]').waitFor({ timeout: 60_000 })
+  const shown = (page) => page.locator('iframe[data-role=shown]').waitFor()
   const state = async () => {
     const { body } = await fetchRaw(`http://127.0.0.1:${choir.port}/api/computers`, { headers: { authorization: `Bearer ${choir.token}` } })
     return JSON.parse(body)[0].state
@@ -185,6 +185,6 @@ test('what is stored can not be opened', async (t) => {
   await page.getByRole('heading', { name: 'ChoirOS can’t open what it has stored.' }).waitFor()
   assert.equal(await page.evaluate(() => window.stays), true, 'it loaded again although nothing else was said')
   writeFileSync(accounts, whole)
-  await page.getByRole('heading', { name: /This computer is yours|You are not signed in/ }).waitFor({ timeout: 30_000 }) // by itself
+  await page.getByRole('heading', { name: /This computer is yours|You are not signed in/ }).waitFor() // by itself
   assert.deepEqual(faults.flat().filter((f) => !/status of 503/.test(f)), [])
 })

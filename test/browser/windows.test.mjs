@@ -128,7 +128,7 @@ test('windows, keys, commands, events, offline', async (t) => {
     choir = await Choir.start(t, { data: choir.data, listen: `127.0.0.1:${choir.port}` })
     choir.put('workspace/away.txt', 'while you were away')
     choir.cli(['checkpoint', '-m', 'while you were away'])
-    await frame.getByTestId('offline').waitFor({ state: 'hidden', timeout: 30_000 })
+    await frame.getByTestId('offline').waitFor({ state: 'hidden' })
     await frame.getByTestId('event').filter({ hasText: 'while you were away' }).first().waitFor()
     await logged(at[0] - 20, at[1] + 30)
     await page.locator('#state[data-state=awake]').waitFor()
@@ -136,7 +136,7 @@ test('windows, keys, commands, events, offline', async (t) => {
   })
   await t.test('the page of the next dev server takes the place of the old one', async () => {
     await frame.getByTestId('prompt').fill('half a thought')
-    await page.locator('iframe[name="' + (await (await frame.frameElement()).getAttribute('name')) + '"]').waitFor({ state: 'detached', timeout: 30_000 })
+    await page.locator('iframe[name="' + (await (await frame.frameElement()).getAttribute('name')) + '"]').waitFor({ state: 'detached' })
     frame = await desktop(page)
     assert.equal(await frame.getByTestId('prompt').inputValue(), 'half a thought', 'what was being typed is kept')
     await frame.evaluate(() => (window.marker = 'the new one'))
