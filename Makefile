@@ -16,7 +16,7 @@ export GORACE := atexit_sleep_ms=0
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-computers test-desktop test-browser proofs check attack chaos race large lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-desktop test-browser proofs check attack chaos race large lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -48,7 +48,7 @@ test:
 	@start=$$(date +%s); $(MAKE) --no-print-directory test-all && echo "make test took $$(( $$(date +%s) - start )) s"
 
 .PHONY: test-all
-test-all: build test-desktop test-go test-computers test-browser
+test-all: build test-desktop test-go test-browser
 
 # Libraries that compute over what a call gives them, and take several times as long
 # under the race detector: SQLite (C in translation), regular expressions, deflate, and
@@ -57,25 +57,25 @@ test-all: build test-desktop test-go test-computers test-browser
 UNWATCHED := modernc.org/sqlite/lib regexp regexp/syntax compress/flate github.com/restic/chunker
 RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 
-# make lint vets all of it, and go test would once more, with all it depends on.
-test-go: build
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/...
-
 # What make test leaves out, and make proofs runs: tests of whole computers, packages
 # and pages that take long and prove something of the whole that few changes touch.
 # The second format of a model tells nothing of verification that the first does not.
 PROOFS := ^(TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified)$$|^TestCheatsAreNotVerified$$/^openai$$
 PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
 
-# Whole computers: the longest package first, a second one beside it, for each waits
-# a good deal. Damage is a part of chaos.
-test-computers: build
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m -skip '$(PROOFS)' ./test/e2e ./test/attack ./bench/... $$(go list ./test/... | grep -Ev '/test/(damage|e2e|chaos|attack)$$')
+# All of Go in one call, so that neither core waits for the other: whole computers wait a
+# good deal, and beside them others are compiled and run. Packages begin in this order, two
+# at a time; those that take longest come first. Damage is a part of chaos. make lint vets
+# all of it, and go test would once more, with all it depends on.
+LONGEST := ./test/e2e ./internal/workspace/keeper/engine ./test/attack ./bench ./internal/dispatch ./internal/sandbox/local ./internal/ledger ./internal/control
+
+test-go: build
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m -skip '$(PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
 
 proofs: build bin/cache/modelserver desktop/node_modules/.package-lock.json
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m -run '$(PROOFS)' ./test/e2e
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m ./test/chaos
-	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=400000 $(PROOF_PAGES)
+	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=600000 $(PROOF_PAGES)
 
 test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test
@@ -84,7 +84,7 @@ bin/cache/modelserver: $(GO_SOURCES)
 	go build -o $@ ./test/modelserver/cmd/modelserver
 
 test-browser: build bin/cache/modelserver desktop/node_modules/.package-lock.json
-	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=400000 $(filter-out $(PROOF_PAGES),$(notdir $(wildcard test/browser/*.test.mjs)))
+	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=3 --test-timeout=600000 $(filter-out $(PROOF_PAGES),$(notdir $(wildcard test/browser/*.test.mjs)))
 
 check: $(GUEST) desktop/node_modules/.package-lock.json
 	@scripts/check

@@ -94,6 +94,7 @@ func badModels() []badModel {
 }
 
 func TestBadModels(t *testing.T) {
+	t.Parallel()
 	for _, wire := range []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI} {
 		t.Run(string(wire), func(t *testing.T) {
 			t.Parallel()

@@ -117,6 +117,7 @@ func (c cheat) script(mark, dir string) []modelserver.Turn {
 }
 
 func TestCheatsAreNotVerified(t *testing.T) {
+	t.Parallel()
 	for _, wire := range []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI} {
 		t.Run(string(wire), func(t *testing.T) {
 			t.Parallel()

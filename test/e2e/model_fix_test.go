@@ -97,6 +97,7 @@ func fixScript() []modelserver.Turn {
 }
 
 func TestAModelFixesAFailingTest(t *testing.T) {
+	t.Parallel()
 	for _, wire := range []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI} {
 		t.Run(string(wire), func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,8 @@ func TestOneCommandTakesAllWatches(t *testing.T) {
 	}
 	o := choirtest.Options{Data: filepath.Join(dir, "data")}
 	if os.Geteuid() == 0 {
-		o.User = 64208 // root's watches are also those of the machine's own services
+		o.User = 64208 // root's watches are also those of the machine's own services, and of other tests
+		t.Parallel()
 	}
 	in := choirtest.Start(t, o)
 	defer in.Stop(t)
