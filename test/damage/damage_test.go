@@ -28,6 +28,7 @@ type prepared struct {
 	older, data string
 	cid         contract.CID
 	events      []string
+	together    int       // how many events the largest message has
 	large       [2]string // the SHA-256 of workspace/large in each, if there is one
 	first       string    // the last checkpoint of older
 }
@@ -71,7 +72,8 @@ func prepareBy(t *testing.T, end func(*choirtest.Instance, testing.TB), command 
 		emptied(t, filepath.Join(p.data, "computers", string(p.cid), "snapshots"))
 	}
 	if _, err := bus.ReadStore(t.Context(), filepath.Join(p.data, "nats"), "", func(m bus.Message) error {
-		p.events = append(p.events, strings.Split(string(m.Data), "\n")...) // a message holds one event a line
+		lines := strings.Split(string(m.Data), "\n") // a message has one event a line
+		p.events, p.together = append(p.events, lines...), max(p.together, len(lines))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
