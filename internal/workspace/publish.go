@@ -349,7 +349,7 @@ func (w *Workspace) publish(ctx context.Context, verb string, in any, verified s
 		}
 	}
 	if prep.Commit == "" {
-		return out, nil // an inversion of nothing
+		return out, nil // an inversion of nothing, or what was to be whole conflicts
 	}
 	if !prep.Done {
 		if verified != "" && prep.Tree != verified {
@@ -362,11 +362,16 @@ func (w *Workspace) publish(ctx context.Context, verb string, in any, verified s
 				return out, nil
 			}
 		}
+		// Whoever asked may have gone, or may not do so any more. Behind this it is decided,
+		// and to be cut off within the call would leave open whether.
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		ctx = context.WithoutCancel(ctx)
 		if err := w.opts.Keeper.Call(ctx, "begin", wire.IDRequest{ID: prep.ID}, nil); err != nil {
 			return out, err
 		}
 		crash.At("workspace.publish.begun")
-		ctx = context.WithoutCancel(ctx) // it is decided
 		if _, err := w.opts.Log.Append(ctx, w.startedDraft(wire.Applied{
 			Publish: prep.ID, Commit: prep.CommitNote, Base: prep.Base, Live: prep.IsLive, Paths: len(prep.Changed),
 		})); err != nil {

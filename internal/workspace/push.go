@@ -24,21 +24,22 @@ type PushRequest struct {
 	By         contract.Actor
 }
 
-// Received is what was pushed into the history of the computer's own files, which has its
-// commits and does not show them yet.
+// Received is what was pushed into the history of the computer's own files, beside which it
+// lies until it is published.
 type Received struct {
 	Base string // the checkpoint that it goes on from
 	Tip  string
 	wire.ReceiveReply
 }
 
-// Receive takes commits and what they hold into the history: a list of all objects of tip
+// Receive takes commits and what they hold beside the history: a list of all objects of tip
 // that base does not have, of most bytes at most. It comes from a box that checked them,
-// and is looked at here as if none had. Nothing that is there changes by it.
-func (w *Workspace) Receive(ctx context.Context, base, tip string, most int64, from io.Reader) (Received, error) {
+// and is looked at here as if none had. Nothing that is there changes by it, and it goes
+// with the overlay of the push.
+func (w *Workspace) Receive(ctx context.Context, o Overlay, base, tip string, most int64, from io.Reader) (Received, error) {
 	const op = "workspace.Receive"
 	out := Received{Base: base, Tip: tip}
-	resp, err := w.opts.Keeper.Stream(ctx, "receive", wire.ReceiveRequest{Base: base, Tip: tip, Most: most}, from)
+	resp, err := w.opts.Keeper.Stream(ctx, "receive", wire.ReceiveRequest{ID: o.ID, Base: base, Tip: tip, Most: most}, from)
 	if err != nil {
 		return out, fault.Wrap(op, err)
 	}
@@ -47,10 +48,6 @@ func (w *Workspace) Receive(ctx context.Context, base, tip string, most int64, f
 	out.Commits, out.Subject = max(0, out.Commits), contract.Line(contract.Clip(out.Subject, 200))
 	return out, fault.Wrap(op, err)
 }
-
-// pushTries is how often a merge is tried anew when the live tree has changed in
-// between.
-const pushTries = 3
 
 // Push publishes what an overlay holds of one repository, all of it or nothing: a
 // repository of which a part stays as the user has it is none. It is refused with
@@ -64,31 +61,18 @@ func (w *Workspace) Push(ctx context.Context, req PushRequest) (Published, error
 	}
 	pushed.Task = req.Overlay.ID
 	pushed.Note = by(req.By, wire.Note{Kind: string(contract.CheckpointPush), Message: req.Message, Verified: string(contract.VerificationUnknown)})
-	prepare := func(what string) wire.PrepareRequest {
-		p := pushed
-		p.ID = contract.DeriveID(req.ID, what)
-		return p
+	pushed.ID, pushed.Whole = contract.DeriveID(req.ID, "publish"), true
+	p, err := w.publish(ctx, "prepare", pushed, "")
+	if err == nil && p.Commit == "" {
+		err = unmerged(req, p.Conflicts)
 	}
-	for range pushTries {
-		// No tree has the id "none", so this is prepared and not applied.
-		p, err := w.publish(ctx, "prepare", prepare("merge"), "none")
-		if err != nil {
-			return p, fault.Wrap(op, err)
-		}
-		if len(p.Conflicts) > 0 {
-			return p, fault.Wrap(op, unmerged(req, p.Conflicts))
-		}
-		if p, err = w.publish(ctx, "prepare", prepare("publish"), p.MergedTree); err != nil || p.Reverify == "" {
-			return p, fault.Wrap(op, err)
-		}
-	}
-	return Published{}, fault.New(op, fault.Unavailable, "Push again.", errors.New("the computer's files change all the time"))
+	return p, fault.Wrap(op, err)
 }
 
 // pushed is what a push brings, and from where on.
 func (w *Workspace) pushed(ctx context.Context, req PushRequest) (wire.PrepareRequest, error) {
 	if r := req.Received; r != nil {
-		return wire.PrepareRequest{Base: r.Base, Tree: r.Tip, Pushed: r.Tip}, nil
+		return wire.PrepareRequest{Base: r.Base, Tree: r.Tip, Pushed: r.Tip, Received: req.Overlay.ID}, nil
 	}
 	tree, err := w.Tree(ctx, req.Overlay, req.Message, "", "")
 	within := []wire.Path{wire.Path(req.Repository)}

@@ -73,7 +73,7 @@ var scenarios = []scenario{
 	{"push", []string{"gitserve.taken", "gitserve.published"}, func(ctx context.Context, w *world) error {
 		return w.push(ctx, "pushed"+w.next(), "pushed "+w.next())
 	}},
-	{"received push", []string{"keeper.push.received"}, pushOfFiles},
+	{"received push", []string{"keeper.push.received", "keeper.push.renamed"}, pushOfFiles},
 	{"checkpoint", []string{
 		"keeper.checkpoint.captured", "keeper.commit.written", "keeper.journal.synced", "keeper.commit.done", "workspace.checkpoint.made", "keeper.puts.synced",
 	}, func(ctx context.Context, w *world) error {

@@ -68,7 +68,7 @@ type Workspace interface {
 	Begin(ctx context.Context, id, base string) (workspace.Overlay, error)
 	Drop(ctx context.Context, o workspace.Overlay) error
 	DropAll(ctx context.Context, chosen func(id string) bool) error
-	Receive(ctx context.Context, base, tip string, most int64, from io.Reader) (workspace.Received, error)
+	Receive(ctx context.Context, o workspace.Overlay, base, tip string, most int64, from io.Reader) (workspace.Received, error)
 	Push(ctx context.Context, req workspace.PushRequest) (workspace.Published, error)
 }
 

@@ -124,14 +124,14 @@ func (s *Server) receiveOwn(ctx context.Context, req *workspace.PushRequest, ord
 			return err // git says why
 		}
 		t.say("Receiving")
-		received, err := s.receive(ctx, box, base, tip)
+		received, err := s.receive(ctx, box, req.Overlay, base, tip)
 		req.Received, req.Message = &received, pushMessage(received)
 		return err
 	})
 }
 
 // receive passes what git took in a box to the keeper.
-func (s *Server) receive(ctx context.Context, box sandbox.Box, base, tip string) (workspace.Received, error) {
+func (s *Server) receive(ctx context.Context, box sandbox.Box, o workspace.Overlay, base, tip string) (workspace.Received, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	from, to := io.Pipe()
@@ -141,7 +141,7 @@ func (s *Server) receive(ctx context.Context, box sandbox.Box, base, tip string)
 		_ = to.CloseWithError(err) // it always succeeds
 		listed <- err
 	}()
-	received, err := s.options.Workspace.Receive(ctx, base, tip, s.options.PushBytes, from)
+	received, err := s.options.Workspace.Receive(ctx, o, base, tip, s.options.PushBytes, from)
 	_ = from.CloseWithError(io.ErrClosedPipe) // it always succeeds; if the keeper stopped reading, the writer stops
 	if err != nil {
 		cancel()
@@ -170,16 +170,14 @@ func (s *Server) bring(ctx context.Context, c view.GitCall, req workspace.PushRe
 		return err
 	}
 	crash.At("gitserve.taken")
-	if err := ctx.Err(); err != nil {
-		return err // a client that disconnected, or lost its rights, before this point has pushed nothing
-	}
-	// From here on a client that disconnects does not interrupt it: it is published or not.
-	ctx = context.WithoutCancel(ctx)
 	t.say("Publishing")
+	// Who disconnects, or loses the right to push, before the publish is decided has pushed
+	// nothing.
 	p, err := s.publish(ctx, c.By, req)
 	if err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx)
 	crash.At("gitserve.published")
 	if _, err := s.options.Append(ctx, contract.Draft{
 		ID: contract.DeriveID(req.ID, "repository.pushed"), Actor: c.By, Type: "repository.pushed", Subject: contract.FileSubject(c.Repository),
@@ -196,7 +194,7 @@ func (s *Server) bring(ctx context.Context, c view.GitCall, req workspace.PushRe
 
 // publish publishes a push into the live tree, with its author.
 func (s *Server) publish(ctx context.Context, by contract.Actor, req workspace.PushRequest) (p workspace.Published, err error) {
-	err = s.options.Mirror.Around(ctx, false, func(mirror.Held) (paths []string, _ document.Author, err error) {
+	err = s.options.Mirror.Around(context.WithoutCancel(ctx), false, func(mirror.Held) (paths []string, _ document.Author, err error) {
 		p, err = s.options.Workspace.Push(ctx, req)
 		for _, changed := range p.Changed {
 			if !slices.ContainsFunc(p.Conflicts, func(k wire.Conflict) bool { return k.Path == changed }) {

@@ -98,6 +98,8 @@ func child(raw string) error {
 		if err == nil {
 			_, err = e.Apply(ctx, "p")
 		}
+	case "push":
+		err = pushAll(ctx, e, s.Base, s.Task, s.To)
 	case "snapshot":
 		_, err = e.Snapshot(ctx, s.To)
 	case "write":

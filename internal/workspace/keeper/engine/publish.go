@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -27,8 +26,8 @@ func (e *Engine) Prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 	return reply, fault.Wrap("keeper.Prepare", err)
 }
 
-func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.PrepareReply, error) {
-	reply := wire.PrepareReply{ID: req.ID, Changed: []wire.Path{}}
+func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (reply wire.PrepareReply, err error) {
+	reply = wire.PrepareReply{ID: req.ID, Changed: []wire.Path{}}
 	if err := errors.Join(publish.CheckPlanID(req.ID), checkPaths(req.Paths)); err != nil {
 		return reply, err
 	}
@@ -54,11 +53,20 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 		return reply, err
 	}
 	reply.Live = live
-	m, err := e.merge(ctx, req)
+	store := e.store
+	if req.Pushed != "" {
+		if store, err = e.pushes.Open(req.Received); err != nil {
+			return reply, err
+		}
+		defer func() { err = errors.Join(err, store.CloseBeside()) }()
+	}
+	m, err := e.merge(ctx, store, req)
 	if err != nil {
 		return reply, err
 	}
-	reply.Conflicts = m.conflicts
+	if reply.Conflicts = m.conflicts; req.Whole && len(m.conflicts) > 0 {
+		return reply, nil
+	}
 	for _, s := range m.steps {
 		reply.Changed = append(reply.Changed, s.Path)
 	}
@@ -70,7 +78,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (wire.Pre
 		return reply, err
 	}
 	err = e.store.Together(func(flush func() error) error {
-		p, err := e.writePrepared(ctx, req, m, &reply)
+		p, err := e.writePrepared(ctx, store, req, m, &reply)
 		if err != nil {
 			return err
 		}
@@ -93,7 +101,7 @@ type merge struct {
 }
 
 // merge merges what differs between the base and their tree.
-func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, error) {
+func (e *Engine) merge(ctx context.Context, store *gitstore.Store, req wire.PrepareRequest) (merge, error) {
 	ids := map[string]string{}
 	for name, rev := range map[string]string{"base": req.Base, "theirs": req.Tree} {
 		if name == "base" && req.Task != "" {
@@ -104,27 +112,27 @@ func (e *Engine) merge(ctx context.Context, req wire.PrepareRequest) (merge, err
 			rev = cmp.Or(live, rev)
 		}
 		var err error
-		if ids[name], err = e.treeishLocked(ctx, rev); err != nil {
+		if ids[name], err = e.treeishLocked(ctx, store, rev); err != nil {
 			return merge{}, err
 		}
 	}
 	m := merge{theirs: ids["theirs"], ours: e.moves.Tree}
-	yours, err := e.store.Differences(ctx, ids["base"], m.theirs)
+	yours, err := store.Differences(ctx, ids["base"], m.theirs)
 	if err != nil {
 		return merge{}, err
 	}
 	if len(req.Paths) > 0 {
 		list := wanted.Plain(req.Paths)
 		yours = slices.DeleteFunc(yours, func(c gitstore.Change) bool { return !gitstore.Within(c.Path, list) })
-		if m.theirs, err = e.store.Patch(ctx, ids["base"], yours); err != nil {
+		if m.theirs, err = store.Patch(ctx, ids["base"], yours); err != nil {
 			return merge{}, err
 		}
 	}
-	mine, err := e.store.Around(ctx, ids["base"], m.ours, yours)
+	mine, err := store.Around(ctx, ids["base"], m.ours, yours)
 	if err != nil {
 		return merge{}, err
 	}
-	w := wanted.New(e.store, e.look.Index)
+	w := wanted.New(store, e.look.Index)
 	if m.conflicts, err = w.Merge(ctx, mine, yours); err != nil {
 		return merge{}, err
 	}
@@ -153,15 +161,15 @@ func (e *Engine) baseOf(ctx context.Context, base string) (string, error) {
 }
 
 // writePrepared writes the trees and commits of a merge, and returns its plan.
-func (e *Engine) writePrepared(ctx context.Context, req wire.PrepareRequest, m merge, reply *wire.PrepareReply) (publish.Plan, error) {
+func (e *Engine) writePrepared(ctx context.Context, store *gitstore.Store, req wire.PrepareRequest, m merge, reply *wire.PrepareReply) (publish.Plan, error) {
 	var err error
-	if reply.Tree, err = e.store.Patch(ctx, m.ours, m.changes); err != nil {
+	if reply.Tree, err = store.Patch(ctx, m.ours, m.changes); err != nil {
 		return publish.Plan{}, err
 	}
 	reply.Identical = reply.Tree == m.theirs
 	p := publish.Plan{
 		ID: req.ID, Kind: cmp.Or(req.Kind, "publish"), From: e.moves.Head, Tree: reply.Tree, Base: reply.Base, Live: req.Live, Task: req.Task,
-		Ops: m.steps, Conflicts: m.conflicts,
+		Ops: m.steps, Conflicts: m.conflicts, Received: req.Received,
 	}
 	note := req.Note
 	note.Kind, note.Publish, note.Files, note.NotIn = cmp.Or(note.Kind, "task"), req.ID, len(m.steps), e.look.NotInNow()
@@ -172,12 +180,15 @@ func (e *Engine) writePrepared(ctx context.Context, req wire.PrepareRequest, m m
 		// If nothing changes, nothing is written either.
 		reply.CommitNote, err = e.store.Commit(ctx, e.moves.Head)
 	} else {
-		reply.CommitNote, err = e.moves.MakeCommit(ctx, reply.Tree, e.moves.Head, note, req.Parents()...)
+		reply.CommitNote, err = store.MakeCommit(ctx, reply.Tree, e.moves.Head, note, e.opts.Now().UnixMilli(), req.Parents()...)
 	}
 	if err != nil {
 		return p, err
 	}
 	reply.Commit, p.Commit = reply.CommitNote.Commit, reply.CommitNote.Commit
+	if req.Pushed != "" {
+		return p, nil // whoever begins it points a ref at it
+	}
 	if err := e.store.ForceRef(ctx, publish.PublishRef(req.ID), reply.Commit); err != nil {
 		return p, err
 	}
@@ -205,9 +216,14 @@ func describe(req wire.PrepareRequest) string {
 	return "publishing"
 }
 
-func (e *Engine) treeishLocked(ctx context.Context, name string) (string, error) {
+func (e *Engine) treeishLocked(ctx context.Context, store *gitstore.Store, name string) (string, error) {
 	if name == "" {
 		return "", fault.New("", fault.Invalid, "", errors.New("a commit or tree is required"))
+	}
+	if wire.IsHex(name) && len(name) == 40 {
+		if tree, err := store.NameOf(ctx, name+"^{tree}"); err != nil || tree != "" {
+			return tree, err
+		}
 	}
 	return e.treeish(ctx, name, "HEAD")
 }
@@ -217,31 +233,7 @@ func (e *Engine) treeishLocked(ctx context.Context, name string) (string, error)
 func (e *Engine) Begin(ctx context.Context, id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return fault.Wrap("keeper.Begin", e.begin(id))
-}
-
-func (e *Engine) begin(id string) error {
-	if err := publish.CheckPlanID(id); err != nil {
-		return err
-	}
-	p, err := e.moves.LoadPlan(id)
-	if errors.Is(err, os.ErrNotExist) {
-		return fault.New("", fault.NotFound, "Prepare it first.", fmt.Errorf("nothing is prepared under %s", id))
-	}
-	if err != nil {
-		return err
-	}
-	if started, err := disk.Exists(e.moves.PlanDir(id, "started")); err != nil || started {
-		return err
-	}
-	if p.From != e.moves.Head {
-		return fault.New("", fault.Conflict, "Prepare it again.", fmt.Errorf("publish %s was prepared on %s, but the newest checkpoint is %s", id, p.From, e.moves.Head))
-	}
-	if err := e.moves.Mark(id, "started"); err != nil {
-		return err
-	}
-	e.crash("publish.started")
-	return nil
+	return fault.Wrap("keeper.Begin", e.moves.Begin(ctx, id))
 }
 
 // Apply puts a plan that began into the live tree. It may be repeated.
@@ -256,7 +248,7 @@ func (e *Engine) apply(ctx context.Context, id string) (wire.ApplyReply, error) 
 	if err := e.moves.SettlePuts(); err != nil { // for the puts since it was prepared
 		return wire.ApplyReply{}, err
 	}
-	if err := e.begin(id); err != nil {
+	if err := e.moves.Begin(ctx, id); err != nil {
 		return wire.ApplyReply{}, err
 	}
 	// It is decided, so a caller that goes away must not leave half of it in the tree.

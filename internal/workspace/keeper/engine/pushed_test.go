@@ -74,7 +74,7 @@ func pushes(t *testing.T, change ...func(*engine.Options)) (*computer, *brought)
 }
 
 func (c *computer) receive(b *brought) error {
-	_, err := c.Pushes().Receive(c.ctx(), wire.ReceiveRequest{Base: b.base, Tip: b.tip, Most: 1 << 20}, bytes.NewReader(b.list.Bytes()))
+	_, err := c.Pushes().Receive(c.ctx(), wire.ReceiveRequest{ID: "push", Base: b.base, Tip: b.tip, Most: 1 << 20}, bytes.NewReader(b.list.Bytes()))
 	return err
 }
 
@@ -215,7 +215,7 @@ func TestAPushIsAParentOfItsCheckpoint(t *testing.T) {
 	if c.Head() != head {
 		t.Error("what was received is the newest checkpoint")
 	}
-	p, err := c.Prepare(c.ctx(), wire.PrepareRequest{ID: "push-1", Base: b.base, Tree: b.tip, Pushed: b.tip, Note: wire.Note{Kind: "push", Message: "Push"}})
+	p, err := c.Prepare(c.ctx(), wire.PrepareRequest{ID: "push-1", Base: b.base, Tree: b.tip, Pushed: b.tip, Received: "push", Whole: true, Note: wire.Note{Kind: "push", Message: "Push"}})
 	if err != nil || len(p.Conflicts) > 0 {
 		t.Fatalf("%+v, %v", p.Conflicts, err)
 	}
@@ -271,7 +271,7 @@ func TestAPushLetsNothingIgnoredIn(t *testing.T) {
 			if err := c.receive(b); err != nil {
 				t.Fatal(err)
 			}
-			p, err := c.Prepare(c.ctx(), wire.PrepareRequest{ID: "push-1", Base: b.base, Tree: b.tip, Pushed: b.tip, Note: wire.Note{Kind: "push", Message: "Push"}})
+			p, err := c.Prepare(c.ctx(), wire.PrepareRequest{ID: "push-1", Base: b.base, Tree: b.tip, Pushed: b.tip, Received: "push", Whole: true, Note: wire.Note{Kind: "push", Message: "Push"}})
 			var let []string
 			for _, conflict := range p.Conflicts {
 				let = append(let, string(conflict.Path))

@@ -95,10 +95,17 @@ func environment(gitDir string, extra ...string) []string {
 type Program struct {
 	path   string // of the program
 	gitDir string // the repository
+
+	objects string // where objects are written and looked for first, if not in the repository
 }
 
 // New makes a Program for the program at a path and the repository in a folder.
 func New(path, gitDir string) *Program { return &Program{path: path, gitDir: gitDir} }
+
+// Beside returns a Program that writes objects to a folder, and looks there first.
+func (g *Program) Beside(objects string) *Program {
+	return &Program{path: g.path, gitDir: g.gitDir, objects: objects}
+}
 
 // Command prepares one git process. It runs in .git itself, never in the tree, and ends
 // with the keeper.
@@ -106,6 +113,9 @@ func (g *Program) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, g.path, args...)
 	cmd.Dir = g.gitDir
 	cmd.Env = environment(g.gitDir)
+	if g.objects != "" {
+		cmd.Env = append(cmd.Env, "GIT_OBJECT_DIRECTORY="+g.objects)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 5 * time.Second
 	return cmd

@@ -149,7 +149,7 @@ func (s *Store) writeLoose(ctx context.Context, objects []Object) (ids []string,
 			return nil, err
 		}
 		ids[i] = id
-		all = append(all, pendingObject{tmp, filepath.Join(s.gitDir, "objects", id[:2], id[2:])})
+		all = append(all, pendingObject{tmp, filepath.Join(s.objects, id[:2], id[2:])})
 	}
 	if s.act != nil {
 		s.act.objects = append(s.act.objects, all...)
@@ -166,7 +166,7 @@ func (s *Store) finish(a act) (err error) {
 			err = errors.Join(err, removeAll(a.objects))
 		}
 	}()
-	if s.first {
+	if s.first || s.beside {
 		return s.name(a)
 	}
 	if err := s.counts(); err != nil {
@@ -369,7 +369,7 @@ func (s *Store) deflate(o Object) (id, tmp string, err error) {
 		return "", "", err
 	}
 	defer r.Close()
-	f, err := os.CreateTemp(filepath.Join(s.gitDir, "objects"), "tmp_obj_choir_")
+	f, err := os.CreateTemp(s.objects, "tmp_obj_choir_")
 	if err != nil {
 		return "", "", err
 	}
@@ -431,7 +431,9 @@ func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, fa
 	ids, werr := streamPack(ctx, stdin, objects)
 	werr = errors.Join(werr, stdin.Close())
 	if err := cmd.Wait(); err != nil {
-		defer func() { failed = errors.Join(failed, s.RemoveAll(TornPacks)) }()
+		if !s.beside { // otherwise its folder goes as a whole
+			defer func() { failed = errors.Join(failed, s.RemoveAll(TornPacks)) }()
+		}
 		if werr != nil && !errors.Is(werr, os.ErrClosed) && !errors.Is(werr, syscall.EPIPE) && stderr.Len() == 0 {
 			return nil, werr
 		}
@@ -440,7 +442,7 @@ func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, fa
 	if werr != nil || s.first {
 		return ids, werr
 	}
-	return ids, durable.SyncDir(filepath.Join(s.gitDir, "objects", "pack"))
+	return ids, durable.SyncDir(filepath.Join(s.objects, "pack"))
 }
 
 func streamPack(ctx context.Context, dst io.Writer, objects []Object) ([]string, error) {

@@ -31,6 +31,8 @@ type StoreOptions struct {
 type Store struct {
 	root      string
 	gitDir    string
+	objects   string // the folder that it writes objects to
+	beside    bool   // that is not the repository's own: see MakeBeside
 	git       *git.Program
 	fileBytes int64 // a file larger than this is kept as chunks
 
@@ -53,7 +55,7 @@ type Store struct {
 // NewStore returns the store of a tree. It opens nothing yet.
 func NewStore(o StoreOptions) *Store {
 	s := &Store{root: o.Root, gitDir: filepath.Join(o.Root, ".git"), fileBytes: o.Limits.FileBytes, known: map[string]bool{}}
-	s.git = git.New(o.Git, s.gitDir)
+	s.objects, s.git = s.File("objects"), git.New(o.Git, s.gitDir)
 	s.reads, s.names = git.NewReader(s.git), git.NewReader(s.git)
 	s.journal, s.crash = journal.New(s.gitDir), o.Crash
 	s.Chunks = chunks.Open(s.Work("chunks"), o.Limits.ChunkBytes, o.Crash)
@@ -64,6 +66,10 @@ func NewStore(o StoreOptions) *Store {
 func (s *Store) Close() error { return errors.Join(s.journal.Close(), s.endReaders()) }
 
 func (s *Store) endReaders() error { return errors.Join(s.reads.Close(), s.names.Close()) }
+
+// Decided reports whether an act that failed is known to count for nothing. Otherwise the
+// next start finds out whether it counts.
+func (s *Store) Decided() bool { return s.journal.Whole() }
 
 // OpenJournal applies what the journal contains, unless it is open. It must be called
 // before anything is read.

@@ -474,6 +474,14 @@ func (j *Journal) cut(size int64, count uint64) error {
 	return nil
 }
 
+// Whole reports whether the journal says what was acknowledged and nothing else: what failed
+// was taken back.
+func (j *Journal) Whole() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.broken == nil
+}
+
 // Settle makes everything that the journal names durable under its name, and restarts the
 // journal.
 func (j *Journal) Settle() error {

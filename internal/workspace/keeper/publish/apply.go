@@ -32,6 +32,9 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, pla
 	if mv.Head != p.From && mv.Head != p.Commit {
 		return wire.Applied{}, nil, fault.New("", fault.Conflict, "Prepare it again.", &stalePlanError{id, p.From, mv.Head})
 	}
+	if err := mv.adopted(p); err != nil {
+		return wire.Applied{}, nil, err
+	}
 	if err := mv.stage(ctx, p); err != nil {
 		return wire.Applied{}, nil, err
 	}

@@ -38,6 +38,8 @@ type Plan struct {
 	Task   string `json:"task,omitempty"`
 	Mark   string `json:"mark,omitempty"` // live publishing: the tree that is now published
 	Ops    []Step `json:"ops"`
+	// Received names what lies beside the store and is added to it when the plan was started.
+	Received string `json:"received,omitempty"`
 	// Conflicts are those found when the plan was made; their paths are not in Ops.
 	Conflicts []wire.Conflict `json:"conflicts,omitempty"`
 }

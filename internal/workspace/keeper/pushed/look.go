@@ -21,6 +21,7 @@ import (
 type look struct {
 	*Receiver
 	*spool
+	files     int                 // how many the live tree has
 	outside   map[string]string   // what it names and does not bring: id to kind
 	links     map[string]struct{} // blobs that are targets of links
 	manifests map[string]struct{} // manifests of large files
@@ -84,7 +85,7 @@ func (l *look) commit(id string) error {
 		}
 	}
 	for _, p := range parents {
-		if !l.brought(p) {
+		if _, known := l.outside[p]; !known && !l.brought(p) {
 			l.parents = append(l.parents, p)
 		}
 		if err := l.want(p, commitKind); err != nil {
@@ -103,6 +104,8 @@ func (l *look) want(id, kind string) error {
 		was, known := l.outside[id]
 		if got.kind = kind; known {
 			got.kind = was
+		} else if len(l.outside) >= mostObjects+2*l.limits.Files {
+			return fault.New("", fault.Exhausted, "Push fewer commits at once.", fmt.Errorf("the push names more than %d files and folders that it does not bring", len(l.outside)))
 		}
 		l.outside[id] = kind
 	}
@@ -184,13 +187,16 @@ func (l *look) large(ctx context.Context, base string) error {
 	if len(l.manifests) == 0 {
 		return nil
 	}
-	for _, t := range l.scan.Index.All() {
-		if t.Chunked {
-			delete(l.manifests, t.ID)
+	err := l.alone(func() error {
+		for _, t := range l.scan.Index.All() {
+			if t.Chunked {
+				delete(l.manifests, t.ID)
+			}
 		}
-	}
-	if len(l.manifests) == 0 {
 		return nil
+	})
+	if err != nil || len(l.manifests) == 0 {
+		return err
 	}
 	had, err := l.store.ManifestsOf(ctx, &wire.CollectReply{}, base)
 	if err != nil {
@@ -237,7 +243,7 @@ func (l *look) differs(ctx context.Context, base, tip string) error {
 		return err
 	}
 	tree, _ := gitstore.CommitNames(content)
-	changed, files := 0, l.scan.Index.N
+	changed, files := 0, l.files
 	beyond := func(id string) ([]byte, bool, error) {
 		if !l.brought(id) {
 			return nil, false, nil

@@ -47,32 +47,47 @@ func New(o Options) *Receiver {
 // mostBehind is how many checkpoints there may be since the one that a push is based on.
 const mostBehind = 1000
 
-// Receive takes what a push brings. The object list is read before Alone is entered, so
-// that a slow sender makes nobody else wait.
+// Receive takes what a push brings, beside the store: nobody waits for it, and the store
+// does not have it until a publish of it is begun. What it checks stays true until then, for
+// the history only grows; what does not, the publish checks.
 func (r *Receiver) Receive(ctx context.Context, req wire.ReceiveRequest, from io.Reader) (reply wire.ReceiveReply, err error) {
 	const op = "keeper.Receive"
-	f, err := os.CreateTemp(r.store.Work(), "incoming-push-*")
+	if err := publish.CheckPlanID(req.ID); err != nil {
+		return reply, fault.Wrap(op, err)
+	}
+	beside, err := r.store.MakeBeside(req.ID)
 	if err != nil {
 		return reply, fault.Wrap(op, err)
 	}
-	defer func() { err = fault.Wrap(op, errors.Join(err, f.Close(), os.Remove(f.Name()))) }()
+	defer func() {
+		if err = errors.Join(err, beside.CloseBeside()); err != nil {
+			err = fault.Wrap(op, errors.Join(err, r.store.DropBeside(req.ID)))
+		}
+	}()
+	f, err := os.OpenFile(beside.Beside("list"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return reply, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	l := &look{Receiver: r, spool: &spool{file: f}}
 	if err := l.fill(from, min(req.Most, r.limits.NewBytes), r.limits.FileBytes); err != nil {
 		return reply, err
 	}
-	err = r.alone(func() error {
-		if err := r.newest(ctx, req.Base); err != nil {
-			return err
-		}
-		if err := l.all(ctx, req.Base, req.Tip); err != nil {
-			return err
-		}
-		if err := l.differs(ctx, req.Base, req.Tip); err != nil {
-			return err
-		}
-		return l.write(ctx)
-	})
-	if err != nil {
+	var head string
+	if err := r.alone(func() error { head, l.files = r.moves.Head, r.scan.Index.N; return nil }); err != nil {
+		return reply, err
+	}
+	if err := r.newest(ctx, head, req.Base); err != nil {
+		return reply, err
+	}
+	if err := l.all(ctx, req.Base, req.Tip); err != nil {
+		return reply, err
+	}
+	if err := l.differs(ctx, req.Base, req.Tip); err != nil {
+		return reply, err
+	}
+	r.crash("push.looked")
+	if err := l.write(ctx, beside); err != nil {
 		return reply, err
 	}
 	r.crash("push.received")
@@ -82,9 +97,21 @@ func (r *Receiver) Receive(ctx context.Context, req wire.ReceiveRequest, from io
 	return wire.ReceiveReply{Commits: l.commits, Subject: gitstore.OneLine(strings.ToValidUTF8(first[:min(len(first), 200)], "\uFFFD"))}, err
 }
 
+// Open returns the store with what Receive took under an ID, beside all that the history
+// has. Errors: fault.NotFound.
+func (r *Receiver) Open(id string) (*gitstore.Store, error) {
+	if err := publish.CheckPlanID(id); err != nil {
+		return nil, err
+	}
+	return r.store.OpenBeside(id)
+}
+
+// Drop removes what Receive took under an ID, if no publish of it was begun.
+func (r *Receiver) Drop(id string) error { return r.store.DropBeside(id) }
+
 // newest ensures that a commit is one of the last mostBehind checkpoints.
-func (r *Receiver) newest(ctx context.Context, base string) error {
-	id := r.moves.Head
+func (r *Receiver) newest(ctx context.Context, head, base string) error {
+	id := head
 	for range mostBehind {
 		if id == base {
 			return nil
@@ -100,21 +127,33 @@ func (r *Receiver) newest(ctx context.Context, base string) error {
 	return behind()
 }
 
+// small is how many bytes of objects are worth no pack.
+const small = 1 << 20
+
 // write writes all objects, each after the objects that it names.
-func (l *look) write(ctx context.Context) error {
+func (l *look) write(ctx context.Context, to *gitstore.Store) error {
 	var ids []string
+	bytes := int64(0)
 	for _, kind := range []string{blobKind, treeKind, commitKind} {
 		for _, id := range l.order {
 			if l.at[id].kind == kind {
 				ids = append(ids, id)
+				bytes += l.at[id].size
 			}
 		}
 	}
 	objects := make([]gitstore.Object, len(ids))
 	for i, id := range ids {
-		objects[i] = gitstore.From(l.at[id].kind, func() (io.ReadCloser, int64, error) { return l.open(id) })
+		objects[i] = gitstore.From(l.at[id].kind, func() (io.ReadCloser, int64, error) {
+			l.crash("push.writing")
+			return l.open(id)
+		})
 	}
-	wrote, err := l.store.Write(ctx, objects)
+	put := to.Write
+	if bytes > small {
+		put = to.PackBeside
+	}
+	wrote, err := put(ctx, objects)
 	if err == nil && !slices.Equal(wrote, ids) {
 		err = fault.New("", fault.Internal, "", fmt.Errorf("of %d objects not all were written", len(ids)))
 	}

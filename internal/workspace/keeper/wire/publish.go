@@ -58,8 +58,11 @@ type PrepareRequest struct {
 	Note  Note   `json:"note"`
 	// Pushed is the commit of Tree if it was received by a push: it becomes a second
 	// parent, beside the newest checkpoint. Paths that no checkpoint takes are not merged
-	// from it.
-	Pushed string `json:"pushed,omitempty"`
+	// from it. Received is the ID with which it was received.
+	Pushed   string `json:"pushed,omitempty"`
+	Received string `json:"received,omitempty"`
+	// Whole says that nothing is prepared, and nothing written, if anything conflicts.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // Parents are the further parents of the publish's commit: what was pushed.
@@ -72,8 +75,10 @@ func (r PrepareRequest) Parents() []string {
 
 // ReceiveRequest brings what was pushed into the history of the computer's own files:
 // commits up to Tip, which build on the checkpoint Base, as a list of all their objects
-// that Base does not have, of Most bytes at most.
+// that Base does not have, of Most bytes at most. They lie beside the history under ID until
+// a publish of them is begun or ID is dropped.
 type ReceiveRequest struct {
+	ID   string `json:"id"`
 	Base string `json:"base"`
 	Tip  string `json:"tip"`
 	Most int64  `json:"most"`
