@@ -32,6 +32,7 @@ const (
 	BoxWatchers      Name = "box.watchers"      // row 13: how many file watchers a box may open
 	BoxPending       Name = "box.pending"       // row 13: how many signals and timers of a box wait
 	BoxQueues        Name = "box.queues"        // row 13: how much a box holds in message queues
+	BoxLeases        Name = "box.leases"        // row 13: no box but a keeper's takes leases on files, by which others wait (seccomp)
 	BoxNewCalls      Name = "box.new-calls"     // row 17: no system call that is newer than the filter (seccomp)
 	BoxEpoll         Name = "box.epoll"         // row 13: a box that uses up the host user's epoll watches is ended
 	BoxFiles         Name = "box.files"         // row 13: a box that opens nearly all files that the machine can is ended

@@ -221,6 +221,7 @@ var hostRows = []Row{
 	{Number: 43, Attack: "a chain of folders ends every box that may write where it is", Defences: []defence.Name{defence.MeasureDeep}, Run: unmeasurable},
 	{Number: 13, Attack: "one box opens all terminals of the machine", Defences: []defence.Name{defence.BoxTerminals}, Run: inTree("terminals", "200")},
 	{Number: 13, Attack: "one box opens all file watchers of the host's user", Defences: []defence.Name{defence.BoxWatchers}, Run: inTree("watchers", "80")},
+	{Number: 13, Attack: "every start of a program in other boxes waits for one box's lease on a file that each of them reads", Defences: []defence.Name{defence.BoxLeases}, Run: leased},
 	{Number: 13, Attack: "a box of our own programs opens all terminals of the machine", Defences: []defence.Name{defence.BoxTerminals}, Run: inOwn("terminals", "200")},
 	{Number: 13, Attack: "a box of our own programs opens all file watchers of the host's user", Defences: []defence.Name{defence.BoxWatchers}, Run: inOwn("watchers", "80")},
 }
@@ -240,4 +241,16 @@ func inTree(argv ...string) func(*testing.T) Verdict {
 		_, g := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{{Target: "/computer", Mode: sandbox.Overlay, Lower: []sandbox.Volume{sandbox.Live("")}}}})
 		return probed(t, g, argv...)
 	}
+}
+
+// leased has a box take a lease on a file of /etc, which is the same in every box and belongs to
+// the boxes' user, and looks from another box whether who opens it has to wait.
+func leased(t *testing.T) Verdict {
+	const file = "/etc/ld.so.cache"
+	e := newEnv(t, sandboxtest.BareGuest(t))
+	_, attacker := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{e.LiveMount()}})
+	_, other := e.Box(t, sandbox.BoxSpec{ID: "other", Kind: contract.BoxTerminal})
+	said := sandboxtest.Run(t, attacker, "sh", "-c", "setsid "+sandboxtest.ProbeInside+" lease "+file+" >/tmp/said 2>&1 & until read -r line </tmp/said; do :; done 2>/dev/null; echo $line")
+	v := probed(t, other, "leased", file)
+	return Verdict{v.Worked, clip(said.Out) + "; " + v.Evidence}
 }

@@ -183,3 +183,16 @@ func TestAGuestHasAllProcessors(t *testing.T) {
 		}
 	}
 }
+
+// TestLeasesAreTheKeepers shows that a keeper can ask by a lease whether anybody has a file open,
+// and that no other box can take one: who opens the file would wait for it.
+func TestLeasesAreTheKeepers(t *testing.T) {
+	e := sandboxtest.NewEnv(t, open(t))
+	for _, kind := range contract.BoxKinds {
+		_, g := e.Box(t, sandbox.BoxSpec{ID: "b-" + string(kind), Kind: kind})
+		r := sandboxtest.Run(t, g, "sh", "-c", "echo x >/tmp/x; "+sandboxtest.ProbeInside+" lease /tmp/x once")
+		if may := kind == contract.BoxKeeper; (r.Code == 0) != may {
+			t.Errorf("%s: %d, %s%s; may it: %t", kind, r.Code, r.Out, r.Err, may)
+		}
+	}
+}

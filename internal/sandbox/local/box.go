@@ -98,7 +98,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if c.driver.opened != nil {
 		c.driver.opened()
 	}
-	p, err := newPipes(launcher || spec.Kind == contract.BoxKeeper) // which watches the tree
+	p, err := newPipes(letsOf(spec.Kind, launcher))
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,14 @@ type pipes struct {
 	saidR, saidW *os.File
 }
 
-func newPipes(watchers bool) (_ *pipes, err error) {
+// letsOf returns what a box's filter lets it do. The keeper watches the tree, and asks by leases
+// whether anybody has a file open; what runs in its box is our own program and git.
+func letsOf(kind contract.BoxKind, launcher bool) seccomp.Lets {
+	keeper := kind == contract.BoxKeeper
+	return seccomp.Lets{Watch: launcher || keeper, Lease: keeper}
+}
+
+func newPipes(lets seccomp.Lets) (_ *pipes, err error) {
 	p := &pipes{}
 	defer func() {
 		if err != nil {
@@ -181,7 +188,7 @@ func newPipes(watchers bool) (_ *pipes, err error) {
 			return nil, err
 		}
 	}
-	p.filter, err = seccomp.File(watchers)
+	p.filter, err = seccomp.File(lets)
 	return p, err
 }
 

@@ -10,7 +10,7 @@ import (
 // run runs the filter in a BPF virtual machine on one system call.
 func run(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
-	return runOf(t, filter(true), arch, nr, args...)
+	return runOf(t, filter(Lets{Watch: true}), arch, nr, args...)
 }
 
 func runOf(t *testing.T, filter []instruction, arch, nr uint32, args ...uint64) uint32 {
@@ -74,6 +74,11 @@ func TestFilter(t *testing.T) {
 		"socket, high word": {auditArch, unix.SYS_SOCKET, []uint64{unix.AF_VSOCK | 1<<32}, retEAFNOSUPPORT},
 		"socketpair, unix":  {auditArch, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX}, retAllow},
 		"socketpair, tipc":  {auditArch, unix.SYS_SOCKETPAIR, []uint64{unix.AF_TIPC}, retEAFNOSUPPORT},
+		"fcntl, a lock":     {auditArch, unix.SYS_FCNTL, []uint64{3, unix.F_SETLK}, retAllow},
+		"fcntl, a lease":    {auditArch, unix.SYS_FCNTL, []uint64{3, unix.F_SETLEASE}, retEINVAL},
+		"fcntl, lease high": {auditArch, unix.SYS_FCNTL, []uint64{3, unix.F_SETLEASE | 1<<32}, retEINVAL},
+		"fcntl, newest":     {auditArch, unix.SYS_FCNTL, []uint64{3, newestCommand}, retAllow},
+		"fcntl, newer":      {auditArch, unix.SYS_FCNTL, []uint64{3, newestCommand + 1}, retEINVAL},
 		"aio":               {auditArch, unix.SYS_IO_SETUP, []uint64{1}, retENOSYS},
 		"newest call":       {auditArch, newestCall, nil, retAllow},
 		"newer call":        {auditArch, newestCall + 1, nil, retENOSYS},
@@ -83,9 +88,12 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	for _, nr := range inotify {
-		if with, without := run(t, auditArch, nr), runOf(t, filter(false), auditArch, nr); with != retAllow || without != retENOSYS {
+		if with, without := run(t, auditArch, nr), runOf(t, filter(Lets{}), auditArch, nr); with != retAllow || without != retENOSYS {
 			t.Errorf("inotify: got %#x in a box with watchers, %#x in one without", with, without)
 		}
+	}
+	if got := runOf(t, filter(Lets{Lease: true}), auditArch, unix.SYS_FCNTL, 3, unix.F_SETLEASE); got != retAllow {
+		t.Errorf("a lease: got %#x in a box that may take them", got)
 	}
 	if x32Bit != 0 && run(t, auditArch, x32Bit|1) != retENOSYS {
 		t.Error("an x32 call is let through")

@@ -22,6 +22,7 @@ const (
 
 	retAllow  = unix.SECCOMP_RET_ALLOW
 	retEPERM  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	retEINVAL = unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)
 	retENOSYS = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 
 	retEAFNOSUPPORT    = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
@@ -96,9 +97,14 @@ var refused = append([]uint32{
 // from a kernel that does not have them.
 const newestCall = unix.SYS_MSEAL
 
-// filter builds the program for this architecture; watchers says whether the box may use
-// inotify.
-func filter(watchers bool) []instruction {
+// Lets says what a box is let do that others are not.
+type Lets struct {
+	Watch bool // watch files, by inotify
+	Lease bool // take leases on files
+}
+
+// filter builds the program for this architecture.
+func filter(lets Lets) []instruction {
 	var a assembler
 	a.load(offArch)
 	a.unlessEqual(auditArch, retKill)
@@ -128,7 +134,7 @@ func filter(watchers bool) []instruction {
 			a.ifEqual(nr, retEPERM)
 		}
 	}
-	if !watchers && !defence.Off(defence.BoxWatchers) {
+	if !lets.Watch && !defence.Off(defence.BoxWatchers) {
 		for _, nr := range inotify {
 			a.ifEqual(nr, retENOSYS)
 		}
@@ -150,6 +156,9 @@ func filter(watchers bool) []instruction {
 		}
 		a.ifEqual(tioclinux, retEPERM)
 	})
+	if !lets.Lease && !defence.Off(defence.BoxLeases) {
+		a.call(unix.SYS_FCNTL, leases)
+	}
 	for _, nr := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
 		if !defence.Off(defence.BoxFamilies) {
 			a.call(nr, sockets)
@@ -163,6 +172,20 @@ func filter(watchers bool) []instruction {
 }
 
 const tioclinux = 0x541C
+
+// newestCommand is the newest command of fcntl that this filter knows, F_SET_FILE_RW_HINT.
+const newestCommand = 1038
+
+// leases refuses leases, as a file system without them does. Who opens a file waits up to 45
+// seconds until the holder of a lease on it has given it up. The files that each box has are
+// the same on the host and in every other box, and many belong to the box's user: with a
+// lease on /etc/ld.so.cache a box would have every start of a program in the others wait.
+// Newer kernels have further commands of that kind, for folders.
+func leases(a *assembler) {
+	a.load(offArg1)
+	a.ifEqual(unix.F_SETLEASE, retEINVAL)
+	a.ifAtLeast(newestCommand+1, retEINVAL)
+}
 
 // sockets lets only the socket families and protocols pass that programs need, so that the
 // box can't reach the others in the host's kernel, which would even load modules for them.
@@ -188,8 +211,8 @@ func sockets(a *assembler) {
 }
 
 // File puts the program in an anonymous file, for bubblewrap to read.
-func File(watchers bool) (*os.File, error) {
-	program := filter(watchers)
+func File(lets Lets) (*os.File, error) {
+	program := filter(lets)
 	buf := make([]byte, 0, 8*len(program))
 	for _, i := range program {
 		buf = binary.NativeEndian.AppendUint16(buf, i.Code)
