@@ -23,7 +23,7 @@ import (
 // A scrub reads data that is seldom read, so that damage is found while another copy can
 // still repair it. One slice is small, and a pass covers everything.
 const (
-	scrubFirst  = 15 * time.Second // after the wake, so that damage from the time asleep is soon reported
+	scrubSoon   = 15 * time.Second // after the wake, so that damage from the time asleep is soon reported; and where the last slice should go on
 	scrubEvery  = 5 * time.Minute
 	scrubEvents = 2000 // events of the log, compared with the state, in one slice
 	scrubBlobs  = 200  // blobs read completely, in one slice
@@ -38,6 +38,7 @@ type scrub struct {
 	link  contract.Link // of that event
 	ref   contract.BlobRef
 
+	unread    bool      // the last slice found damage in the history and did not read all of that
 	notBefore time.Time // when the state may be compared with the log again
 
 	checking sync.Mutex   // held while the state is compared with the log
@@ -50,23 +51,30 @@ type finding struct {
 	since time.Time
 }
 
-// Scrub runs one slice after another until the computer closes.
+// Scrub runs one slice after another until the computer closes. A slice that the computer
+// was too busy for, and the next one where damage was found, come soon: so that somebody who
+// is told of damage is soon told of all of it.
 func (u *Upkeep) Scrub(ctx context.Context) error {
-	tick := time.NewTimer(scrubFirst)
+	tick := time.NewTimer(scrubSoon)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			tick.Reset(scrubEvery)
 		}
 		if u.options.Busy() {
+			tick.Reset(scrubSoon)
 			continue
 		}
 		if err := u.Slice(ctx); err != nil && ctx.Err() == nil {
 			return err // the supervisor reports it, and starts the service again
 		}
+		next := scrubEvery
+		if u.scrub.unread {
+			next = scrubSoon
+		}
+		tick.Reset(next)
 	}
 }
 
@@ -328,10 +336,12 @@ func (u *Upkeep) readBlob(ctx context.Context, ref contract.BlobRef) error {
 
 // scrubHistory reads a slice of the history's objects.
 func (u *Upkeep) scrubHistory(ctx context.Context) error {
+	u.scrub.unread = false
 	report, err := u.options.Workspace.Scrub(ctx, workspace.ScrubBudget{})
 	if err != nil {
 		return err
 	}
+	u.scrub.unread = len(report.Damaged) > 0 && !report.Done
 	for _, a := range report.Aside {
 		// The event has a derived id, so that a report after a restart is the same event.
 		if _, err := u.options.Log.Append(ctx, contract.Draft{
