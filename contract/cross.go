@@ -38,14 +38,14 @@ var _ = []bool{
 
 // What follows are the rules that concern several fields at once.
 
-func (p RunReported) cross() error {
+func (p RunReported) crossCheck() error {
 	if !p.Status.Ended() {
 		return fieldErr("status", "is %q; a report ends a run: done, failed or cancelled", string(p.Status))
 	}
 	return nil
 }
 
-func (p AttemptMoved) cross() error {
+func (p AttemptMoved) crossCheck() error {
 	switch p.State {
 	case AttemptWorking, AttemptEnded:
 		return fieldErr("state", "is %q; task.started and task.finished say so", string(p.State))
@@ -61,7 +61,7 @@ func (p AttemptMoved) cross() error {
 	return nil
 }
 
-func (p DocumentRevised) cross() error {
+func (p DocumentRevised) crossCheck() error {
 	if p.Base != p.Revision-1 {
 		return fieldErr("revision", "is %d on base %d; it must be base + 1", p.Revision, p.Base)
 	}
@@ -74,14 +74,14 @@ func (p DocumentRevised) cross() error {
 	return nil
 }
 
-func (p DocumentProposed) cross() error {
+func (p DocumentProposed) crossCheck() error {
 	if p.SHA256 != NewBlobRef(sha256.Sum256([]byte(p.Body))) {
 		return fieldErr("sha256", "is not that of the body")
 	}
 	return nil
 }
 
-func (p ProposalResolved) cross() error {
+func (p ProposalResolved) crossCheck() error {
 	switch {
 	case p.Resolution == ProposalAccepted && p.Revision == 0:
 		return fieldErr("revision", "is required for an accepted proposal")
@@ -97,7 +97,7 @@ func (p ProposalResolved) cross() error {
 	return nil
 }
 
-func (p WindowOpened) cross() error {
+func (p WindowOpened) crossCheck() error {
 	keys := make([]string, 0, len(p.Props))
 	for k := range p.Props {
 		keys = append(keys, k)
@@ -111,8 +111,8 @@ func (p WindowOpened) cross() error {
 	return nil
 }
 
-func (p CommandStarted) cross() error { return program("argv", p.Argv) }
-func (s RunStep) cross() error        { return program("argv", s.Argv) }
+func (p CommandStarted) crossCheck() error { return program("argv", p.Argv) }
+func (s RunStep) crossCheck() error        { return program("argv", s.Argv) }
 
 // program checks that a command names what to run.
 func program(field string, argv []string) error {
@@ -122,7 +122,7 @@ func program(field string, argv []string) error {
 	return nil
 }
 
-func (v VerifySpec) cross() error {
+func (v VerifySpec) crossCheck() error {
 	for i, argv := range v.Commands {
 		if err := program(fmt.Sprintf("commands[%d]", i), argv); err != nil {
 			return err
@@ -131,7 +131,7 @@ func (v VerifySpec) cross() error {
 	return nil
 }
 
-func (t DirectorTask) cross() error {
+func (t DirectorTask) crossCheck() error {
 	switch {
 	case (t.Kind == KindExec || t.Kind == KindGit) && len(t.Steps) == 0:
 		return fieldErr("steps", "is empty; a task of kind %s needs steps", t.Kind)
@@ -149,22 +149,22 @@ func (t DirectorTask) cross() error {
 	return nil
 }
 
-func (s Step) cross() error {
+func (s Step) crossCheck() error {
 	return exactlyOne("run, write, patch, git", s.Run != nil, s.Write != nil, s.Patch != nil, s.Git != nil)
 }
 
-func (g GitStep) cross() error {
+func (g GitStep) crossCheck() error {
 	if g.Op == GitRestore && g.Ref == "" {
 		return fieldErr("ref", "is required to restore")
 	}
 	return nil
 }
 
-func (in Input) cross() error {
+func (in Input) crossCheck() error {
 	return exactlyOne("document, file, blob", in.Document != "", in.File != "", in.Blob != "")
 }
 
-func (e EgressSpec) cross() error {
+func (e EgressSpec) crossCheck() error {
 	if len(e.Allow) > 0 && e.Profile != EgressCustom {
 		return fieldErr("allow", "is only for profile custom")
 	}
@@ -174,7 +174,7 @@ func (e EgressSpec) cross() error {
 	return nil
 }
 
-func (r AssociateResult) cross() error {
+func (r AssociateResult) crossCheck() error {
 	if r.Status == ResultOK && r.Verification.Status == VerificationFail {
 		return fieldErr("status", "is ok but the verification failed")
 	}
@@ -184,7 +184,7 @@ func (r AssociateResult) cross() error {
 	return nil
 }
 
-func (m Message) cross() error {
+func (m Message) crossCheck() error {
 	for i, p := range m.Parts {
 		if p.Call != nil && m.Role != MessageAssistant {
 			return fieldErr(fmt.Sprintf("parts[%d].call", i), "is only for the assistant")
@@ -196,22 +196,22 @@ func (m Message) cross() error {
 	return nil
 }
 
-func (p Part) cross() error {
+func (p Part) crossCheck() error {
 	return exactlyOne("text, call, return", p.Text != "", p.Call != nil, p.Return != nil)
 }
 
-func (s ToolSpec) cross() error {
+func (s ToolSpec) crossCheck() error {
 	if b := bytes.TrimSpace(s.Schema); len(b) == 0 || b[0] != '{' {
 		return fieldErr("schema", "is not a JSON object")
 	}
 	return nil
 }
 
-func (c TurnChunk) cross() error {
+func (c TurnChunk) crossCheck() error {
 	return exactlyOne("delta, turn, error", c.Delta != "", c.Turn != nil, c.Error != nil)
 }
 
-func (t Theme) cross() error {
+func (t Theme) crossCheck() error {
 	if t.Scheme != "dark" && t.Scheme != "light" {
 		return fieldErr("scheme", "is %q; allowed: dark, light", Shorten(t.Scheme, 40))
 	}

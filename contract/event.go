@@ -146,7 +146,7 @@ func (e *Event) ValidateEnvelope() error {
 	return e.crossEnvelope()
 }
 
-func (e Event) cross() error {
+func (e Event) crossCheck() error {
 	if err := e.crossEnvelope(); err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (p ApprovalAnswered) Validate() error { return check(p) }
 // Validate implements Payload.
 func (p EgressMetered) Validate() error { return check(p) }
 
-func (p ApprovalRequested) cross() error {
+func (p ApprovalRequested) crossCheck() error {
 	d, err := p.Act.Digest()
 	if err != nil || d != p.Digest {
 		return fieldErr("digest", "is not that of the act")
@@ -146,7 +146,7 @@ func (p ApprovalRequested) cross() error {
 	return nil
 }
 
-func (p ApprovalAnswered) cross() error {
+func (p ApprovalAnswered) crossCheck() error {
 	if p.Reason != "" && p.Answer != ApprovalDeny {
 		return fieldErr("reason", "is only for a denial by the system")
 	}

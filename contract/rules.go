@@ -42,9 +42,9 @@ type FieldRule struct {
 	Needed bool
 }
 
-// crosser is implemented by structs with rules about several fields. It is called once
+// crossChecker is implemented by structs with rules about several fields. It is called once
 // every field has passed by itself.
-type crosser interface{ cross() error }
+type crossChecker interface{ crossCheck() error }
 
 var (
 	enumValues = make(map[reflect.Type][]string, 32)
@@ -141,8 +141,8 @@ func checkStruct(v reflect.Value) error {
 	if err := checkFields(v); err != nil {
 		return err
 	}
-	if c, ok := v.Interface().(crosser); ok {
-		return c.cross()
+	if c, ok := v.Interface().(crossChecker); ok {
+		return c.crossCheck()
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ func SubjectFence(cid CID) string { return "fence." + string(cid) }
 // only is never published here.
 func SubjectLive(cid CID) string { return "live." + string(cid) + ".>" }
 
-// SubjectSaid is where an event is published to those who are connected.
-func SubjectSaid(e Event) string { return "live." + strings.TrimPrefix(SubjectEvent(e), "log.") }
+// SubjectLiveEvent is where an event is published to those who are connected.
+func SubjectLiveEvent(e Event) string { return "live." + strings.TrimPrefix(SubjectEvent(e), "log.") }
 
 // SubjectTick carries {"sequence":n} periodically, so that a lost last event is noticed.
 func SubjectTick(cid CID) string { return "live." + string(cid) + ".tick" }

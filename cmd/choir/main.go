@@ -18,7 +18,7 @@ var version = "unknown"
 func main() {
 	asGuest(os.Args)
 	if len(os.Args) > 1 && os.Args[1] == upVerb().Use {
-		_ = process.Coarsely() // where that can't be, it runs as it is
+		_ = process.ReexecWithCoarseTimers() // where that can't be, it runs as it is
 	}
 	os.Exit(commandLine().Execute(os.Args[1:]))
 }

@@ -28,11 +28,11 @@ type Message struct {
 	// Tools are what the host offers the model of an agent; the loop knows no others.
 	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
-	MaxTurns int                     `json:"max_turns,omitempty"`
-	Inputs   []Input                 `json:"inputs,omitempty"`
-	Turns    []contract.TurnRecorded `json:"turns,omitempty"`
-	Spent    contract.Usage          `json:"spent"`
-	Beat     int                     `json:"beat_ms,omitempty"` // 2000 when 0
+	MaxTurns  int                     `json:"max_turns,omitempty"`
+	Inputs    []Input                 `json:"inputs,omitempty"`
+	Turns     []contract.TurnRecorded `json:"turns,omitempty"`
+	Spent     contract.Usage          `json:"spent"`
+	Heartbeat int                     `json:"beat_ms,omitempty"` // 2000 when 0
 }
 
 // Input is the text of something the task may read.
@@ -84,7 +84,7 @@ func Handler(o Options) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		beat := time.Duration(m.Beat) * time.Millisecond
+		beat := time.Duration(m.Heartbeat) * time.Millisecond
 		if beat <= 0 {
 			beat = 2 * time.Second
 		}

@@ -58,9 +58,9 @@ type backend interface {
 	// Sign makes credentials from a user's claims; Revoke revokes those of users.
 	Sign(*jwt.UserClaims) (string, error)
 	Revoke(now time.Time, users []string) error
-	// Heard reports whether anybody is subscribed to a subject; true when that is not
+	// Subscribed reports whether anybody is subscribed to a subject; true when that is not
 	// known.
-	Heard(subject string) bool
+	Subscribed(subject string) bool
 	// Opening calls open, which makes the server open or create a stream, and preserves
 	// the stream's files whatever happens. Shut closes a stream and leaves its files;
 	// Remove deletes one. An external server does not close streams, and deletes one
@@ -261,15 +261,15 @@ func (b *Bus) drain(ctx context.Context, cid contract.CID) error {
 	return err
 }
 
-// Heard reports whether anybody is subscribed to a subject. Later subscriptions do not
+// Subscribed reports whether anybody is subscribed to a subject. Later subscriptions do not
 // count.
-func (b *Bus) Heard(subject string) bool { return b.backend.Heard(subject) }
+func (b *Bus) Subscribed(subject string) bool { return b.backend.Subscribed(subject) }
 
-// Say publishes a message to a subject, in the order of the calls, and does not wait for
+// Publish publishes a message to a subject, in the order of the calls, and does not wait for
 // its delivery. While the server can't be reached, messages are buffered, up to a few
 // megabytes.
-func (b *Bus) Say(subject string, data []byte) error {
-	return fault.Wrap("bus.Say", b.live.Publish(subject, data))
+func (b *Bus) Publish(subject string, data []byte) error {
+	return fault.Wrap("bus.Publish", b.live.Publish(subject, data))
 }
 
 // Serves reports whether the server has the stream of a computer's log open. A stream whose

@@ -395,7 +395,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	}
 	return view.Computer{
 		ID: c.cid, Name: row.Name, State: state, Created: past.When(row.Created), Driver: row.Driver, Isolation: row.Isolation,
-		Notes: slices.Concat(row.Notes, c.troubles(), c.Wounds(), c.machine.Notices()), Sequence: c.log.Last(),
+		Notes: slices.Concat(row.Notes, c.troubles(), c.DamageNotes(), c.machine.Notices()), Sequence: c.log.Last(),
 	}, nil
 }
 

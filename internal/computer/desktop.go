@@ -39,5 +39,7 @@ func (c *Computer) Live(context.Context) (http.RoundTripper, error) { return c.s
 // Build implements control.Desktop.
 func (c *Computer) Build(ctx context.Context) (fs.FS, error) { return c.shell.Build(ctx) }
 
-// Beat implements control.Desktop.
-func (c *Computer) Beat(ctx context.Context, b view.Heartbeat) error { return c.shell.Beat(ctx, b) }
+// Heartbeat implements control.Desktop.
+func (c *Computer) Heartbeat(ctx context.Context, b view.Heartbeat) error {
+	return c.shell.Heartbeat(ctx, b)
+}

@@ -98,7 +98,7 @@ func (d *shellDesk) verified(o *runspace.Overlay) string {
 
 func (d *shellDesk) beat(broken bool) {
 	d.t.Helper()
-	d.fatal(d.Beat(d.t.Context(), view.Heartbeat{Mode: view.ModeLive, Broken: broken, Reason: "error", Detail: "boom\nat x"}))
+	d.fatal(d.Heartbeat(d.t.Context(), view.Heartbeat{Mode: view.ModeLive, Broken: broken, Reason: "error", Detail: "boom\nat x"}))
 }
 
 func (d *shellDesk) wantStatus(broken bool, run, good string) {
@@ -209,7 +209,7 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 func (d *shellDesk) shows(page string) {
 	d.t.Helper()
 	for range 2 {
-		d.fatal(d.Beat(d.t.Context(), view.Heartbeat{Page: page, Mode: view.ModeLive}))
+		d.fatal(d.Heartbeat(d.t.Context(), view.Heartbeat{Page: page, Mode: view.ModeLive}))
 	}
 }
 
@@ -301,7 +301,7 @@ func TestAStalePageIsNoProof(t *testing.T) {
 	d.byUser("does not parse\n")
 	d.beat(true)
 	for range 3 {
-		d.fatal(d.Beat(t.Context(), view.Heartbeat{Page: "old", Mode: view.ModeLive, Stale: true}))
+		d.fatal(d.Heartbeat(t.Context(), view.Heartbeat{Page: "old", Mode: view.ModeLive, Stale: true}))
 	}
 	d.wantStatus(true, "", first)
 }

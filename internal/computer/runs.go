@@ -45,7 +45,7 @@ func (c *Computer) runPast() runspace.Past {
 
 func times(c config.Config) dispatch.Times {
 	t := dispatch.Times{Approval: time.Duration(c.Approvals.WaitS) * time.Second, Silence: time.Duration(c.Runtime.SilenceS) * time.Second}
-	t.Beat = min(2*time.Second, t.Silence/4)
+	t.Heartbeat = min(2*time.Second, t.Silence/4)
 	return t
 }
 

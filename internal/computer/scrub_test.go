@@ -71,8 +71,8 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 		}
 	}
 	scrub()
-	if got := d.damageEvents(); len(got) != 0 || len(d.Wounds()) != 0 {
-		t.Fatalf("a whole computer: %+v, %q", got, d.Wounds())
+	if got := d.damageEvents(); len(got) != 0 || len(d.DamageNotes()) != 0 {
+		t.Fatalf("a whole computer: %+v, %q", got, d.DamageNotes())
 	}
 	db, err := sql.Open("sqlite", d.state.Path())
 	if err != nil {
@@ -89,8 +89,8 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 		t.Fatalf("a row that was changed: %+v", got)
 	}
 	scrub()
-	if got := d.damageEvents(); len(got) != 1 || len(d.Wounds()) != 0 {
-		t.Fatalf("after it was healed: %+v, %q", got, d.Wounds())
+	if got := d.damageEvents(); len(got) != 1 || len(d.DamageNotes()) != 0 {
+		t.Fatalf("after it was healed: %+v, %q", got, d.DamageNotes())
 	}
 	refs, err := d.state.NeededBlobs(t.Context())
 	if err != nil || len(refs) == 0 {
@@ -115,14 +115,14 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 	if got := d.damageEvents(); len(got) != 2 || !strings.Contains(got[1].Part, filepath.Base(lost)) || got[1].Healed != "" {
 		t.Errorf("a blob that is gone: %+v", got)
 	}
-	if got := d.Wounds(); len(got) != 1 || !strings.Contains(got[0], "damaged since") || !strings.Contains(got[0], "it is gone") {
+	if got := d.DamageNotes(); len(got) != 1 || !strings.Contains(got[0], "damaged since") || !strings.Contains(got[0], "it is gone") {
 		t.Errorf("the user is told %q", got)
 	}
 	if err := os.WriteFile(lost, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	scrub()
-	if got := d.Wounds(); len(got) != 0 {
+	if got := d.DamageNotes(); len(got) != 0 {
 		t.Errorf("after it is back the user is told %q", got)
 	}
 	// The rows of other tables are compared with the log once a day.
@@ -148,8 +148,8 @@ func TestAScrubHealsTheStateAndNamesALostBlob(t *testing.T) {
 		if got := d.damageEvents(); len(got) != 5+n || got[4+n].Healed != where {
 			t.Errorf("with a copy in %s: %+v", where, got)
 		}
-		if got, err := os.ReadFile(lost); err != nil || !bytes.Equal(got, content) || len(d.Wounds()) > 0 {
-			t.Errorf("with a copy in %s it holds %d bytes, %v; the user is told %q", where, len(got), err, d.Wounds())
+		if got, err := os.ReadFile(lost); err != nil || !bytes.Equal(got, content) || len(d.DamageNotes()) > 0 {
+			t.Errorf("with a copy in %s it holds %d bytes, %v; the user is told %q", where, len(got), err, d.DamageNotes())
 		}
 	}
 	d.setAside(t)
@@ -223,7 +223,7 @@ func (d *desk) setAside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := d.damageEvents()[before:]; len(got) != 1 || !strings.Contains(got[0].What, "publish task-1 ") || !strings.Contains(got[0].Healed, "trash") || len(d.Wounds()) != 0 {
-		t.Errorf("a record that was set aside: %+v, %q", got, d.Wounds())
+	if got := d.damageEvents()[before:]; len(got) != 1 || !strings.Contains(got[0].What, "publish task-1 ") || !strings.Contains(got[0].Healed, "trash") || len(d.DamageNotes()) != 0 {
+		t.Errorf("a record that was set aside: %+v, %q", got, d.DamageNotes())
 	}
 }

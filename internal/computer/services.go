@@ -18,11 +18,11 @@ const serviceBackoff = 2 * time.Second
 // failing, this computer is put to sleep, and no other.
 func (c *Computer) newServices(ctx context.Context, backoff time.Duration) *supervise.Tree {
 	return supervise.New(ctx, supervise.Options{
-		Name:     string(c.cid),
-		Backoff:  backoff,
-		Passes:   func(err error) bool { return fault.Is(err, fault.DiskFull) },
-		Told:     c.serviceFailed,
-		Escalate: func(err error) { c.machine.Fell(c, err) },
+		Name:      string(c.cid),
+		Backoff:   backoff,
+		Passes:    func(err error) bool { return fault.Is(err, fault.DiskFull) },
+		OnFailure: c.serviceFailed,
+		Escalate:  func(err error) { c.machine.Fell(c, err) },
 	})
 }
 
@@ -56,13 +56,13 @@ func (c *Computer) troubles() []string {
 	return out
 }
 
-// Wounds lists, for people, what is damaged. A computer of which only the log and state are
+// DamageNotes lists, for people, what is damaged. A computer of which only the log and state are
 // open is not examined.
-func (c *Computer) Wounds() []string {
+func (c *Computer) DamageNotes() []string {
 	if c.upkeep == nil {
 		return nil
 	}
-	return c.upkeep.Wounds()
+	return c.upkeep.DamageNotes()
 }
 
 // Unwatched says, for people, why the files are not watched, if that is known.

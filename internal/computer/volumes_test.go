@@ -22,7 +22,7 @@ func (o onlyVolumes) Volumes() sandbox.Volumes { return o.v }
 func openVolumes(t testing.TB, dir string) onlyVolumes {
 	t.Helper()
 	v, err := local.OpenVolumes(local.VolumesOptions{
-		Dir: dir, Shared: filepath.Join(dir, "shared"), Caches: []string{boxes.DependenciesDir, shell.BuildsDir}, Told: func(err error) { t.Error(err) },
+		Dir: dir, Shared: filepath.Join(dir, "shared"), Caches: []string{boxes.DependenciesDir, shell.BuildsDir}, OnError: func(err error) { t.Error(err) },
 	})
 	if err != nil {
 		t.Fatal(err)

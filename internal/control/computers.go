@@ -130,8 +130,8 @@ type Desktop interface {
 	// Live returns a transport to the dev server in its box. The body of a 101 response is an
 	// io.ReadWriteCloser. The error is fault.Unavailable while the server starts.
 	Live(ctx context.Context) (http.RoundTripper, error)
-	// Beat passes on what the script that is injected into a page observed.
-	Beat(ctx context.Context, b view.Heartbeat) error
+	// Heartbeat passes on what the script that is injected into a page observed.
+	Heartbeat(ctx context.Context, b view.Heartbeat) error
 }
 
 // System is what belongs to the control plane rather than to one computer.

@@ -569,7 +569,7 @@ func (m *machine) StopCommand(_ context.Context, id string) error {
 	return fault.New("memory.StopCommand", fault.NotFound, "", errors.New("no such command is running"))
 }
 
-func (m *machine) Beat(_ context.Context, b view.Heartbeat) error {
+func (m *machine) Heartbeat(_ context.Context, b view.Heartbeat) error {
 	m.beats <- b
 	return nil
 }

@@ -74,7 +74,7 @@ func (s *Server) desktopPage(w http.ResponseWriter, r *http.Request, v desktopRe
 	}
 	nonce := httpio.NewNonce()
 	tag := fmt.Sprintf(`<script src="%sheartbeat.js" nonce="%s" data-mode="%s" data-load="%s" data-console="%s"></script>`,
-		ownPrefix, nonce, mode, s.expectBeat(v, mode), html.EscapeString(s.hosts.Console()))
+		ownPrefix, nonce, mode, s.expectHeartbeat(v, mode), html.EscapeString(s.hosts.Console()))
 	body = bytes.ReplaceAll(body, []byte(httpio.NoncePlaceholder), []byte(nonce))
 	body = inject(body, []byte(tag))
 	h := w.Header()

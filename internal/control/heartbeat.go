@@ -25,13 +25,13 @@ import (
 var heartbeatScript []byte
 
 const (
-	beatEvery   = 100 * time.Millisecond // one report of each page is accepted in this time,
-	beatBurst   = 8                      // and this many at once, for a page may paint, become visible and throw in one moment
-	alive       = 20 * time.Second       // how long a page counts as well after it last said so, which it does every few seconds
-	aliveHidden = 3 * time.Minute        // the same for a page in a hidden tab, where browsers run timers once a minute
-	maxBeat     = 8 << 10
-	maxLoads    = 16 // how many pages of one user are remembered for each computer
-	maxAllLoads = 4096
+	beatEvery    = 100 * time.Millisecond // one report of each page is accepted in this time,
+	beatBurst    = 8                      // and this many at once, for a page may paint, become visible and throw in one moment
+	alive        = 20 * time.Second       // how long a page counts as well after it last said so, which it does every few seconds
+	aliveHidden  = 3 * time.Minute        // the same for a page in a hidden tab, where browsers run timers once a minute
+	maxHeartbeat = 8 << 10
+	maxLoads     = 16 // how many pages of one user are remembered for each computer
+	maxAllLoads  = 4096
 )
 
 // load is one page that was served. Its reports are believed only about itself, because the desktop's own
@@ -56,10 +56,10 @@ func newLoad(user string, cid contract.CID, mode view.DesktopMode, now time.Time
 
 func (l *load) of(user string, cid contract.CID) bool { return l.user == user && l.cid == cid }
 
-// expectBeat remembers that a page was served and returns the name under which the page will report. A
+// expectHeartbeat remembers that a page was served and returns the name under which the page will report. A
 // page that never reports, or stops reporting, proves nothing about the desktop, for its visitor's
 // connection may be at fault; the console tells the person who is looking at it.
-func (s *Server) expectBeat(v desktopRequest, mode view.DesktopMode) string {
+func (s *Server) expectHeartbeat(v desktopRequest, mode view.DesktopMode) string {
 	id := httpio.NewNonce()
 	l := newLoad(v.session.User, v.place.Computer, mode, s.options.Now())
 	d := &s.desktops
@@ -104,7 +104,7 @@ func (d *desktops) others(l *load, now time.Time) bool {
 
 // heartbeat receives what the injected script observed of its page.
 func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v desktopRequest) {
-	b, err := io.ReadAll(httpio.Limit(r.Body, maxBeat))
+	b, err := io.ReadAll(httpio.Limit(r.Body, maxHeartbeat))
 	if err != nil {
 		problem.Write(w, problem.Refuse(http.StatusRequestEntityTooLarge, fault.Invalid, "this is no heartbeat", ""))
 		return
@@ -116,7 +116,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request, v desktopRequ
 	}
 	l, err := s.desktops.hear(in, v.session.User, v.place.Computer, s.options.Now())
 	if err == nil && !l.gone {
-		err = s.beat(r.Context(), l, in)
+		err = s.deliverHeartbeat(r.Context(), l, in)
 	}
 	if err != nil {
 		problem.Write(w, problem.Of(s.log, "heartbeat", err))
@@ -166,7 +166,7 @@ func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.T
 	return l, nil
 }
 
-func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
+func (s *Server) deliverHeartbeat(ctx context.Context, l *load, in pageReport) error {
 	c, err := s.options.Computers.Get(ctx, l.cid)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (s *Server) beat(ctx context.Context, l *load, in pageReport) error {
 			return nil
 		}
 	}
-	return c.Beat(ctx, beat)
+	return c.Heartbeat(ctx, beat)
 }
 
 // plain removes control characters except line ends and tabs, and shortens the text to at most max bytes.

@@ -53,7 +53,7 @@ func (s *Server) frame(ctx context.Context, c Computer) (view.Frame, error) {
 		f.Commands = []view.RunningCommand{}
 	}
 	f.Computer, err = s.info(ctx, c)
-	f.Limited = s.quota.Told(f.Computer.ID)
+	f.Limited = s.quota.Refused(f.Computer.ID)
 	if f.Desktop.Broken {
 		f.Computer.State = view.StateBroken
 	}

@@ -105,7 +105,7 @@ func (s *Server) leave(account string, cid contract.CID, sessions []string) erro
 // present checks once more that a caller's session or token still exists. It is called after the stream
 // was registered, so that whoever ends the session from then on ends the stream too.
 func (s *Server) present(ctx context.Context, c caller) error {
-	lives, err := s.options.Identity.Lives(ctx, c.stream())
+	lives, err := s.options.Identity.Valid(ctx, c.stream())
 	if err == nil && !lives {
 		err = fault.New("", fault.Denied, "Sign in again.", errors.New("this session or token has ended"))
 	}

@@ -95,9 +95,9 @@ func (r *Reserve) Full(ctx context.Context) bool {
 	return false
 }
 
-// Spaced calls do, for what a person needs to clean up a full disk. If do fails for lack of
-// space and there is some now, it is called once more.
-func (r *Reserve) Spaced(ctx context.Context, do func() error) error {
+// RetryWithRoom calls do, for what a person needs to clean up a full disk. If do fails for
+// lack of space and there is some now, it is called once more.
+func (r *Reserve) RetryWithRoom(ctx context.Context, do func() error) error {
 	err := do()
 	if (fault.Is(err, fault.DiskFull) || fault.NoSpace(err)) && r.Full(ctx) {
 		err = do()

@@ -34,7 +34,7 @@ func TestReserve(t *testing.T) {
 	}
 	other := errors.New("not the disk")
 	tries := 0
-	if err := r.Spaced(t.Context(), func() error { tries++; return other }); !errors.Is(err, other) || tries != 1 {
+	if err := r.RetryWithRoom(t.Context(), func() error { tries++; return other }); !errors.Is(err, other) || tries != 1 {
 		t.Errorf("what failed for another reason was tried %d times: %v", tries, err)
 	}
 	if err := r.Check("op"); err != nil {
@@ -46,7 +46,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("with the reserve held %d bytes are taken in: %v", n, err)
 	}
 	tries = 0
-	err = r.Spaced(t.Context(), func() error {
+	err = r.RetryWithRoom(t.Context(), func() error {
 		if tries++; unix.Stat(d.Path("reserve"), &st) == nil {
 			return unix.ENOSPC
 		}

@@ -51,7 +51,7 @@ func Handler(o Options) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		beat := time.Duration(m.Beat) * time.Millisecond
+		beat := time.Duration(m.Heartbeat) * time.Millisecond
 		if beat <= 0 {
 			beat = 2 * time.Second
 		}

@@ -22,10 +22,10 @@ import (
 // Times are the dispatcher's time limits. Zero values get the defaults, which follow each field's
 // description.
 type Times struct {
-	Beat    time.Duration // how often a loop must report that it is alive; 2 s
-	Silence time.Duration // a loop that has not reported for so long is ended; 20 s
-	Grace   time.Duration // how long a task may exceed its time before it is killed; 15 s
-	CleanUp time.Duration // how long undoing what a task left may take; 2 min
+	Heartbeat time.Duration // how often a loop must report that it is alive; 2 s
+	Silence   time.Duration // a loop that has not reported for so long is ended; 20 s
+	Grace     time.Duration // how long a task may exceed its time before it is killed; 15 s
+	CleanUp   time.Duration // how long undoing what a task left may take; 2 min
 	// TakeBack is for how long, from each start on, the dispatcher tries to take back what a task showed
 	// live; after that it stays. 10 min.
 	TakeBack time.Duration
@@ -40,7 +40,7 @@ func (t Times) withDefaults() Times {
 			*v = d
 		}
 	}
-	def(&t.Beat, 2*time.Second)
+	def(&t.Heartbeat, 2*time.Second)
 	def(&t.Silence, 20*time.Second)
 	def(&t.Grace, 15*time.Second)
 	def(&t.CleanUp, 2*time.Minute)

@@ -366,7 +366,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 	}
 	r.mu.Lock()
 	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Model: r.story.Prompt.Model, Budget: r.budget(), Tools: r.dispatcher.tools.For(tool.Director),
-		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Beat: int(r.dispatcher.options.Times.Beat / time.Millisecond)}
+		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}

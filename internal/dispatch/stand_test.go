@@ -347,7 +347,7 @@ func (h *house) options() dispatch.Options {
 			return nil
 		},
 		Turns: 12,
-		Times: dispatch.Times{Beat: 50 * time.Millisecond, Silence: 5 * time.Second, CleanUp: 2 * time.Second}}
+		Times: dispatch.Times{Heartbeat: 50 * time.Millisecond, Silence: 5 * time.Second, CleanUp: 2 * time.Second}}
 	if h.tune != nil {
 		h.tune(&o)
 	}

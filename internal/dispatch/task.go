@@ -254,7 +254,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *opening) (as
 			return associate.Draft{}, err
 		}
 	}
-	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.story.Prompt.Model, Tools: r.dispatcher.tools.Offered(a.task), MaxTurns: r.dispatcher.options.Turns, Turns: turns, Beat: int(o.Times.Beat / time.Millisecond)}
+	m := associate.Message{Task: a.task, Fence: a.fence, Model: r.story.Prompt.Model, Tools: r.dispatcher.tools.Offered(a.task), MaxTurns: r.dispatcher.options.Turns, Turns: turns, Heartbeat: int(o.Times.Heartbeat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx); err != nil {
 		return associate.Draft{}, err
 	}

@@ -158,7 +158,7 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 		close(through)
 	}()
 	if err := fl.look(ctx, p); err != nil {
-		fl.hurtAsleep(p, err)
+		fl.noteDamageAsleep(p, err)
 		return err
 	}
 	return f(ctx)

@@ -131,7 +131,7 @@ func New(opts Options) (*Fleet, error) {
 func (fl *Fleet) meter(ctx context.Context, s gateway.Scope, m contract.UsageMetered) error {
 	if s.CID == "" {
 		call := identity.Call{ID: m.Call, At: time.Now(), Usage: m.Usage}
-		return fl.machine.Reserve.Spaced(ctx, func() error { return fl.Spending.Spend(ctx, call) })
+		return fl.machine.Reserve.RetryWithRoom(ctx, func() error { return fl.Spending.Spend(ctx, call) })
 	}
 	c, err := fl.get(s.CID)
 	if err != nil {

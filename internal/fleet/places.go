@@ -275,7 +275,7 @@ func (fl *Fleet) trouble(p place) *view.Trouble {
 		return nil
 	}
 	t := &view.Trouble{Code: string(fault.CodeOf(p.err)), Reason: fault.Text(p.err), Hint: fault.HintOf(p.err), Actions: []view.Repair{view.RepairRetry, view.RepairExport}}
-	if fl.hurt(p, t) {
+	if fl.describeDamage(p, t) {
 		return t
 	}
 	t.Safe = "Everything that was acknowledged is in the log; files and checkpoints are as they were."

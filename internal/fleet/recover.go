@@ -26,9 +26,9 @@ func (fl *Fleet) refused(cid contract.CID) bool {
 	return fl.Report.Refusal(cid) != nil
 }
 
-// hurt fills in, for a computer that is damaged or whose recovery is unfinished, what is
+// describeDamage fills in, for a computer that is damaged or whose recovery is unfinished, what is
 // safe and what can be done; false for any other.
-func (fl *Fleet) hurt(p place, t *view.Trouble) bool {
+func (fl *Fleet) describeDamage(p place, t *view.Trouble) bool {
 	fl.damage.RLock()
 	defer fl.damage.RUnlock()
 	if p.state != view.StateDamaged {
@@ -41,7 +41,7 @@ func (fl *Fleet) hurt(p place, t *view.Trouble) bool {
 	for _, d := range fl.Report.Of(p.cid) {
 		t.Damage = append(t.Damage, d.String())
 	}
-	if len(t.Damage) > 0 || consistency.HurtHistory(p.err) {
+	if len(t.Damage) > 0 || consistency.IsHistoryDamage(p.err) {
 		// The error's own hint is meant for a terminal.
 		t.Hint = "Press Recover: it brings back what another copy knows, and keeps what is there aside. Or restore the data directory from a backup, and try again."
 	}
@@ -76,7 +76,7 @@ func (fl *Fleet) look(ctx context.Context, p *place) error {
 // again is moved back to where the store finds it.
 func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
 	var r *recovery.Report
-	err := fl.machine.Reserve.Spaced(ctx, func() error { // it waits for the log's server
+	err := fl.machine.Reserve.RetryWithRoom(ctx, func() error { // it waits for the log's server
 		return fl.Bus.Look(func() (err error) {
 			if r, err = recovery.LookAt(ctx, fl.Dir, p.cid); err != nil {
 				return err
@@ -136,9 +136,9 @@ func (fl *Fleet) Recover(_ context.Context, cid contract.CID) error {
 	fl.mu.Lock()
 	p := fl.find(cid)
 	damaged := p != nil && p.state == view.StateDamaged
-	var hurt []contract.CID
+	var histories []contract.CID
 	if damaged {
-		hurt = historyOf(cid, p.err)
+		histories = historyOf(cid, p.err)
 	}
 	fl.mu.Unlock()
 	switch {
@@ -147,7 +147,7 @@ func (fl *Fleet) Recover(_ context.Context, cid contract.CID) error {
 	case !damaged:
 		return fault.New("computer.Recover", fault.Conflict, "", errors.New("nothing of this computer is damaged"))
 	}
-	r := Restart{Recover: true, Only: []contract.CID{cid}, Histories: hurt}
+	r := Restart{Recover: true, Only: []contract.CID{cid}, Histories: histories}
 	if !fl.Report.Usable() {
 		return fl.again(r)
 	}
@@ -158,7 +158,7 @@ func (fl *Fleet) Recover(_ context.Context, cid contract.CID) error {
 // historyOf is the computer whose history may be given up for the error that kept it from
 // waking. Other damage is examined again, and does not justify that.
 func historyOf(cid contract.CID, err error) []contract.CID {
-	if consistency.HurtHistory(err) {
+	if consistency.IsHistoryDamage(err) {
 		return []contract.CID{cid}
 	}
 	return nil
@@ -181,7 +181,7 @@ func (fl *Fleet) recoverOne(ctx context.Context, p *place, r Restart) error {
 		return errors.Join(fl.again(r), now.Refusal(p.cid))
 	}
 	var done *recovery.Result
-	err = fl.machine.Reserve.Spaced(ctx, func() (err error) {
+	err = fl.machine.Reserve.RetryWithRoom(ctx, func() (err error) {
 		done, err = recovery.Recover(ctx, recovery.Options{
 			Dir: fl.Dir, Driver: fl.Driver.Name(), Logger: fl.Logger, Only: r.Only, Histories: r.Histories, Bus: fl.Bus,
 		})

@@ -180,8 +180,8 @@ func (fl *Fleet) shutLog(cid contract.CID) bool {
 	return fl.Bus.Files() == nil // on another's server nobody knows what is open
 }
 
-// hurtAsleep notes that a sleeping computer was found damaged.
-func (fl *Fleet) hurtAsleep(p *place, err error) {
+// noteDamageAsleep notes that a sleeping computer was found damaged.
+func (fl *Fleet) noteDamageAsleep(p *place, err error) {
 	if !fl.refused(p.cid) {
 		return // it could not be examined, which says nothing about it
 	}

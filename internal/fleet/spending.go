@@ -47,7 +47,7 @@ func (fl *Fleet) count(ctx context.Context, log *ledger.Log) error {
 		if err != nil {
 			return fault.Wrap(op, err)
 		}
-		if err := fl.machine.Reserve.Spaced(ctx, func() error { return fl.Spending.Count(ctx, cid, to, calls) }); err != nil {
+		if err := fl.machine.Reserve.RetryWithRoom(ctx, func() error { return fl.Spending.Count(ctx, cid, to, calls) }); err != nil {
 			return fault.Wrap(op, err)
 		}
 		at = to
@@ -245,7 +245,7 @@ func (fl *Fleet) countState(ctx context.Context, cid contract.CID) error {
 	if err != nil {
 		return err
 	}
-	return fl.machine.Reserve.Spaced(ctx, func() error { return fl.Spending.Count(ctx, cid, to, calls) })
+	return fl.machine.Reserve.RetryWithRoom(ctx, func() error { return fl.Spending.Count(ctx, cid, to, calls) })
 }
 
 func callOf(e contract.Event, p contract.Payload) (identity.Call, error) {

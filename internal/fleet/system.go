@@ -145,7 +145,7 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)})
 			continue
 		}
-		for _, text := range c.Wounds() {
+		for _, text := range c.DamageNotes() {
 			out = append(out, view.Finding{ID: "computer " + string(cid), Status: "fail", Detail: text})
 		}
 		if why := c.Unwatched(); why != "" {

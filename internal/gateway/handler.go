@@ -15,8 +15,8 @@ import (
 // writeTime is how long the reader may take to accept one line of an answer.
 const writeTime = 30 * time.Second
 
-// beatTime is how often an empty line says that the call is still going on.
-const beatTime = 15 * time.Second
+// keepAliveTime is how often an empty line says that the call is still going on.
+const keepAliveTime = 15 * time.Second
 
 // Handler serves POST /model/turns for one scope: the body is a contract.TurnRequest, and the
 // answer is NDJSON of contract.TurnChunk that ends in exactly one turn or error. A malformed
@@ -46,9 +46,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 		out.write(contract.TurnChunk{Error: turnError(provider.CodeInvalid, err.Error(), false)})
 		return
 	}
-	quiet := out.beat()
+	stop := out.keepAlive()
 	turn, err := g.Turn(r.Context(), scope, req, func(delta string) { out.write(contract.TurnChunk{Delta: delta}) })
-	quiet()
+	stop()
 	if err != nil {
 		var te *contract.TurnError
 		if !errors.As(err, &te) {
@@ -69,13 +69,13 @@ type lines struct {
 	err        error
 }
 
-// beat writes an empty line every beatTime, so that the reader can tell a slow model from a lost
+// keepAlive writes an empty line every keepAliveTime, so that the reader can tell a slow model from a lost
 // connection. The function that it returns stops this and waits until it has stopped.
-func (l *lines) beat() (stop func()) {
+func (l *lines) keepAlive() (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		t := time.NewTicker(beatTime)
+		t := time.NewTicker(keepAliveTime)
 		defer t.Stop()
 		for {
 			select {

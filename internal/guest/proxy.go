@@ -118,7 +118,7 @@ func splice(a, b net.Conn) {
 	both.Wait()
 }
 
-var errTold = errors.New("refused")
+var errAnswered = errors.New("refused")
 
 func proxyHTTP(conn net.Conn, in *bufio.Reader) (string, func(error) error, error) {
 	say := func(status int, text string) error {
@@ -127,14 +127,14 @@ func proxyHTTP(conn net.Conn, in *bufio.Reader) (string, func(error) error, erro
 	}
 	req, err := http.ReadRequest(in)
 	if err != nil {
-		return "", nil, errors.Join(errTold, say(http.StatusBadRequest, "This is not an HTTP request.\n"))
+		return "", nil, errors.Join(errAnswered, say(http.StatusBadRequest, "This is not an HTTP request.\n"))
 	}
 	if req.Method != http.MethodConnect {
-		return "", nil, errors.Join(errTold, say(http.StatusForbidden, "Plain HTTP does not leave the box; use https.\n"))
+		return "", nil, errors.Join(errAnswered, say(http.StatusForbidden, "Plain HTTP does not leave the box; use https.\n"))
 	}
 	target, err := checkTarget(req.RequestURI)
 	if err != nil {
-		return "", nil, errors.Join(errTold, say(http.StatusBadRequest, err.Error()+"\n"))
+		return "", nil, errors.Join(errAnswered, say(http.StatusBadRequest, err.Error()+"\n"))
 	}
 	return target, func(err error) error {
 		if err == nil {
@@ -174,7 +174,7 @@ func proxySOCKS(conn net.Conn, in *bufio.Reader) (string, func(error) error, err
 	}
 	if !strings.Contains(string(methods), "\x00") {
 		_, err := conn.Write([]byte{5, 0xff})
-		return "", nil, errors.Join(errTold, err)
+		return "", nil, errors.Join(errAnswered, err)
 	}
 	if _, err := conn.Write([]byte{5, 0}); err != nil {
 		return "", nil, err
@@ -183,7 +183,7 @@ func proxySOCKS(conn net.Conn, in *bufio.Reader) (string, func(error) error, err
 		return "", nil, err
 	}
 	if b[0] != 5 || b[1] != 1 {
-		return "", nil, errors.Join(errTold, reply(socksNoCommand))
+		return "", nil, errors.Join(errAnswered, reply(socksNoCommand))
 	}
 	var host string
 	switch b[3] {
@@ -207,14 +207,14 @@ func proxySOCKS(conn net.Conn, in *bufio.Reader) (string, func(error) error, err
 		}
 		host = string(b[:n])
 	default:
-		return "", nil, errors.Join(errTold, reply(socksNoAddress))
+		return "", nil, errors.Join(errAnswered, reply(socksNoAddress))
 	}
 	if _, err := io.ReadFull(in, b[:2]); err != nil {
 		return "", nil, err
 	}
 	target, err := checkTarget(net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(b[:2])))))
 	if err != nil {
-		return "", nil, errors.Join(errTold, reply(socksNoAddress))
+		return "", nil, errors.Join(errAnswered, reply(socksNoAddress))
 	}
 	return target, func(err error) error {
 		switch {

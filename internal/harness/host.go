@@ -113,8 +113,8 @@ func (h Host) Post(ctx context.Context, path string, header map[string]string, i
 // Line is one NDJSON line that a loop answers its start with: heartbeats while
 // it works, then exactly one End.
 type Line[T any] struct {
-	Beat int `json:"beat,omitempty"`
-	End  *T  `json:"end,omitempty"`
+	Heartbeat int `json:"beat,omitempty"`
+	End       *T  `json:"end,omitempty"`
 }
 
 // Stream runs work and writes its lines: a heartbeat at once and then at every interval
@@ -145,7 +145,7 @@ func Stream[T any](w http.ResponseWriter, r *http.Request, interval time.Duratio
 		t := time.NewTicker(interval)
 		defer t.Stop()
 		for n := 1; ; n++ {
-			send(Line[T]{Beat: n})
+			send(Line[T]{Heartbeat: n})
 			select {
 			case <-done:
 				return

@@ -72,11 +72,11 @@ func (h *sharedComputer) let() (map[string]bool, error) {
 			return nil, err
 		}
 	}
-	liveToken, err := h.Lives(ctx, h.token.ID)
+	liveToken, err := h.Valid(ctx, h.token.ID)
 	if err != nil {
 		return nil, err
 	}
-	liveDesktop, err := h.Lives(ctx, h.principal)
+	liveDesktop, err := h.Valid(ctx, h.principal)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func TestWhatIsNotThereIsNotKept(t *testing.T) {
 		_, err1 := h.Token(ctx, name)
 		_, err2 := h.Session(ctx, name, identity.Console)
 		_, err3 := h.ByPrincipal(ctx, name)
-		if must[bool](t)(h.Lives(ctx, name)) {
+		if must[bool](t)(h.Valid(ctx, name)) {
 			t.Error("what there is not lives")
 		}
 		for _, err := range []error{err1, err2, err3} {

@@ -70,7 +70,7 @@ func TestTokensForGit(t *testing.T) {
 	if _, err := s.GitToken(ctx, secret); !fault.Is(err, fault.Denied) {
 		t.Errorf("a token for git is good after its end: %v", err)
 	}
-	if lives, err := s.Lives(ctx, own.ID); err != nil || lives {
+	if lives, err := s.Valid(ctx, own.ID); err != nil || lives {
 		t.Errorf("lives after its end: %v, %v", lives, err)
 	}
 }

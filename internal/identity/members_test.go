@@ -219,13 +219,13 @@ func TestAccounts(t *testing.T) {
 	}
 	keys := must[[]identity.Token](t)(s.Tokens(ctx, b.ID))
 	for _, id := range []string{ses.ID, keys[0].ID} {
-		if !must[bool](t)(s.Lives(ctx, id)) {
+		if !must[bool](t)(s.Valid(ctx, id)) {
 			t.Errorf("%s does not live", id)
 		}
 	}
 	defer func() {
 		for _, id := range []string{ses.ID, keys[0].ID, "", "t-none"} {
-			if must[bool](t)(s.Lives(ctx, id)) {
+			if must[bool](t)(s.Valid(ctx, id)) {
 				t.Errorf("%s of an account that is gone lives", id)
 			}
 		}

@@ -220,9 +220,9 @@ func (s *Store) end(ctx context.Context, op, where string, arg any) (ids []strin
 	return ids, fault.Wrap(op, err)
 }
 
-// Lives says whether a session or an API token with this id exists.
-func (s *Store) Lives(ctx context.Context, id string) (bool, error) {
-	expires, err := remembered(ctx, s, livesAs(id), func(ctx context.Context) (expires int64, keep bool, err error) {
+// Valid says whether a session or an API token with this id exists.
+func (s *Store) Valid(ctx context.Context, id string) (bool, error) {
+	expires, err := remembered(ctx, s, expiryOf(id), func(ctx context.Context) (expires int64, keep bool, err error) {
 		err = s.db.QueryRowContext(ctx, `SELECT 0 FROM sessions WHERE id = ?1 UNION ALL SELECT expires FROM tokens WHERE id = ?1
 			UNION ALL SELECT max(expires, 1) FROM git_tokens WHERE id = ?1`, id).Scan(&expires)
 		return expires, true, err
@@ -230,11 +230,11 @@ func (s *Store) Lives(ctx context.Context, id string) (bool, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
-	return err == nil && (expires == 0 || expires > s.millis()), fault.Wrap("identity.Lives", err)
+	return err == nil && (expires == 0 || expires > s.millis()), fault.Wrap("identity.Valid", err)
 }
 
-// livesAs asks when what has an id ends, 0: when somebody ends it.
-type livesAs string
+// expiryOf asks when what has an id ends, 0: when somebody ends it.
+type expiryOf string
 
 // ByPrincipal returns the desktop session with an id, which is its principal on
 // the bus. fault.Denied when it has ended.

@@ -61,7 +61,7 @@ func TestTokensHaveAScopeAndAnEnd(t *testing.T) {
 	if _, err := s.GitToken(ctx, gitSecret); !fault.Is(err, fault.Denied) {
 		t.Errorf("a token for git is good after the end of the one that made it: %v", err)
 	}
-	if lives, err := s.Lives(ctx, made.ID); err != nil || lives {
+	if lives, err := s.Valid(ctx, made.ID); err != nil || lives {
 		t.Errorf("it lives after its end: %v, %v", lives, err)
 	}
 	if list, err := s.Tokens(ctx, u.ID); err != nil || len(list) != 2 {

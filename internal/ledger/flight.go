@@ -136,7 +136,7 @@ func (l *Log) accept(p *plan, positions []uint64) error {
 				return err
 			}
 			s := stored{event: p.events[at], position: position, link: p.links[at], size: len(p.lines[at]), owner: l.owner, more: at+1 < upTo}
-			if l.speaker != nil {
+			if l.publisher != nil {
 				s.data = p.lines[at]
 			}
 			fresh = append(fresh, s)

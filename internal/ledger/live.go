@@ -10,74 +10,74 @@ import (
 // Live is where acknowledged events are published to those who follow a log live; *bus.Bus
 // is one.
 type Live interface {
-	// Heard reports whether anybody is subscribed to a subject now.
-	Heard(subject string) bool
-	// Say publishes a message, in the order of the calls.
-	Say(subject string, data []byte) error
+	// Subscribed reports whether anybody is subscribed to a subject now.
+	Subscribed(subject string) bool
+	// Publish publishes a message, in the order of the calls.
+	Publish(subject string, data []byte) error
 }
 
-// sayAtOnce is how many events are taken from the log at once to be published.
-const sayAtOnce = 64
+// publishAtOnce is how many events are taken from the log at once to be published.
+const publishAtOnce = 64
 
-// speaker publishes on live.{cid} the events that the log has acknowledged: each once, in
+// publisher publishes on live.{cid} the events that the log has acknowledged: each once, in
 // the log's order, and none before it is acknowledged. So appending does not wait for
 // subscribers, and nobody sees an event that a power cut could take back.
 //
 // An event that a Log could not publish (its process died, or the server was away for long)
 // is a gap for subscribers: they notice it by the sequence of the next event or of the
 // tick, and read what they missed from the log.
-type speaker struct {
-	to   Live
-	said uint64        // guarded by Log.mu: up to here events were taken to be published, or nobody was subscribed
-	wake chan struct{} // buffered; signals that there are events to publish
-	end  chan struct{} // closed when nothing more will be acknowledged
-	done chan struct{} // closed when everything was published
+type publisher struct {
+	to        Live
+	published uint64        // guarded by Log.mu: up to here events were taken to be published, or nobody was subscribed
+	wake      chan struct{} // buffered; signals that there are events to publish
+	end       chan struct{} // closed when nothing more will be acknowledged
+	done      chan struct{} // closed when everything was published
 }
 
-func newSpeaker(to Live, said uint64) *speaker {
-	return &speaker{to: to, said: said, wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{})}
+func newPublisher(to Live, published uint64) *publisher {
+	return &publisher{to: to, published: published, wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{})}
 }
 
-// tell has acknowledged events published, after the log's readers can see them. A
+// wakePublisher has acknowledged events published, after the log's readers can see them. A
 // subscriber that comes after nobody was subscribed asks the log how far it goes; because
 // events become visible to readers before it is checked here whether there are subscribers,
 // such a subscriber misses none.
-func (l *Log) tell(events []stored) {
-	s := l.speaker
-	if s == nil || len(events) == 0 {
+func (l *Log) wakePublisher(events []stored) {
+	p := l.publisher
+	if p == nil || len(events) == 0 {
 		return
 	}
-	heard := false
+	subscribed := false
 	for i := range events {
-		heard = heard || s.to.Heard(contract.SubjectSaid(events[i].event))
+		subscribed = subscribed || p.to.Subscribed(contract.SubjectLiveEvent(events[i].event))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := events[len(events)-1].event.Sequence
-	if !heard && s.said+uint64(len(events)) == last {
-		s.said = last
+	if !subscribed && p.published+uint64(len(events)) == last {
+		p.published = last
 		l.recent.forget(last)
 		return
 	}
 	select {
-	case s.wake <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// speak publishes events until the log is closed.
-func (l *Log) speak() {
-	s := l.speaker
-	defer close(s.done)
+// publishLive publishes events until the log is closed.
+func (l *Log) publishLive() {
+	p := l.publisher
+	defer close(p.done)
 	for ended := false; ; {
-		page := l.unsaid()
+		page := l.nextUnpublished()
 		if len(page) == 0 {
 			if ended {
 				return
 			}
 			select {
-			case <-s.wake:
-			case <-s.end:
+			case <-p.wake:
+			case <-p.end:
 				ended = true
 			}
 			continue
@@ -96,26 +96,26 @@ func (l *Log) speak() {
 			// A message that can't be sent is lost together with the subscribers'
 			// connection. They read what they missed from the log once they have
 			// reconnected.
-			_ = s.to.Say(contract.SubjectSaid(e.event), data)
+			_ = p.to.Publish(contract.SubjectLiveEvent(e.event), data)
 		}
 	}
 }
 
-// unsaid takes the next events that have not been published yet; none when all were.
-func (l *Log) unsaid() []stored {
-	s := l.speaker
+// nextUnpublished takes the next events that have not been published yet; none when all were.
+func (l *Log) nextUnpublished() []stored {
+	p := l.publisher
 	for {
 		l.mu.Lock()
-		after, last, position := s.said, l.newest.event.Sequence, l.newest.position
+		after, last, position := p.published, l.newest.event.Sequence, l.newest.position
 		if after >= last {
 			l.mu.Unlock()
 			return nil
 		}
-		page, ok := l.recent.after(after, sayAtOnce)
+		page, ok := l.recent.after(after, publishAtOnce)
 		if ok {
 			page = slices.Clone(page)
-			s.said += uint64(len(page))
-			l.recent.forget(s.said)
+			p.published += uint64(len(page))
+			l.recent.forget(p.published)
 		}
 		first := l.recent.first()
 		l.mu.Unlock()
@@ -123,14 +123,14 @@ func (l *Log) unsaid() []stored {
 			return page
 		}
 		// The events are no longer in memory, because publishing is too far behind.
-		page, err := l.fetch(l.ctx, after, last, position, sayAtOnce)
+		page, err := l.fetch(l.ctx, after, last, position, publishAtOnce)
 		if err == nil {
 			after = page[len(page)-1].event.Sequence
 		} else { // subscribers read them from the log, which reports why it can't
 			after = first - 1
 		}
 		l.mu.Lock()
-		s.said = after
+		p.published = after
 		l.mu.Unlock()
 		if err == nil {
 			return page
@@ -138,11 +138,11 @@ func (l *Log) unsaid() []stored {
 	}
 }
 
-// hush ends the speaker once it has published everything. A nil speaker has nothing to
+// close ends the publisher once it has published everything. A nil publisher has nothing to
 // publish.
-func (s *speaker) hush() {
-	if s != nil {
-		close(s.end)
-		<-s.done
+func (p *publisher) close() {
+	if p != nil {
+		close(p.end)
+		<-p.done
 	}
 }

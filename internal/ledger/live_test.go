@@ -33,7 +33,7 @@ func hear(t *testing.T, live <-chan *nats.Msg) contract.Event {
 	select {
 	case m := <-live:
 		e, err := contract.UnmarshalEvent(m.Data)
-		if err != nil || m.Subject != contract.SubjectSaid(e) {
+		if err != nil || m.Subject != contract.SubjectLiveEvent(e) {
 			t.Fatalf("%s: %v", m.Subject, err)
 		}
 		return e
@@ -189,7 +189,7 @@ type audience struct {
 	inside chan struct{} // told before and after something is said
 }
 
-func (a *audience) Heard(string) bool {
+func (a *audience) Subscribed(string) bool {
 	if a.asked != nil {
 		a.asked()
 	}
@@ -198,7 +198,7 @@ func (a *audience) Heard(string) bool {
 	return !a.deaf
 }
 
-func (a *audience) Say(_ string, data []byte) error {
+func (a *audience) Publish(_ string, data []byte) error {
 	tell := func() {
 		select {
 		case a.inside <- struct{}{}:

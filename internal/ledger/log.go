@@ -103,7 +103,7 @@ type Log struct {
 	full   func(ctx context.Context) bool
 	head   *headFile // nil: none is kept
 
-	speaker *speaker // nil: nobody hears of events live
+	publisher *publisher // nil: nobody hears of events live
 
 	queue  chan *request
 	ctx    context.Context // ends at Close
@@ -209,8 +209,8 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 		l.head.start()
 	}
 	if opts.Live != nil {
-		l.speaker = newSpeaker(opts.Live, l.newest.event.Sequence)
-		go l.speak()
+		l.publisher = newPublisher(opts.Live, l.newest.event.Sequence)
+		go l.publishLive()
 	}
 	go l.run()
 	return l, nil
@@ -286,7 +286,7 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.released = true
-	l.speaker.hush()
+	l.publisher.close()
 	l.conn.RemoveStatusListener(l.lost)
 	var errs []error
 	for _, s := range l.subs {
@@ -301,7 +301,7 @@ func (l *Log) Close() error {
 // advance makes stored events visible to readers, and then to who listens.
 func (l *Log) advance(events []stored) {
 	l.show(events)
-	l.tell(events)
+	l.wakePublisher(events)
 }
 
 func (l *Log) show(events []stored) {

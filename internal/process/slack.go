@@ -33,12 +33,12 @@ func Slack() (time.Duration, error) {
 	return time.Duration(ns), err
 }
 
-// Coarsely starts this program again, in this process and with the same arguments, with
-// Coarse for all of its threads, and does not return then. It returns nil where they have
-// that, and an error where it can't be had. A thread has its slack from the one that made
+// ReexecWithCoarseTimers starts this program again, in this process and with the same
+// arguments, with Coarse for all of its threads, and does not return then. It returns nil
+// when they have that already, and an error when it can't be had. A thread has its slack from the one that made
 // it, and the runtime's is made before anything of a program runs: so nothing but another
 // start sets it.
-func Coarsely() error {
+func ReexecWithCoarseTimers() error {
 	if had, err := Slack(); err != nil || had >= Coarse {
 		return err
 	}

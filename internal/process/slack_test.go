@@ -13,14 +13,14 @@ import (
 
 const coarselyEnv = "PROCESS_COARSELY"
 
-// TestCoarselyIsTheSameProcess shows that a program that starts again with another timer slack is
+// TestReexecWithCoarseTimersIsTheSameProcess shows that a program that starts again with another timer slack is
 // the same process with the same arguments, and that each of its threads has that slack.
-func TestCoarselyIsTheSameProcess(t *testing.T) {
+func TestReexecWithCoarseTimersIsTheSameProcess(t *testing.T) {
 	if os.Getenv(coarselyEnv) != "" {
 		coarselyChild(t)
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCoarselyIsTheSameProcess$", "-test.v=true")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestReexecWithCoarseTimersIsTheSameProcess$", "-test.v=true")
 	cmd.Env = append(os.Environ(), coarselyEnv+"=begun")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -35,7 +35,7 @@ func TestCoarselyIsTheSameProcess(t *testing.T) {
 func coarselyChild(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := process.Coarsely(); err != nil {
+	if err := process.ReexecWithCoarseTimers(); err != nil {
 		t.Fatal(err)
 	}
 	// This goroutine runs on a thread that the runtime made.

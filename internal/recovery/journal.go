@@ -48,7 +48,7 @@ type journal struct {
 	Store     bool                         `json:"store,omitempty"`
 	States    []contract.CID               `json:"states,omitempty"`    // computers whose state has events that the log lacks
 	Heads     map[contract.CID]ledger.Head `json:"heads,omitempty"`     // the new content of each log's head
-	Told      map[contract.CID]string      `json:"told,omitempty"`      // the newest commit of each history that its log names; empty: none
+	Logged    map[contract.CID]string      `json:"told,omitempty"`      // the newest commit of each history that its log names; empty: none
 	Histories []contract.CID               `json:"histories,omitempty"` // computers whose history begins anew
 	Gone      []string                     `json:"gone,omitempty"`      // parts that no longer count as missing
 }
@@ -226,7 +226,7 @@ func (j journal) valid() bool {
 			return false
 		}
 	}
-	for cid, commit := range j.Told {
+	for cid, commit := range j.Logged {
 		if bad(cid) || commit != "" && !isCommit(commit) {
 			return false
 		}
@@ -255,8 +255,8 @@ func (j journal) finish(dir *datadir.Dir) error {
 		}
 		crash.At("recovery.head.written")
 	}
-	for cid, commit := range j.Told {
-		if err := setTold(dir, j.Aside, cid, commit); err != nil {
+	for cid, commit := range j.Logged {
+		if err := setLogged(dir, j.Aside, cid, commit); err != nil {
 			return err
 		}
 	}

@@ -263,7 +263,7 @@ func (j *job) logs(ctx context.Context) error {
 
 // journal makes a journal whose only step is to stop missing the parts that are gone.
 func (j *job) journal(of contract.CID) journal {
-	end := journal{computer: of, Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Told: map[contract.CID]string{}}
+	end := journal{computer: of, Aside: j.aside, Heads: map[contract.CID]ledger.Head{}, Logged: map[contract.CID]string{}}
 	found := j.report.Computers[of]
 	if of == "" {
 		found = j.result.Found
@@ -367,7 +367,7 @@ func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) err
 	if has, err := holds(j.Dir, cid, checkpoint); err != nil || !has {
 		checkpoint = ""
 	}
-	end.Told[cid] = checkpoint
+	end.Logged[cid] = checkpoint
 	if now.commit != checkpoint {
 		j.continues[cid] = now.commit
 	}

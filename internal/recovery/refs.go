@@ -141,9 +141,9 @@ func holds(dir *datadir.Dir, cid contract.CID, commit string) (bool, error) {
 	return len(packs) > 0, err
 }
 
-// setTold records up to which commit the log has a history's checkpoints. With "" it has
+// setLogged records up to which commit the log has a history's checkpoints. With "" it has
 // none, and all are appended to it again.
-func setTold(dir *datadir.Dir, aside string, cid contract.CID, commit string) error {
+func setLogged(dir *datadir.Dir, aside string, cid contract.CID, commit string) error {
 	if commit != "" {
 		return setRef(dir, aside, cid, told, commit)
 	}

@@ -20,7 +20,7 @@ type goldenCase struct {
 	Name   string            `json:"name"`
 	Run    string            `json:"run"`
 	Events []json.RawMessage `json:"events"`
-	Want   runtest.Told      `json:"want"`
+	Want   runtest.Outcome   `json:"want"`
 }
 
 func load(t *testing.T) map[string]*goldenCase {

@@ -54,9 +54,9 @@ func (s *Shell) setBroken(b brokenPage) {
 	s.health.page = b
 }
 
-// Beat handles the report of a page that runs the current shell. The control plane drops
+// Heartbeat handles the report of a page that runs the current shell. The control plane drops
 // the reports of a broken page while another one is well.
-func (s *Shell) Beat(ctx context.Context, b view.Heartbeat) error {
+func (s *Shell) Heartbeat(ctx context.Context, b view.Heartbeat) error {
 	s.health.judging.Lock()
 	defer s.health.judging.Unlock()
 	was := s.broken()

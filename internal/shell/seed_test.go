@@ -24,7 +24,7 @@ func TestSeedChild(t *testing.T) {
 	for i := range 20 {
 		files[fmt.Sprintf("src/%d/file.ts", i%5)+fmt.Sprint(i)] = &fstest.MapFile{Data: []byte("content"), Mode: 0o444}
 	}
-	v, err := local.OpenVolumes(local.VolumesOptions{Dir: dir, Told: func(err error) { t.Error(err) }})
+	v, err := local.OpenVolumes(local.VolumesOptions{Dir: dir, OnError: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestRunsGolden(t *testing.T) {
 			Name   string            `json:"name"`
 			Run    string            `json:"run"`
 			Events []json.RawMessage `json:"events"`
-			Want   runtest.Told      `json:"want"`
+			Want   runtest.Outcome   `json:"want"`
 		}
 		if err := json.Unmarshal(b, &c); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestRunsGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := runtest.Told{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
+			got := runtest.Outcome{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 				Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
 				TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []runtest.Asked{}, Tasks: []runtest.Step{}}
 			for _, p := range r.Plan {

@@ -26,9 +26,9 @@ type Options struct {
 	// Passes reports whether a failure, such as a full disk, is expected to pass by
 	// itself. Such failures do not count towards Limit.
 	Passes func(error) bool
-	// Told is called after each failure, in the goroutine of the service. Its context ends
+	// OnFailure is called after each failure, in the goroutine of the service. Its context ends
 	// after a few seconds.
-	Told func(context.Context, Failure)
+	OnFailure func(context.Context, Failure)
 	// Escalate is called once, in a goroutine of its own, when a service has reached
 	// Limit. It must close the tree, which still exists then.
 	Escalate func(error)
@@ -78,8 +78,8 @@ func Stack(err error) string {
 	return string(p.Stack)
 }
 
-// tellWithin bounds a call of Told.
-const tellWithin = 5 * time.Second
+// onFailureWithin bounds a call of OnFailure.
+const onFailureWithin = 5 * time.Second
 
 // Tree holds the services of one computer.
 type Tree struct {
@@ -253,11 +253,11 @@ func (t *Tree) failed(name string, err error) error {
 }
 
 func (t *Tree) tell(f Failure) {
-	if t.options.Told == nil {
+	if t.options.OnFailure == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, tellWithin)
+	ctx, cancel := context.WithTimeout(t.ctx, onFailureWithin)
 	defer cancel()
 	// If reporting panics too, there is nobody left to report it to.
-	_ = Safely(func() error { t.options.Told(ctx, f); return nil })
+	_ = Safely(func() error { t.options.OnFailure(ctx, f); return nil })
 }

@@ -256,7 +256,7 @@ func (p *played) decisions() []view.Decision {
 	return append([]view.Decision{}, p.decided...)
 }
 
-func (p *played) Beat(context.Context, view.Heartbeat) error { return nil }
+func (p *played) Heartbeat(context.Context, view.Heartbeat) error { return nil }
 
 // approvalID is the id of the waiting approval.
 var approvalID = contract.NewID()

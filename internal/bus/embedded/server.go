@@ -182,8 +182,8 @@ func (s *Server) Client() (net.Conn, error) {
 	return conn, nil
 }
 
-// Heard reports whether anybody is subscribed to a subject.
-func (s *Server) Heard(subject string) bool {
+// Subscribed reports whether anybody is subscribed to a subject.
+func (s *Server) Subscribed(subject string) bool {
 	acc, err := s.server().LookupAccount(s.account)
 	return err != nil || acc.SubscriptionInterest(subject)
 }

@@ -73,8 +73,8 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Heard returns true, because it is not known whether anybody is subscribed.
-func (s *Server) Heard(string) bool { return true }
+// Subscribed returns true, because it is not known whether anybody is subscribed.
+func (s *Server) Subscribed(string) bool { return true }
 
 // Dial connects the control plane. Further servers that a server announces are not used,
 // because only those in the URL were checked.

@@ -129,7 +129,7 @@ func onTerminal(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecR
 	var sizes sync.WaitGroup
 	sizes.Go(func() {
 		for range resized {
-			b.bring(size())
+			b.enqueue(size())
 		}
 	})
 	defer func() { signal.Stop(resized); close(resized); sizes.Wait() }()
@@ -187,7 +187,7 @@ func newSignalForwarder(ctx context.Context, c *client.Client, id string) *signa
 		if !b.began.Load() || sig != syscall.SIGQUIT && b.told.Add(1) >= endsAt {
 			return false
 		}
-		b.bring(view.CommandSignal{Signal: unix.SignalName(sig)[len("SIG"):]})
+		b.enqueue(view.CommandSignal{Signal: unix.SignalName(sig)[len("SIG"):]})
 		return true
 	})
 	b.end = func() { release(); cancel(); done.Wait() }
@@ -196,9 +196,9 @@ func newSignalForwarder(ctx context.Context, c *client.Client, id string) *signa
 
 func (b *signalForwarder) started(string, uint64) { b.began.Store(true) }
 
-// bring queues a signal once the command has started. If the queue is full it is dropped,
+// enqueue queues a signal once the command has started. If the queue is full it is dropped,
 // as the kernel drops a signal that is already pending.
-func (b *signalForwarder) bring(s view.CommandSignal) {
+func (b *signalForwarder) enqueue(s view.CommandSignal) {
 	if !b.began.Load() {
 		return
 	}

@@ -188,7 +188,7 @@ func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, er
 	// left.
 	ended := c.writers.begin(spec)
 	var b sandbox.Box
-	err := c.options.Machine.Reserve.Spaced(ctx, func() (err error) { b, err = c.options.On.Box(ctx, spec); return err })
+	err := c.options.Machine.Reserve.RetryWithRoom(ctx, func() (err error) { b, err = c.options.On.Box(ctx, spec); return err })
 	if err != nil {
 		return nil, err
 	}

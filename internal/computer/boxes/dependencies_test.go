@@ -50,7 +50,7 @@ func machineDependencies(t *testing.T, cids ...contract.CID) []*dependencies {
 			t.Fatal(err)
 		}
 		v, err := local.OpenVolumes(local.VolumesOptions{
-			Dir: path, Shared: filepath.Join(dir.Path(), "cache"), Caches: []string{DependenciesDir}, Told: func(err error) { t.Error(err) },
+			Dir: path, Shared: filepath.Join(dir.Path(), "cache"), Caches: []string{DependenciesDir}, OnError: func(err error) { t.Error(err) },
 		})
 		if err != nil {
 			t.Fatal(err)

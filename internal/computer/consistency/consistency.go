@@ -46,9 +46,9 @@ type Keeper interface {
 	Ended() bool
 }
 
-// HurtHistory reports whether an error is damage of the history: only such an error
+// IsHistoryDamage reports whether an error is damage of the history: only such an error
 // justifies a recovery that gives the history up.
-func HurtHistory(err error) bool { return errors.As(err, new(ofHistory)) }
+func IsHistoryDamage(err error) bool { return errors.As(err, new(ofHistory)) }
 
 // OfHistory marks an error as damage of the history.
 func OfHistory(err error) error { return ofHistory{err} }

@@ -22,7 +22,7 @@ func TestOnlyAHurtHistoryIsGivenUp(t *testing.T) {
 		"the history":              {errors.Join(damaged(ofHistory{errors.New("it ends at nothing")}), errors.New("it did not close")), true},
 		"nothing":                  {nil, false},
 	} {
-		if got := HurtHistory(c.err); got != c.want {
+		if got := IsHistoryDamage(c.err); got != c.want {
 			t.Errorf("%s: the histories %v are given up", name, got)
 		}
 	}

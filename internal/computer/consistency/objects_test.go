@@ -17,7 +17,7 @@ func historyAt(t *testing.T, dir string) *local.Volumes {
 	if err := os.MkdirAll(filepath.Join(dir, "workspace/.git/refs/heads"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	v, err := local.OpenVolumes(local.VolumesOptions{Dir: dir, Told: func(err error) { t.Error(err) }})
+	v, err := local.OpenVolumes(local.VolumesOptions{Dir: dir, OnError: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

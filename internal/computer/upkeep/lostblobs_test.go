@@ -74,7 +74,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 	t.Cleanup(func() { _ = c.options.State.Close() })
 
 	at := t.TempDir()
-	volumes, err := local.OpenVolumes(local.VolumesOptions{Dir: at, Shared: filepath.Join(at, "shared"), Told: func(err error) { t.Error(err) }})
+	volumes, err := local.OpenVolumes(local.VolumesOptions{Dir: at, Shared: filepath.Join(at, "shared"), OnError: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestEveryLostBlobIsAnAlarm(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			return c.Wounds()
+			return c.DamageNotes()
 		}
 		wounds := scrub()
 		switch {

@@ -391,8 +391,8 @@ func (u *Upkeep) whole(part string) {
 	delete(u.scrub.found, part)
 }
 
-// Wounds lists what is damaged: which file, since when, and what to do.
-func (u *Upkeep) Wounds() []string {
+// DamageNotes lists what is damaged: which file, since when, and what to do.
+func (u *Upkeep) DamageNotes() []string {
 	u.scrub.mu.Lock()
 	defer u.scrub.mu.Unlock()
 	var out []string

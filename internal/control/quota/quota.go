@@ -60,9 +60,9 @@ type refusedAt struct {
 }
 
 const (
-	paceIdle    = 10 * time.Minute // after this, a session's rates are forgotten; their buckets are full by then
-	soon        = "Wait a minute."
-	refusedTold = 2 * time.Minute // how long the console says that something was refused
+	paceIdle     = 10 * time.Minute // after this, a session's rates are forgotten; their buckets are full by then
+	soon         = "Wait a minute."
+	refusedShown = 2 * time.Minute // how long the console says that something was refused
 )
 
 func New(limits Limits, log *slog.Logger, now func() time.Time, appended func(context.Context, contract.CID, time.Time) (int, int64, error)) *Quota {
@@ -148,18 +148,18 @@ func (p *rates) allow(now time.Time, bytes int64) bool {
 
 // refuse remembers a refusal for the console, and logs the first of several like it.
 func (f *Quota) refuse(cid contract.CID, now time.Time, hint, why string) error {
-	if last := f.refused[cid]; now.Sub(last.at) > refusedTold || last.why != why {
+	if last := f.refused[cid]; now.Sub(last.at) > refusedShown || last.why != why {
 		f.log.Warn("a client's appends were refused", "computer", cid, "reason", why)
 	}
 	f.refused[cid] = refusedAt{now, why}
 	return fault.New("", fault.Exhausted, hint, fmt.Errorf("too much at once: %s", why))
 }
 
-// Told returns what was refused lately, for the computer's console.
-func (f *Quota) Told(cid contract.CID) string {
+// Refused returns what was refused lately, for the computer's console.
+func (f *Quota) Refused(cid contract.CID) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r, ok := f.refused[cid]; ok && f.now().Sub(r.at) < refusedTold {
+	if r, ok := f.refused[cid]; ok && f.now().Sub(r.at) < refusedShown {
 		return r.why
 	}
 	return ""

@@ -190,12 +190,12 @@ func (m *Mirror) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		m.beat(ctx)
+		m.round(ctx)
 	}
 }
 
-// beat is one round of Run.
-func (m *Mirror) beat(ctx context.Context) {
+// round is one round of Run.
+func (m *Mirror) round(ctx context.Context) {
 	m.work.Lock()
 	defer m.work.Unlock() // a panic must not leave it locked for the next start
 	m.pass(ctx, document.By(document.Nobody), time.Since(m.last) >= lookEvery, false)
@@ -226,7 +226,7 @@ func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []str
 			continue
 		}
 		if aerr == nil {
-			aerr = m.bring(context.WithoutCancel(ctx), id, by, true)
+			aerr = m.reconcile(context.WithoutCancel(ctx), id, by, true)
 		}
 		m.complain(id, aerr)
 	}
@@ -240,7 +240,7 @@ func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []str
 func (m *Mirror) Revise(ctx context.Context, id string, base int, body string, by document.Author) (state.Revision, error) {
 	m.work.Lock()
 	defer m.work.Unlock()
-	if err := m.bring(ctx, id, document.By(document.Nobody), false); fault.Is(err, fault.NotFound) {
+	if err := m.reconcile(ctx, id, document.By(document.Nobody), false); fault.Is(err, fault.NotFound) {
 		return state.Revision{}, err
 	} else if err != nil {
 		m.complain(id, err)
@@ -256,7 +256,7 @@ func (m *Mirror) Revise(ctx context.Context, id string, base int, body string, b
 		took, err = m.put(ctx, rev, was)
 	}
 	if !took && err == nil {
-		err = m.bring(ctx, id, document.By(document.Nobody), true)
+		err = m.reconcile(ctx, id, document.By(document.Nobody), true)
 	}
 	m.complain(id, err)
 	return rev, nil
@@ -271,7 +271,7 @@ func (m *Mirror) Freshen(ctx context.Context, p string) {
 	defer m.work.Unlock()
 	id, err := m.documentAt(ctx, p)
 	if err == nil {
-		err = m.bring(ctx, id, document.By(document.Nobody), true)
+		err = m.reconcile(ctx, id, document.By(document.Nobody), true)
 	}
 	if !fault.Is(err, fault.NotFound) {
 		m.complain(p, err)
@@ -317,7 +317,7 @@ func (m *Mirror) pass(ctx context.Context, by document.Author, look, all bool) {
 		if busy && strings.HasPrefix(m.path[id], runDocumentsDir) {
 			continue
 		}
-		m.complain(id, m.bring(ctx, id, document.By(document.Nobody), true))
+		m.complain(id, m.reconcile(ctx, id, document.By(document.Nobody), true))
 	}
 }
 
@@ -354,7 +354,7 @@ func (m *Mirror) look(ctx context.Context, by document.Author) {
 			if was, ok := m.seen[id]; ok && was == now {
 				continue
 			}
-			err := m.bring(ctx, id, by, false)
+			err := m.reconcile(ctx, id, by, false)
 			if err == nil {
 				m.seen[id] = now
 			}

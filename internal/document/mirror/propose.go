@@ -36,7 +36,7 @@ func (m *Mirror) Propose(ctx context.Context, left Left) (paths []string, err er
 		}
 		// The user's edit becomes a revision first. If it can't, the proposal can be made
 		// all the same.
-		m.complain(id, m.bring(ctx, id, document.By(document.Nobody), true))
+		m.complain(id, m.reconcile(ctx, id, document.By(document.Nobody), true))
 		text, ok, err := m.textAt(ctx, left.Tree, p)
 		if err != nil {
 			return paths, err

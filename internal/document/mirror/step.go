@@ -19,9 +19,9 @@ import (
 // maxBrings bounds how often a file that changes all the time is tried.
 const maxBrings = 5
 
-// bring reconciles a document and its file: an edit of the file becomes a revision by its
+// reconcile reconciles a document and its file: an edit of the file becomes a revision by its
 // author, and, with write, a newer revision is written to the file.
-func (m *Mirror) bring(ctx context.Context, id string, by document.Author, write bool) error {
+func (m *Mirror) reconcile(ctx context.Context, id string, by document.Author, write bool) error {
 	for range maxBrings {
 		again, err := m.step(ctx, id, by, write)
 		if err != nil || !again {
@@ -79,7 +79,7 @@ func (m *Mirror) step(ctx context.Context, id string, by document.Author, write 
 		return false, m.hold(id, file, head, fmt.Errorf("%s is a %s", head.Path, file.Kind))
 	case file.ID == blobID(head.Body):
 		if m.wrote[id] == head.Revision && !write {
-			return false, nil // the next beat appends the event
+			return false, nil // the next round appends the event
 		}
 		if told != head.Revision {
 			return true, m.mark(ctx, head)

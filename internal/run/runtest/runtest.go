@@ -6,9 +6,9 @@ import (
 	"choir.dev/choiros/internal/run"
 )
 
-// Told is what every reducer must agree on about a run: the cases in run's testdata check
+// Outcome is what every reducer must agree on about a run: the cases in run's testdata check
 // it for the reducer of package run, the state's tables and the desktop's reducer.
-type Told struct {
+type Outcome struct {
 	Status    contract.RunStatus          `json:"status"`
 	Reason    string                      `json:"reason"`
 	Prompt    string                      `json:"prompt"`
@@ -45,8 +45,8 @@ type Step struct {
 }
 
 // Of returns what the reducer of package run says about a run.
-func Of(r *run.Run) Told {
-	v := Told{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt.Text, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
+func Of(r *run.Run) Outcome {
+	v := Outcome{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt.Text, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 		Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
 		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []Asked{}, Tasks: []Step{}}
 	for _, p := range r.Plan {

@@ -169,7 +169,7 @@ func (c *computer) take(ctx context.Context) (err error) {
 	if err := os.MkdirAll(c.spec.Dir, 0o700); err != nil {
 		return err
 	}
-	c.volumes, err = openVolumes(VolumesOptions{Dir: c.spec.Dir, Caches: c.spec.Caches, Told: func(err error) {
+	c.volumes, err = openVolumes(VolumesOptions{Dir: c.spec.Dir, Caches: c.spec.Caches, OnError: func(err error) {
 		c.driver.opts.Logger.Warn("what boxes left was not removed", "computer", c.spec.CID, "error", err)
 	}}, c.driver.shared)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestASharedFolderMayLieElsewhere(t *testing.T) {
 	if err := os.Symlink(elsewhere, filepath.Join(data, "modules")); err != nil {
 		t.Fatal(err)
 	}
-	v, err := local.OpenVolumes(local.VolumesOptions{Dir: t.TempDir(), Shared: data, Told: func(err error) { t.Error(err) }})
+	v, err := local.OpenVolumes(local.VolumesOptions{Dir: t.TempDir(), Shared: data, OnError: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,10 +24,10 @@ import (
 
 // VolumesOptions say where volumes lie on this host.
 type VolumesOptions struct {
-	Dir    string   // of the computer: DATA/computers/{cid}
-	Shared string   // of what all computers share; empty: there is none
-	Caches []string // with which names of a VolumeCache begin
-	Told   func(error)
+	Dir     string      // of the computer: DATA/computers/{cid}
+	Shared  string      // of what all computers share; empty: there is none
+	Caches  []string    // with which names of a VolumeCache begin
+	OnError func(error) // called when a removed volume can't be deleted
 }
 
 // Volumes keeps a computer's volumes as folders of its directory:
@@ -157,7 +157,7 @@ func OpenVolumes(o VolumesOptions) (*Volumes, error) {
 	if o.Shared == "" {
 		return openVolumes(o, nil)
 	}
-	all := &common{path: o.Shared, told: o.Told}
+	all := &common{path: o.Shared, told: o.OnError}
 	v, err := openVolumes(o, all)
 	if err != nil {
 		return nil, errors.Join(err, all.close())
@@ -167,7 +167,7 @@ func OpenVolumes(o VolumesOptions) (*Volumes, error) {
 }
 
 func openVolumes(o VolumesOptions, all *common) (*Volumes, error) {
-	root := place{path: o.Dir, removing: removing, told: o.Told}
+	root := place{path: o.Dir, removing: removing, told: o.OnError}
 	if err := root.open(); err != nil {
 		return nil, err
 	}
