@@ -1,6 +1,7 @@
 package httpio
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -8,15 +9,29 @@ import (
 	"choir.dev/choiros/internal/control/problem"
 )
 
-// These are the limits on how long a client may be silent.
-const (
-	bodyIdle  = 30 * time.Second // between two reads of a body
-	WriteIdle = 30 * time.Second // between two writes of a stream
-)
+// WriteIdle is how long a client may take none of a stream.
+const WriteIdle = 30 * time.Second
+
+// bodyIdle is how long a client may send none of a body. Only a test changes it.
+var bodyIdle = 30 * time.Second
+
+// impatient bounds how long a client may be silent that has announced a body, whatever
+// becomes of the request. Before net/http sends an answer it reads what is left of the body:
+// without a deadline a client whose request was refused unread would hold its connection
+// for as long as it likes, whoever it is.
+func impatient(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyIdle)) // it fails where the connection has gone
+		}
+		h.ServeHTTP(w, r)
+	})
+}
 
 // body sets a deadline for each read of a request's body, so that a client that sends a
-// byte an hour does not hold a handler. It removes the deadline at the end, because one
-// that expires later would look like a client that has disconnected.
+// byte an hour does not hold a handler. It removes the deadline at the body's end, because
+// one that expires later would look like a client that has disconnected. A client that was
+// silent for too long keeps the deadline, and so not its connection.
 type body struct {
 	io.ReadCloser
 	controller *http.ResponseController
@@ -37,7 +52,7 @@ func (b *body) Read(p []byte) (int, error) {
 	// reports.
 	_ = b.controller.SetReadDeadline(deadline)
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		_ = b.controller.SetReadDeadline(time.Time{})
 	}
 	return n, err

@@ -16,7 +16,7 @@ import (
 // end the streams.
 func Serve(ctx context.Context, ln net.Listener, handler http.Handler, log *slog.Logger, shut func()) error {
 	srv := &http.Server{
-		Handler:           handler,
+		Handler:           impatient(handler),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    headerLimit(),
