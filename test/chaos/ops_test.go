@@ -43,6 +43,18 @@ func (w *world) remove(ctx context.Context, path string) error {
 	return nil
 }
 
+// move renames a file that holds content.
+func (w *world) move(ctx context.Context, from, to, content string) error {
+	w.tree.maybe(from, gone)
+	w.tree.maybe(to, content)
+	if _, err := w.c.Move(ctx, from, to); err != nil {
+		return err
+	}
+	w.tree.is(from, gone)
+	w.tree.is(to, content)
+	return nil
+}
+
 // add imports a folder with one file.
 func (w *world) add(ctx context.Context, name, content string) error {
 	var b bytes.Buffer

@@ -35,6 +35,21 @@ var again = []scenario{
 		w.tree.is(path, gone)
 		return w.run(ctx, &prompt{text: "ruin the shell in " + path, fails: true, unverified: true})
 	}},
+	{"removal of what a command made", []string{"keeper.trash.intended"}, func(ctx context.Context, w *world) error {
+		path, err := commandMakes(ctx, w, "to go "+w.next())
+		if err != nil {
+			return err
+		}
+		return w.remove(ctx, path)
+	}},
+	{"move", []string{"keeper.trash.intended", "keeper.deed.done", "workspace.file.written"}, func(ctx context.Context, w *world) error {
+		content := "to move " + w.next()
+		path, err := commandMakes(ctx, w, content)
+		if err != nil {
+			return err
+		}
+		return w.move(ctx, path, "workspace/u/moved/"+w.next()+".txt", content+"\n")
+	}},
 	{"push of files", []string{"gitserve.taken", "keeper.publish.started", "keeper.apply.exchanged", "gitserve.published"}, pushOfFiles},
 }
 
@@ -142,6 +157,12 @@ var scenarios = []scenario{
 		return w.run(ctx, &prompt{text: "run `seq 20000`"})
 	}},
 	{"desktop", []string{"desktop.ready", "desktop.command.started"}, lookAtDesktop},
+}
+
+// commandMakes has a command make a file, so that a change of it is the first that the keeper makes.
+func commandMakes(ctx context.Context, w *world, content string) (string, error) {
+	path := "workspace/e/" + w.next() + ".txt"
+	return path, w.exec(ctx, path, content, 0)
 }
 
 func pushOfFiles(ctx context.Context, w *world) error {
@@ -318,7 +339,7 @@ func TestNamedPoints(t *testing.T) {
 	// Each lane is a computer that goes through all its points, so later points also meet what
 	// earlier ones left.
 	lanes := [][]string{
-		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "add", "push", "received push", "push of files", "checkpoint", "restore", "repair"},
+		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "removal of what a command made", "move", "add", "push", "received push", "push of files", "checkpoint", "restore", "repair"},
 		{"large put", "command", "settling", "long output", "failing prompt", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes", "checked prompt"},
 	}
 	for _, s := range slices.Concat(scenarios, again) {

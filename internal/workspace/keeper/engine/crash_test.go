@@ -118,6 +118,14 @@ func child(raw string) error {
 		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
+	case "acts":
+		for i, act := range strings.Split(s.To, "\n") {
+			if err := doAct(ctx, e, strings.Fields(act), fmt.Sprintf("put %d", i)); err != nil {
+				return err
+			}
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
 	case "write-large":
 		_, err = e.Write(ctx, wire.WriteRequest{Path: wire.Path(s.To), User: "somebody"}, strings.NewReader(noise(9, 6<<20)))
 	case "remove":
@@ -133,6 +141,19 @@ func child(raw string) error {
 		}
 	}
 	return errors.Join(err, e.Close())
+}
+
+// doAct puts, removes or moves a file.
+func doAct(ctx context.Context, e *engine.Engine, act []string, text string) (err error) {
+	switch p := wire.Path(act[1]); act[0] {
+	case "put":
+		_, err = e.Write(ctx, wire.WriteRequest{Path: p}, strings.NewReader(text))
+	case "remove":
+		_, err = e.Remove(ctx, wire.RemoveRequest{Path: p})
+	case "move":
+		_, err = e.Move(ctx, wire.MoveRequest{From: p, To: wire.Path(act[2])})
+	}
+	return err
 }
 
 // replaceFile has a file take another's place, which stays beside it as it was.

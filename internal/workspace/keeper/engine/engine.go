@@ -190,7 +190,7 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 		}
 	}
 	// This comes before the records that it needs are cleared away.
-	if err := errors.Join(e.moves.DropUndone(), e.moves.RecoverReceived(), e.moves.RedoPuts(ctx)); err != nil {
+	if err := errors.Join(e.moves.DropUndone(), e.moves.RecoverReceived(), e.moves.RedoActs(ctx)); err != nil {
 		return err
 	}
 	return e.store.RemoveStale()

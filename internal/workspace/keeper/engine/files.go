@@ -263,7 +263,7 @@ func (e *Engine) replaceFile(ctx context.Context, req wire.WriteRequest, tmp, su
 }
 
 func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum string, large *chunks.Manifest) (wire.Written, error) {
-	if err := e.moves.BeforePut(ctx); err != nil {
+	if err := e.moves.BeforeAct(ctx); err != nil {
 		return wire.Written{}, err
 	}
 	p := string(req.Path)
@@ -309,7 +309,8 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	if w.FileInfo, err = info(dir, name, p); err == nil {
 		w.ID = t.New.ID
 	}
-	return w, errors.Join(err, e.moves.EmptyTrash())
+	e.moves.EmptyTrash()
+	return w, err
 }
 
 // chunkAhead stores the chunks of a received file, if it is a large one, before the lock is

@@ -26,7 +26,7 @@ func (e *Engine) Untold(_ context.Context) ([]wire.Operation, error) {
 	out := []wire.Operation{}
 	err := e.moves.UntoldEntries(func(m publish.TrashEntry, happened bool) error {
 		if m.Host && happened {
-			out = append(out, wire.Operation{ID: m.ID, Op: m.Op, Path: m.Path, At: m.At, Size: m.Size, SHA256: m.SHA256, Actor: m.Actor, User: m.User, Named: m.Named})
+			out = append(out, m.Operation())
 		}
 		return nil
 	})
@@ -67,7 +67,7 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Operation
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.moves.RollForward(ctx); err != nil {
+	if err := e.moves.BeforeAct(ctx); err != nil {
 		return wire.Operation{}, fault.Wrap(op, err)
 	}
 	a, err := disk.OpenDir(e.look.Root, wire.ParentDir(from))
@@ -77,10 +77,6 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Operation
 	defer unix.Close(a)
 	st, err := disk.Lstat(a, path.Base(from))
 	if err != nil {
-		return wire.Operation{}, fileError(op, from, err)
-	}
-	in := publish.Intent{Operation: wire.Operation{Op: "move", Path: req.To, From: req.From, Size: st.Size, Actor: req.Actor, User: req.User}}
-	if in.Was, err = publish.InodeAt(a, path.Base(from)); err != nil {
 		return wire.Operation{}, fileError(op, from, err)
 	}
 	e.look.Invalidate() // a folder may appear there
@@ -94,15 +90,8 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Operation
 	} else if !disk.IsGone(err) {
 		return wire.Operation{}, fileError(op, to, err)
 	}
-	err = e.moves.CarryOut(&in, func() error { return disk.MoveTo(a, path.Base(from), b, path.Base(to)) })
-	if err != nil {
-		return wire.Operation{}, fileError(op, to, err)
-	}
-	err = unix.Fsync(b)
-	if wire.ParentDir(from) != wire.ParentDir(to) {
-		err = errors.Join(err, unix.Fsync(a))
-	}
-	return in.Operation, fileError(op, to, err)
+	m, err := e.moves.Move(publish.TrashEntry{Trashed: wire.Trashed{Path: req.To}, From: req.From, Op: "move", Size: st.Size, Actor: req.Actor, User: req.User, Host: true}, a, b)
+	return m.Operation(), fileError(op, to, err)
 }
 
 // Untrash puts a trash entry back where it was, or, when something else is

@@ -44,10 +44,11 @@ type killedMove struct {
 func TestKilledWhileAFileMoves(t *testing.T) {
 	type files = map[string]string
 	for _, test := range []killedMove{
-		{"move", "a", "d/b", "deed.meant", nil, files{"a": "first\n"}, ""},
+		// Its entry is in the journal, so a start does it.
+		{"move", "a", "d/b", "trash.intended", nil, files{"d/b": "first\n"}, "move"},
 		{"move", "a", "d/b", "deed.done", nil, files{"d/b": "first\n"}, "move"},
 		{"move", "a", "d/b", "", nil, files{"d/b": "first\n"}, "move"},
-		{"move", "folder", "d/b", "deed.meant", nil, files{"folder/x": "x\n"}, ""},
+		{"move", "folder", "d/b", "trash.intended", nil, files{"d/b/x": "x\n"}, "move"},
 		{"move", "folder", "d/b", "deed.done", nil, files{"d/b/x": "x\n"}, "move"},
 		// The file was saved as editors do, under the new name, so that another file has that name
 		// now.
@@ -55,10 +56,10 @@ func TestKilledWhileAFileMoves(t *testing.T) {
 		// Somebody made a new file where the old one was.
 		{"move", "a", "d/b", "deed.done", func(c *computer) { c.write("a", "other\n") }, files{"a": "other\n", "d/b": "first\n"}, "move"},
 		// Nothing was moved, and somebody made a file where it was to go.
-		{"move", "a", "d/b", "deed.meant", func(c *computer) { c.write("d/b", "other\n") }, files{"a": "first\n", "d/b": "other\n"}, ""},
-		{"move", "a", "d/b", "deed.meant", func(c *computer) { c.save("a", "saved\n"); c.write("d/b", "other\n") }, files{"a": "saved\n", "d/b": "other\n"}, ""},
+		{"move", "a", "d/b", "trash.intended", func(c *computer) { c.write("d/b", "other\n") }, files{"a": "first\n", "d/b": "other\n"}, ""},
+		{"move", "a", "d/b", "trash.intended", func(c *computer) { c.save("a", "saved\n"); c.write("d/b", "other\n") }, files{"a": "saved\n", "d/b": "other\n"}, ""},
 		// Nothing was moved, and the file got a second name there.
-		{"move", "a", "b", "deed.meant", func(c *computer) { c.link("a", "b") }, files{"a": "first\n", "b": "first\n"}, ""},
+		{"move", "a", "b", "trash.intended", func(c *computer) { c.link("a", "b") }, files{"a": "first\n", "b": "first\n"}, ""},
 		{"untrash", "gone", "gone", "deed.meant", nil, files{}, ""},
 		{"untrash", "gone", "gone", "deed.done", nil, files{"gone": "removed\n"}, "untrash"},
 		{"untrash", "gone", "gone", "", nil, files{"gone": "removed\n"}, "untrash"},

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // gitBeside has an engine use a git that notes what it is asked for.
@@ -94,9 +95,16 @@ func TestATaskSyncsFewTimes(t *testing.T) {
 	syncsAtMost(t, "task beside others", aTasksSyncsBeside)
 }
 
-// TestAMoveSyncsFewTimes counts what the second of two moves within a folder waits for:
-// what is meant and its folder, and the folder in which the file lies.
-func TestAMoveSyncsFewTimes(t *testing.T) { syncsAtMost(t, "move", 3) }
+// TestARemovalAndAMoveSyncOnce looks at what the second of two removals, of files that were
+// put a moment before, and of two moves from folder to folder waits for: the journal.
+func TestARemovalAndAMoveSyncOnce(t *testing.T) {
+	for _, what := range []string{"removal", "move"} {
+		trace := syncsAtMost(t, what, 1)
+		if !regexp.MustCompile(`fsync\(\d+<[^>]*/\.git/choir/journal>`).MatchString(trace) {
+			t.Errorf("the journal is not synced:\n%s", trace)
+		}
+	}
+}
 
 // TestAPutSyncsFewTimes looks at what the second of two puts waits for: the content of the
 // file, and the journal.
@@ -156,10 +164,20 @@ func TestSyncsChild(t *testing.T) {
 	if what == "put" {
 		do = func(id string) { c.put("workspace/f.txt", id) }
 	}
+	if what == "removal" {
+		for _, id := range []string{"t1", "t2"} {
+			c.put("workspace/"+id, id)
+		}
+		do = func(id string) {
+			if _, err := c.Remove(c.ctx(), wire.RemoveRequest{Path: wire.Path("workspace/" + id)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	if what == "move" {
 		from := wire.Path("workspace/f.txt")
 		do = func(id string) {
-			to := wire.Path("workspace/" + id + ".txt")
+			to := wire.Path("workspace/" + id + "/f.txt")
 			if _, err := c.Move(c.ctx(), wire.MoveRequest{From: from, To: to}); err != nil {
 				t.Fatal(err)
 			}

@@ -245,7 +245,7 @@ func (e *Engine) Apply(ctx context.Context, id string) (wire.ApplyReply, error) 
 }
 
 func (e *Engine) apply(ctx context.Context, id string) (wire.ApplyReply, error) {
-	if err := e.moves.SettlePuts(); err != nil { // for the puts since it was prepared
+	if err := e.moves.SettleActs(); err != nil { // for what was put, removed or moved since it was prepared
 		return wire.ApplyReply{}, err
 	}
 	if err := e.moves.Begin(ctx, id); err != nil {

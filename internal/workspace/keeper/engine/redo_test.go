@@ -26,13 +26,19 @@ type pending struct {
 // that are not known to be on disk, in their turn. Their contents are "put 0", "put 1" and so on.
 func putAndDie(t *testing.T, c *computer, pad int, paths ...string) []pending {
 	t.Helper()
+	return actsAndDie(t, c, "puts", pad, paths...)
+}
+
+// actsAndDie is putAndDie for what a child does of any kind.
+func actsAndDie(t *testing.T, c *computer, do string, pad int, what ...string) []pending {
+	t.Helper()
 	if c.Engine != nil {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
 		c.Engine = nil
 	}
-	if !runChild(t, childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Do: "puts", Pad: pad, To: strings.Join(paths, "\n")}) {
+	if !runChild(t, childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Do: do, Pad: pad, To: strings.Join(what, "\n")}) {
 		t.Fatal("it was not killed")
 	}
 	files, err := filepath.Glob(c.path(".git/choir/trash/*/redo"))
@@ -474,35 +480,56 @@ func TestPutsOutliveTheJournal(t *testing.T) {
 	}
 }
 
-// TestPutsAreSettled: whatever but a put changes the tree finds the puts before it on
-// disk, and so do a command's end, a goodbye, and a put that many others were made before.
-func TestPutsAreSettled(t *testing.T) {
+// TestActsAreSettled: whatever but a put, a removal or a move changes the tree finds those
+// before it on disk, and so do a command's end, a goodbye, and one that many others were made
+// before.
+func TestActsAreSettled(t *testing.T) {
 	ctx := t.Context()
 	for what, do := range map[string]func(c *computer) error{
 		"checkpoint": func(c *computer) error { _, err := c.Checkpoint(ctx, wire.CheckpointRequest{}); return err },
-		"remove":     func(c *computer) error { _, err := c.Remove(ctx, wire.RemoveRequest{Path: "a"}); return err },
-		"move":       func(c *computer) error { _, err := c.Move(ctx, wire.MoveRequest{From: "a", To: "b"}); return err },
-		"settle":     func(c *computer) error { return c.Settle(ctx) },
-		"goodbye":    func(c *computer) error { return c.Goodbye(ctx) },
-		"many puts": func(c *computer) error {
-			for i := range 64 {
+		"import": func(c *computer) error {
+			archive, err := smallArchive("file", "imported")
+			if err == nil {
+				_, err = c.Import(ctx, wire.ImportRequest{Path: "workspace/new"}, archive)
+			}
+			return err
+		},
+		"settle":  func(c *computer) error { return c.Settle(ctx) },
+		"goodbye": func(c *computer) error { return c.Goodbye(ctx) },
+		"many": func(c *computer) error {
+			for i := range 30 {
 				c.put("a", fmt.Sprint(i))
+				_, err := c.Move(ctx, wire.MoveRequest{From: "a", To: "c"})
+				if err == nil {
+					_, err = c.Remove(ctx, wire.RemoveRequest{Path: "c"})
+				}
+				if err != nil {
+					return err
+				}
 			}
 			return nil
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := open(t)
-			c.put("a", "put")
+			c.put("gone", "put")
+			c.put("d/a", "put")
+			_, err := c.Remove(ctx, wire.RemoveRequest{Path: "gone"})
+			if err == nil {
+				_, err = c.Move(ctx, wire.MoveRequest{From: "d", To: "e"})
+			}
+			must(t, err)
 			first, err := filepath.Glob(c.path(".git/choir/trash/*/redo"))
-			if err != nil || len(first) != 1 {
-				t.Fatalf("%d puts are not known to be on disk, %v", len(first), err)
+			if err != nil || len(first) != 4 {
+				t.Fatalf("%d changes are not known to be on disk, %v", len(first), err)
 			}
 			if err := do(c); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := os.Stat(first[0]); !os.IsNotExist(err) {
-				t.Errorf("the put is not settled: %v", err)
+			for _, file := range first {
+				if _, err := os.Stat(file); !os.IsNotExist(err) {
+					t.Errorf("%s is not settled: %v", file, err)
+				}
 			}
 		})
 	}

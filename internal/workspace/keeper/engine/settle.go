@@ -95,7 +95,7 @@ func (e *Engine) settleTree(ctx context.Context) error {
 		}
 	}
 	paths := cap.Touched // the names of removed files must be durably gone too
-	if err := errors.Join(e.syncPaths(paths), e.moves.SettlePuts()); err != nil || len(s.Empty) == 0 {
+	if err := errors.Join(e.syncPaths(paths), e.moves.SettleActs()); err != nil || len(s.Empty) == 0 {
 		return err
 	}
 	raw, err := json.Marshal(s)

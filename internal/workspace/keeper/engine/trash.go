@@ -2,15 +2,14 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path"
+
+	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // Remove moves a path, whatever it is, to the trash.
@@ -22,7 +21,7 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.moves.RollForward(ctx); err != nil {
+	if err := e.moves.BeforeAct(ctx); err != nil {
 		return wire.Removed{}, fault.Wrap(op, err)
 	}
 	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
@@ -35,15 +34,11 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 		return wire.Removed{}, fileError(op, p, err)
 	}
 	e.look.Wrote(p)
-	t, err := e.moves.ToTrash(dir, path.Base(p), publish.TrashEntry{Trashed: wire.Trashed{Path: req.Path}, Op: "remove", Want: want, Actor: req.Actor, User: req.User, Host: true})
+	m, err := e.moves.Remove(publish.TrashEntry{Trashed: wire.Trashed{Path: req.Path}, Op: "remove", Want: want, Actor: req.Actor, User: req.User, Host: true}, dir, changedMeanwhile(p))
 	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)
 	}
-	if err := e.removedWanted(t, dir, want); err != nil {
-		return wire.Removed{}, fileError(op, p, err)
-	}
-	m, err := e.moves.Entry(t.ID)
-	return wire.Removed{Trashed: t, At: m.At, Named: m.Named}, fileError(op, p, errors.Join(err, unix.Fsync(dir)))
+	return wire.Removed{Trashed: m.Trashed, At: m.At, Named: m.Named}, nil
 }
 
 // mayRemove checks, before anything is moved, whether a path may be removed, and returns
@@ -62,22 +57,4 @@ func (e *Engine) mayRemove(dir int, req wire.RemoveRequest) (string, error) {
 		return "", changedMeanwhile(p) // its content can't be identified
 	}
 	return e.heldBy(dir, path.Base(p), p, req.If)
-}
-
-// removedWanted examines what was removed. If it is not what the caller wanted to remove it
-// is moved back; if something is there by then, it stays in the trash.
-func (e *Engine) removedWanted(t wire.Trashed, dir int, want string) error {
-	if want == "" {
-		return nil
-	}
-	was, err := e.moves.Compared(t.ID)
-	if err == nil && was {
-		return nil
-	}
-	err = errors.Join(changedMeanwhile(string(t.Path)), err)
-	e.look.Invalidate() // a folder may appear there
-	if back := disk.MoveTo(unix.AT_FDCWD, e.moves.Trash(t.ID, "content"), dir, path.Base(string(t.Path))); back != nil {
-		return errors.Join(err, fmt.Errorf("what was there is in the trash: %w", back))
-	}
-	return errors.Join(err, unix.Fsync(dir), e.moves.RemoveEntry(t.ID))
 }

@@ -20,9 +20,10 @@ import (
 
 // A change of which the host appends an event has an intent, which is durable before the
 // change takes effect, so that the change is reported even if the process ends right after
-// it. The intent of a put or a removal is its entry in the trash. The intent of a move, of
+// it. The intent of a put, a removal or a move is its entry in the trash. The intent of
 // something that comes back from the trash and of an import is a file of its own,
-// .git/choir/deeds/{id}.json. Making a folder needs no intent, for it has no event.
+// .git/choir/deeds/{id}.json; an earlier version left such files of moves, too. Making a
+// folder needs no intent, for it has no event.
 
 // Intent is an operation that is about to be done, and what shows afterwards whether it
 // was: either Content, a file or folder of the engine's own in .git/choir, is gone because

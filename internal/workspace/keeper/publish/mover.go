@@ -43,8 +43,8 @@ type Mover struct {
 	// starts from them, and a finished plan replaces them.
 	Head, Tree string
 
-	unsettled []unsettled // puts whose names may not be on disk, in their order
-	turn      uint64      // number of the last put
+	unsettled []unsettled // acts whose names may not be on disk, in their order
+	turn      uint64      // number of the last act
 
 	agenda       agenda
 	trashAge     trashAge

@@ -210,12 +210,13 @@ func (mv *Mover) Plans() ([]string, error) {
 	return ids, err
 }
 
-// RollForward finishes every plan that has started, after syncing what was put.
+// RollForward finishes every plan that has started, after syncing what was put, removed or
+// moved.
 func (mv *Mover) RollForward(ctx context.Context) error {
 	if err := mv.may(); err != nil {
 		return err
 	}
-	if err := mv.SettlePuts(); err != nil {
+	if err := mv.SettleActs(); err != nil {
 		return err
 	}
 	ids, err := mv.Pending(ctx)

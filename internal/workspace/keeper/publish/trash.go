@@ -23,10 +23,13 @@ import (
 //
 //	meta.json  what it is and where it was; durable before anything is moved
 //	content    the file or directory itself
-//	took       what was put is in its place: the keeper said so
+//	took       what was put or moved is in its place: the keeper said so
 //	told       the host has it in its log, or need not
 //	uncaptured what was put in its place is in no checkpoint yet
-//	redo       how a put is done again whose names may not be on disk
+//	redo       how an act is done again whose names may not be on disk
+//
+// A move has an entry too, of its records, until its names are on disk and the host has it
+// in its log.
 //
 // A file that is to take another's place is first of all put into an entry of
 // its own, and then exchanged with the other. From that moment on content is
@@ -45,21 +48,25 @@ func (mv *Mover) Captured(id string) error {
 // trashRecord returns the name of an entry's record, relative to the keeper's own folder.
 func trashRecord(id, name string) string { return "trash/" + id + "/" + name }
 
-// RemoveEntry removes an entry with its content. The record goes first: the record of a put
-// that was not told would, without content, say that the put took place where there was no
-// file.
+// RemoveEntry removes an entry with its content. The records go first, for good if a start
+// would read something else from what is left: that of a put that was not told would,
+// without content, say that the put took place where there was no file, and a redo record
+// says that the act is to be done again.
 func (mv *Mover) RemoveEntry(id string) error {
 	names := []string{trashRecord(id, "meta.json"), trashRecord(id, UncapturedMark), trashRecord(id, redoMark)}
 	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.entry.ID == id })
-	put, err := disk.Exists(mv.Trash(id, UncapturedMark))
-	told, terr := disk.Exists(mv.Trash(id, "told"))
-	if err == nil && terr == nil && put && !told {
-		if err := mv.store.ForgetForGood(names...); err != nil {
+	forget := mv.store.Forget
+	var is [3]bool
+	for i, mark := range []string{UncapturedMark, "told", redoMark} {
+		var err error
+		if is[i], err = disk.Exists(mv.Trash(id, mark)); err != nil {
 			return err
 		}
-		return disk.RemoveTree(mv.Trash(id))
 	}
-	return errors.Join(mv.store.Forget(names...), disk.RemoveTree(mv.Trash(id)))
+	if put, told, again := is[0], is[1], is[2]; again || put && !told {
+		forget = mv.store.ForgetForGood
+	}
+	return errors.Join(forget(names...), disk.RemoveTree(mv.Trash(id)))
 }
 
 // Compared reports whether what was removed is what the caller wanted to remove. If so, it
@@ -147,7 +154,9 @@ type TrashEntry struct {
 	wire.Trashed
 	At  int64  `json:"at,omitempty"`  // Unix milliseconds
 	Age int64  `json:"age,omitempty"` // of the trash at that time, see trashAge
-	Op  string `json:"op,omitempty"`  // write, remove, merge, heal
+	Op  string `json:"op,omitempty"`  // write, remove, move, merge, heal
+	// From is where something was moved from; then Path is where it went.
+	From wire.Path `json:"from,omitempty"`
 	// New is what takes the content's place in the live tree. While content is still this,
 	// nothing has happened. Its bytes are in the object database.
 	New    gitstore.Entry `json:"new,omitzero"`
@@ -164,6 +173,11 @@ type TrashEntry struct {
 	// not mean that there was none.
 	Taken bool  `json:"taken,omitempty"`
 	redo  *redo // how it is done again, nil if it is synced at once
+}
+
+// Operation is what the host's event of an entry says.
+func (m TrashEntry) Operation() wire.Operation {
+	return wire.Operation{ID: m.ID, Op: m.Op, Path: m.Path, From: m.From, At: m.At, Size: m.Size, SHA256: m.SHA256, Actor: m.Actor, User: m.User, Named: m.Named}
 }
 
 // Trash is the path of the trash, or of something in it.
@@ -207,8 +221,8 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 		TrashEntry
 		*redo
 	}{m, m.redo})
-	// The three records are three names of one file, because making a file takes a file
-	// system longer than everything else that a put does with it.
+	// The records are names of one file, because making a file takes a file system longer
+	// than everything else that an act does with it.
 	if err = errors.Join(err, jerr); err == nil && m.redo != nil {
 		err = mv.store.Keep(trashRecord(m.ID, redoMark), raw)
 	}
@@ -238,7 +252,8 @@ func (mv *Mover) openTrash() error {
 	return err
 }
 
-// Intend makes an entry of a file that is to be exchanged with a live one. store, if not
+// Intend makes the entry of what is about to be done durable: of a file that is to be
+// exchanged with a live one, or, if file is empty, of a removal or a move. store, if not
 // nil, stores the file's content, which is durable with the entry.
 func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry, error)) (TrashEntry, error) {
 	made := false
@@ -252,7 +267,7 @@ func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry,
 			return err
 		}
 		made = true
-		if m.redo == nil {
+		if m.redo == nil || file == "" {
 			return flush()
 		}
 		synced, err := syncBeside(mv.Trash(m.ID, "content"))
@@ -294,7 +309,7 @@ func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool
 		return false, gitstore.None, err
 	}
 	if m.redo != nil {
-		return true, was, mv.swapped(m)
+		return true, was, mv.asRecorded(m, unix.AT_FDCWD, content)
 	}
 	return true, was, durable.SyncDir(mv.Trash(m.ID))
 }
@@ -381,7 +396,9 @@ func (mv *Mover) ToTrash(dirfd int, name string, m TrashEntry) (wire.Trashed, er
 		return wire.Trashed{}, errors.Join(err, mv.RemoveEntry(m.ID))
 	}
 	mv.crash("trash.moved")
-	return m.Trashed, errors.Join(durable.SyncDir(mv.Trash(m.ID)), mv.EmptyTrash())
+	err = durable.SyncDir(mv.Trash(m.ID))
+	mv.EmptyTrash()
+	return m.Trashed, err
 }
 
 // Entry reads an entry's record.
@@ -392,12 +409,28 @@ func (mv *Mover) Entry(id string) (TrashEntry, error) {
 }
 
 // Told records that nobody needs to be told of an entry any more. It is not synced: being
-// told again is harmless.
-func (mv *Mover) Told(id string) error { return mv.mark(id, "told") }
+// told again is harmless. The entry of a move is removed if its names are on disk.
+func (mv *Mover) Told(id string) error {
+	if err := mv.mark(id, "told"); err != nil {
+		return err
+	}
+	if again, err := disk.Exists(mv.Trash(id, redoMark)); err != nil || again {
+		return err
+	}
+	m, err := mv.Entry(id)
+	if err != nil {
+		if isNoBook(err) {
+			return nil // a move's entry whose record is damaged goes when it is old
+		}
+		return err
+	}
+	m.ID = id
+	return mv.dropMove(m)
+}
 
-// Took records that a put took place, for the case that the entry's content can't show it
-// because the old content was the same as the new. It is not synced: after a power cut the
-// redo record shows it.
+// Took records that an act took place, where nothing else shows it: a move, or a put of what
+// was there already. It is not synced, but comes to the disk after the act and before the
+// next one: after a power cut the redo record has the act done again otherwise.
 func (mv *Mover) Took(id string) error { return mv.mark(id, "took") }
 
 // mark gives an entry a name that means something by its presence. It is another hard link
@@ -451,6 +484,10 @@ func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) er
 			happened = took || other || now != m.New
 		} else if m.New.Exists() {
 			happened = true // it went where there was no file
+		} else if m.Op == "move" {
+			if happened, err = disk.Exists(mv.Trash(m.ID, "took")); err != nil {
+				return err
+			}
 		}
 		if err := visit(m, happened); err != nil {
 			return err

@@ -50,8 +50,16 @@ func (mv *Mover) LoadTrashAge() error {
 
 func (a *trashAge) now(t time.Time) time.Duration { return a.Age + max(0, t.Sub(a.at)) }
 
-// EmptyTrash removes what is older than trashFor.
-func (mv *Mover) EmptyTrash() error {
+// EmptyTrash removes what is older than trashFor. That it can't, as on a full disk, is no
+// failure of the change that had something go to the trash, which took effect; it is tried
+// again when the trash is an hour older.
+func (mv *Mover) EmptyTrash() {
+	if err := mv.emptyTrash(); err != nil {
+		mv.logger.Warn("the trash was not emptied of what is old", "error", err)
+	}
+}
+
+func (mv *Mover) emptyTrash() error {
 	t := mv.now()
 	now := mv.trashAge.now(t)
 	if mv.trashAge.looked && now-mv.trashAge.Age < keepAgeEach {
