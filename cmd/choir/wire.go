@@ -132,8 +132,8 @@ func (p *plane) openData(ctx context.Context, logger *slog.Logger, failed error,
 		return nil, stores{}, stored{err}
 	}
 	report.Failed = failed
-	if err := recovery.Error(report.Accounts); err != nil {
-		return nil, stores{}, stored{fault.New("up", fault.Damaged, identity.HintDamaged, err)}
+	if err := report.AccountsRefusal(); err != nil {
+		return nil, stores{}, stored{fault.Wrap("up", err)}
 	}
 	s, err := p.stores(report)
 	if err != nil {

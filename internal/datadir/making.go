@@ -110,7 +110,7 @@ func (d *Dir) remake(version string) error {
 	now = slices.DeleteFunc(now, func(p string) bool {
 		return slices.Contains(before, p) || filepath.Dir(p) == "keys" && !slices.Contains(made, filepath.Base(p))
 	})
-	now = append(now, partsFile, control, control+"-wal", control+"-shm")
+	now = append(now, partsFile, control, control+"-wal", control+"-shm", controlHead)
 	// Files that are in unmade already stay. They come from a start that died here, or
 	// from a directory that was copied while it was committed, and may count; files that
 	// were made since then do not.

@@ -24,6 +24,9 @@ const partsFile = "parts"
 // control is the file of accounts and sessions.
 const control = "control.sqlite"
 
+// controlHead says beside it how many changes it has had.
+const controlHead = "control.head"
+
 // chunksDir is where the keeper stores the chunks of large files, below a workspace.
 const chunksDir = ".git/choir/chunks"
 

@@ -14,6 +14,9 @@ var Newest = len(migrations())
 // MembersSince is the version from which on computers have members.
 const MembersSince = membersSince
 
+// ScopesSince is the version from which on tokens have scopes.
+const ScopesSince = scopesSince
+
 // Lay makes an empty file of a version of the schema.
 func Lay(ctx context.Context, path string, version int) error {
 	db, err := sql.Open("sqlite", "file:"+path)

@@ -275,7 +275,7 @@ func (s *Store) Invitations(ctx context.Context, cid contract.CID) ([]Invitation
 // TakeBack revokes an invitation.
 func (s *Store) TakeBack(ctx context.Context, cid contract.CID, id string) error {
 	const op = "identity.TakeBack"
-	res, err := s.db.ExecContext(ctx, "DELETE FROM invitations WHERE id = ? AND computer = ?", id, string(cid))
+	res, err := s.exec(ctx, "DELETE FROM invitations WHERE id = ? AND computer = ?", id, string(cid))
 	if err != nil {
 		return fault.Wrap(op, err)
 	}

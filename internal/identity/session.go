@@ -59,14 +59,14 @@ func (s *Store) Session(ctx context.Context, secret string, kind Kind) (Session,
 	case out.Kind != kind && !defence.Off(defence.IdentityKind):
 		return Session{}, refuse
 	case (now >= expires || now-seen >= idle(kind).Milliseconds()) && !defence.Off(defence.IdentityExpiry):
-		if _, err := s.db.ExecContext(ctx, "DELETE FROM sessions WHERE hash = ?", hash); err != nil {
+		if _, err := s.exec(ctx, "DELETE FROM sessions WHERE hash = ?", hash); err != nil {
 			return Session{}, fault.Wrap(op, err)
 		}
 		return Session{}, refuse
 	}
 	if now-seen >= touchEvery.Milliseconds() {
 		// Using a desktop keeps the console session alive that it depends on.
-		if _, err := s.db.ExecContext(ctx, `UPDATE sessions SET seen = ?1 WHERE hash = ?2
+		if _, err := s.exec(ctx, `UPDATE sessions SET seen = ?1 WHERE hash = ?2
 			OR hash = (SELECT parent FROM sessions WHERE hash = ?2)`, now, hash); err != nil {
 			return Session{}, fault.Wrap(op, err)
 		}
@@ -206,7 +206,7 @@ func (s *Store) SignOut(ctx context.Context, secret string) ([]string, error) {
 // RevokeAll ends every session of an account, with its links and tickets, and
 // returns the ids of the sessions that ended. API tokens stay.
 func (s *Store) RevokeAll(ctx context.Context, user string) ([]string, error) {
-	if _, err := s.db.ExecContext(ctx, "DELETE FROM links WHERE user = ?", user); err != nil {
+	if _, err := s.exec(ctx, "DELETE FROM links WHERE user = ?", user); err != nil {
 		return nil, fault.Wrap("identity.RevokeAll", err)
 	}
 	return s.end(ctx, "identity.RevokeAll", "user = ?1", user)

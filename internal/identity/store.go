@@ -120,6 +120,7 @@ CREATE TABLE counted (
 		addMembers(),
 		addGitTokens(),
 		addScopes(),
+		addChanges(),
 	}
 })
 
@@ -133,6 +134,7 @@ type Store struct {
 	// syncs all of it at the end.
 	unsynced atomic.Bool
 	answers  answers
+	head     *head // nil before the store is open: what migrations do is not counted
 }
 
 // Option changes how a store is opened.
@@ -161,7 +163,8 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if s.unsynced.Load() {
 		on = newfile.Unsynced
 	}
-	if _, err := newfile.SQLite(ctx, abs, on, s.lay); err != nil {
+	fresh, err := newfile.SQLite(ctx, abs, on, s.lay)
+	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
 	// SQLite gives the files beside it the same mode, so they are readable by the owner
@@ -173,7 +176,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	// take microseconds, and no statement waits for another one's lock.
 	s.db = sql.OpenDB(connector{s})
 	s.db.SetMaxOpenConns(1)
-	if err := s.begin(ctx); err != nil {
+	if err := s.begin(ctx, fresh, on); err != nil {
 		return nil, errors.Join(fault.Wrap(op, unreadable(err)), s.db.Close())
 	}
 	return s, nil
@@ -222,11 +225,19 @@ func (s *Store) lay(ctx context.Context, db *sql.DB) error {
 }
 
 // begin checks the file before it changes anything.
-func (s *Store) begin(ctx context.Context) error {
+func (s *Store) begin(ctx context.Context, fresh bool, on newfile.Durability) error {
 	if err := check(ctx, s.db); err != nil {
 		return err
 	}
-	return s.migrate(ctx, len(migrations()))
+	if !fresh { // a head beside a file that is made now belongs to an earlier one
+		if err := checkHead(ctx, s.db, s.path); err != nil {
+			return err
+		}
+	}
+	if err := s.migrate(ctx, len(migrations())); err != nil {
+		return err
+	}
+	return s.openHead(ctx, fresh, on)
 }
 
 // Check examines the file at path, which nobody has open, without writing: fault.Damaged
@@ -249,6 +260,9 @@ func Check(ctx context.Context, path string) error {
 	var users int
 	if err == nil && db.QueryRowContext(ctx, "SELECT count(*) FROM users").Scan(&users) != nil {
 		err = fault.New("", fault.Damaged, "", errors.New("it has no accounts"))
+	}
+	if err == nil {
+		err = checkHead(ctx, db, abs)
 	}
 	return fault.Wrap(op, errors.Join(unreadable(err), db.Close()))
 }
@@ -279,6 +293,10 @@ func (e *DamageError) Unwrap() error { return e.What }
 // unreadable is the error for a file that SQLite can't read.
 func unreadable(err error) error {
 	var se *sqlite.Error
+	var older *OlderError
+	if errors.As(err, &older) {
+		return err
+	}
 	broken := fault.Is(err, fault.Damaged)
 	if errors.As(err, &se) {
 		switch se.Code() & 0xff {
@@ -305,7 +323,7 @@ func (s *Store) QuickCheck(ctx context.Context) error {
 }
 
 // Close closes the file.
-func (s *Store) Close() error { return errors.Join(s.answers.Close(), s.db.Close()) }
+func (s *Store) Close() error { return errors.Join(s.answers.Close(), s.db.Close(), s.head.close()) }
 
 // migrate brings the file to a version; each start brings it to the newest.
 func (s *Store) migrate(ctx context.Context, to int) error {
@@ -334,16 +352,36 @@ func (s *Store) migrate(ctx context.Context, to int) error {
 	return nil
 }
 
-// tx runs f in one transaction.
+// tx runs f in one transaction. Everything that changes the file goes through it.
 func (s *Store) tx(ctx context.Context, f func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := f(tx); err != nil {
+	if s.head == nil {
+		if err := f(tx); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		return tx.Commit()
+	}
+	count, changed, err := counted(ctx, tx, f)
+	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil || !changed {
+		return err
+	}
+	s.head.write(count)
+	return nil
+}
+
+// exec runs one statement in a transaction.
+func (s *Store) exec(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx) error {
+		res, err = tx.ExecContext(ctx, query, args...)
+		return err
+	})
+	return res, err
 }
 
 func (s *Store) millis() int64 { return s.now().UnixMilli() }

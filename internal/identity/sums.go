@@ -75,7 +75,11 @@ func summedOf(version int) []summedTable {
 	if version < scopesSince {
 		return slices.Concat(members, summedGitTokens)
 	}
-	return slices.Concat(members[:4], summedScopes, members[5:], summedGitTokens)
+	scopes := slices.Concat(members[:4], summedScopes, members[5:], summedGitTokens)
+	if version < changesSince {
+		return scopes
+	}
+	return slices.Concat(scopes, summedChanges)
 }
 
 // summedFirst are the tables of the first version with sums.

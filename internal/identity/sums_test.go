@@ -73,7 +73,7 @@ func dump(t *testing.T, file string) string {
 	}
 	defer db.Close()
 	var b strings.Builder
-	for _, table := range []string{"users", "links", "sessions", "tickets", "tokens", "computers", "members", "powers", "machine", "invitations", "git_tokens", "spending", "counted"} {
+	for _, table := range []string{"users", "links", "sessions", "tickets", "tokens", "computers", "members", "powers", "machine", "invitations", "git_tokens", "spending", "counted", "changes"} {
 		rows, err := db.Query("SELECT * FROM " + table + " ORDER BY 1")
 		if err != nil {
 			return err.Error()
@@ -110,6 +110,7 @@ func TestEveryChangedBitOfTheAccountsIsSeen(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	seen, same := 0, 0
 	damaged := filepath.Join(t.TempDir(), "control.sqlite")
+	copyAccounts(t, filepath.Dir(file), filepath.Dir(damaged), true)
 	for i := range 600 {
 		at, bit := dice.IntN(len(whole)), byte(1)<<dice.IntN(8)
 		if i < 100 {
@@ -206,10 +207,14 @@ func TestAnEarlierFileOpens(t *testing.T) {
 				"INSERT INTO powers (id, user, power, created) SELECT 'p-' || value, 'u-1', value, 5 FROM json_each('[\"secrets\",\"models\",\"machine\",\"computers\",\"accounts\"]')",
 			}
 		}
+		token := "INSERT INTO tokens (hash, id, user, name, created) VALUES (x'02', 't-1', 'u-1', 'ci', 9)"
+		if version >= identity.ScopesSince {
+			token = "INSERT INTO tokens (hash, id, user, name, created, may) VALUES (x'02', 't-1', 'u-1', 'ci', 9, '*')"
+		}
 		for _, q := range append([]string{
 			"INSERT INTO users (id, name, created, claimed) VALUES ('u-2', 'Second', 7, 0), ('u-1', 'Owner', 5, 6)",
 			"INSERT INTO sessions (hash, id, user, kind, created, seen, expires) VALUES (x'01', 's-1', 'u-1', 'console', 5, 5, 1 << 60)",
-			"INSERT INTO tokens (hash, id, user, name, created) VALUES (x'02', 't-1', 'u-1', 'ci', 9)",
+			token,
 		}, computers...) {
 			if _, err := db.Exec(q); err != nil {
 				t.Fatal(q, err)

@@ -242,7 +242,7 @@ func (s *Store) MachineToken(ctx context.Context, file, given string) (string, e
 	if err != nil {
 		return "", fault.Wrap(op, err)
 	}
-	if _, err := s.db.ExecContext(ctx, "DELETE FROM tokens WHERE user = ? AND name = ?", owner.ID, machineToken); err != nil {
+	if _, err := s.exec(ctx, "DELETE FROM tokens WHERE user = ? AND name = ?", owner.ID, machineToken); err != nil {
 		return "", fault.Wrap(op, err)
 	}
 	_, secret, err := s.newToken(ctx, owner.ID, machineToken, TokenScope{})

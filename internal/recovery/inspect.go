@@ -80,6 +80,23 @@ func (r *Report) log(cid contract.CID) bool {
 	return r.Unfinished[cid] != nil || slices.ContainsFunc(r.Computers[cid], func(d bus.Damage) bool { return strings.HasPrefix(d.File, "nats") })
 }
 
+// AccountsRefusal returns why the file of accounts must not be opened, or nil.
+func (r *Report) AccountsRefusal() error {
+	err := Error(r.Accounts)
+	switch {
+	case err == nil:
+		return nil
+	case r.olderAccounts():
+		return fault.New("", fault.Damaged, identity.HintOlder, err)
+	}
+	return fault.New("", fault.Damaged, identity.HintDamaged, err)
+}
+
+// olderAccounts reports whether the file of accounts is whole, but not known to be the newest.
+func (r *Report) olderAccounts() bool {
+	return len(r.Accounts) > 0 && !slices.ContainsFunc(r.Accounts, func(d bus.Damage) bool { return d.File != identity.HeadFile })
+}
+
 // Log returns why a computer's log must not be opened; nil if it may be.
 func (r *Report) Log(cid contract.CID) error {
 	if r.Usable() && !r.log(cid) {
@@ -347,7 +364,10 @@ func (r *Report) parts(ctx context.Context, dir *datadir.Dir, accounts bool) err
 	if accounts && slices.Contains(parts, "control.sqlite") && !slices.Contains(missing, "control.sqlite") {
 		err := identity.Check(ctx, dir.Path("control.sqlite"))
 		var damage *identity.DamageError
+		var older *identity.OlderError
 		switch {
+		case errors.As(err, &older):
+			r.Accounts = append(r.Accounts, bus.Damage{File: identity.HeadFile, What: fault.Text(older.What)})
 		case errors.As(err, &damage):
 			r.Accounts = append(r.Accounts, bus.Damage{File: "control.sqlite", What: fault.Text(damage.What)})
 		case err != nil:

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/identity"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 )
@@ -152,7 +153,7 @@ func (j *job) do(ctx context.Context) error {
 		return err
 	}
 	if j.Bus == nil {
-		if err := errors.Join(j.accounts(), j.keys()); err != nil {
+		if err := errors.Join(j.accounts(ctx), j.keys()); err != nil {
 			return err
 		}
 		if err := errors.Join(j.Dir.Complete(), j.Dir.Raise()); err != nil {
@@ -166,14 +167,23 @@ func (j *job) do(ctx context.Context) error {
 }
 
 // accounts moves a file of accounts that can't be read aside. A new one is made at the next
-// start, and every session ends.
-func (j *job) accounts() error {
+// start, and every session ends. One that is whole and not the newest goes on as it is.
+func (j *job) accounts(ctx context.Context) error {
 	if len(j.report.Accounts) == 0 {
 		return nil
 	}
+	if j.report.olderAccounts() {
+		for _, name := range []string{"control.sqlite", "control.sqlite-wal", identity.HeadFile} {
+			if err := j.copyAside(name); err != nil {
+				return err
+			}
+		}
+		j.result.Shared = append(j.result.Shared, "control.sqlite: it goes on as it is; every session has ended, sign in with the link that choir up prints; look through accounts, members, invitations and tokens, for who was let in or taken out since is not in it; what models consumed since is counted anew from the logs")
+		return identity.Accept(ctx, j.Dir.Path("control.sqlite"))
+	}
 	j.result.Shared = append(j.result.Shared, "control.sqlite: made anew; every session has ended, sign in with the link that choir up prints; what models consumed is counted anew from the logs, without tests of models and computers that are gone")
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := moveAside(j.Dir, j.aside, "control.sqlite"+suffix); err != nil {
+	for _, name := range []string{"control.sqlite", "control.sqlite-wal", "control.sqlite-shm", identity.HeadFile} {
+		if err := moveAside(j.Dir, j.aside, name); err != nil {
 			return err
 		}
 	}

@@ -155,7 +155,7 @@ func kept(t *testing.T, data string) map[string]string {
 			}
 			name = filepath.Join("nats/jetstream", account, "streams", stream)
 		}
-		for _, own := range []string{"cache", "choir.lock", "reserve", "runtime", "control.sqlite", "api-token", "keeper.lock", ".git/choir", "state.sqlite", "bus.lock", "snapshots", "boxes", "index.db"} {
+		for _, own := range []string{"cache", "choir.lock", "reserve", "runtime", "control.sqlite", "control.head", "api-token", "keeper.lock", ".git/choir", "state.sqlite", "bus.lock", "snapshots", "boxes", "index.db"} {
 			if strings.Contains(name, own) {
 				return nil
 			}

@@ -85,7 +85,9 @@ var damageTable = []damageCase{
 	{"blobs/CID/[0-9a-f][0-9a-f]/*", "", [5]string{isNamed, isNamed, isNamed, isNamed, ""}},
 	{"parts", "", [5]string{isRefused, isRefused, isRefused, isRefused, isRepaired}},
 	{"version", "", [5]string{isStopped, isRepaired, isStopped, isStopped, isRepaired}},
-	{"control.sqlite", "", [5]string{isStopped, isStopped, isStopped, isStopped, isRepaired}},
+	{"control.sqlite", "", all(isStopped)},
+	{"control.sqlite-wal", "killed", [5]string{isStopped, isStopped, isStopped, isStopped, ""}},
+	{"control.head", "", [5]string{isStopped, isStopped, isStopped, isStopped, isRepaired}},
 	{"cache", "", [5]string{"", "", isRepaired, isRepaired, isRepaired}},
 }
 
