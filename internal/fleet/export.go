@@ -172,17 +172,35 @@ func (e *exporting) writeLeft() error {
 	return err
 }
 
+// errReplaced is about a file that another one took the place of while it was opened.
+var errReplaced = errors.New("it was replaced while it was read")
+
+// replacedMost is how often a file may be replaced while it is opened before it is left out.
+const replacedMost = 100
+
 // entry archives one file, folder or link. An error is the archive's, which ends the
 // export.
 func (e *exporting) entry(name string) error {
-	info, err := e.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	for n := 1; ; n++ {
+		info, err := e.root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			if err = e.archive(name, info); !errors.Is(err, errReplaced) {
+				return err
+			}
+		}
+		if n == replacedMost || !errors.Is(err, errReplaced) {
+			e.leave(name, err)
+			return nil
+		}
 	}
-	if err != nil {
-		e.leave(name, err)
-		return nil
-	}
+}
+
+// archive does so for one that was found to be as info says. The error is errReplaced if
+// that is no longer so, and nothing of it is in the archive then.
+func (e *exporting) archive(name string, info fs.FileInfo) (err error) {
 	head := &tar.Header{Name: path.Join("files", name), Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
 	switch {
 	case info.IsDir():
@@ -199,6 +217,9 @@ func (e *exporting) entry(name string) error {
 		return nil // a socket or pipe holds nothing
 	}
 	f, err := e.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // it does not block, should the file be a pipe by now
+	if errors.Is(err, fs.ErrNotExist) {
+		return errReplaced
+	}
 	if err != nil {
 		e.leave(name, err)
 		return nil
@@ -206,7 +227,7 @@ func (e *exporting) entry(name string) error {
 	defer f.Close() // only read from
 	st, err := f.Stat()
 	if err == nil && !os.SameFile(st, info) {
-		err = errors.New("it was replaced while it was read")
+		return errReplaced
 	}
 	if err != nil {
 		e.leave(name, err)

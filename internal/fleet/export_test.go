@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -135,6 +136,41 @@ func TestAnArchiveHasWhatWakingPutsInItsPlace(t *testing.T) {
 	}
 	if err := s.Export(t.Context(), contract.NewCID(), io.Discard); !fault.Is(err, fault.NotFound) {
 		t.Errorf("one that is not there: %v", err)
+	}
+}
+
+// TestAFileThatIsReplacedIsInTheArchive: a file that is put again and again while the archive is
+// made is in it, as one of its versions.
+func TestAFileThatIsReplacedIsInTheArchive(t *testing.T) {
+	dir := t.TempDir()
+	file, next := filepath.Join(dir, "a"), filepath.Join(t.TempDir(), "next")
+	put := func() error {
+		return errors.Join(os.WriteFile(next, []byte("a version"), 0o600), os.Rename(next, file))
+	}
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	over, stop := context.WithCancel(t.Context())
+	var puts sync.WaitGroup
+	puts.Go(func() {
+		for over.Err() == nil {
+			if err := put(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer puts.Wait()
+	defer stop()
+	for n := range 2000 {
+		var b bytes.Buffer
+		out := tar.NewWriter(&b)
+		if err := errors.Join(exportFiles(t.Context(), dir, nil, out), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := unpacked(t, &b); got["files/a"] != "a version" || got["left-out.txt"] != "" {
+			t.Fatalf("archive %d holds %q", n, got)
+		}
 	}
 }
 

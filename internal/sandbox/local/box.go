@@ -429,31 +429,6 @@ func (b *box) reap(said *os.File) {
 	close(b.done)
 }
 
-// sweep kills what bubblewrap left behind. If bubblewrap is killed while it starts, it
-// leaves a child that waits for it forever, because the child is not yet set to die with
-// its parent. Without a cgroup, that child is found by the box's lock, which it inherited.
-func (b *box) sweep() {
-	b.mu.Lock()
-	started := b.pidfd >= 0
-	b.mu.Unlock()
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		pids := b.group.Members()
-		if !started {
-			pids = append(pids, holders(filepath.Join(b.run, lockName))...)
-		}
-		left := 0
-		for _, pid := range pids {
-			if pid != os.Getpid() {
-				left++
-				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended meanwhile
-			}
-		}
-		if left == 0 {
-			return
-		}
-	}
-}
-
 // watch starts the goroutines that may end the box.
 func (b *box) watch() {
 	if b.limits.WallTime > 0 && !defence.Off(defence.BoxWallTime) {
