@@ -15,7 +15,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// gitBeside has an engine use a git that notes what it is asked for.
+// gitBeside has an engine use a git that records its arguments.
 func gitBeside(t *testing.T) (opt func(*engine.Options), asked func() []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +36,7 @@ func gitBeside(t *testing.T) (opt func(*engine.Options), asked func() []string) 
 	}
 }
 
-// lifeOfATask does what a task's attempt asks of the keeper, from its base to
-// where it is dropped.
+// lifeOfATask does what a task's attempt asks of the keeper, from its base until it is dropped.
 func lifeOfATask(c *computer, id string) {
 	c.t.Helper()
 	ctx := c.ctx()
@@ -63,8 +62,8 @@ func lifeOfATask(c *computer, id string) {
 	must(nil, c.ReleaseSnapshots(ctx, nil))
 }
 
-// TestATaskStartsOneGit: what a task costs is not in the start of processes. One
-// compares the lines of what it changed.
+// TestATaskStartsOneGit shows that a task starts one git process, which compares the lines of what
+// it changed, so that a task's cost is not the start of processes.
 func TestATaskStartsOneGit(t *testing.T) {
 	opt, asked := gitBeside(t)
 	c := open(t, opt)
@@ -82,11 +81,10 @@ func TestATaskStartsOneGit(t *testing.T) {
 	}
 }
 
-// aTasksSyncs is how often a task that adds one file may wait for the disk where nobody
-// could write beside it: 6 entries of the journal (its tree was read, merged, prepared,
-// begun, staged, done), the staged file and three folders, the live folder, and the branch
-// with its folder. Where somebody could, a checkpoint syncs again what is too new to be
-// known by its times.
+// aTasksSyncs is how often a task that adds one file may wait for the disk when nobody could write
+// beside it: 6 entries of the journal (its tree was read, merged, prepared, begun, staged, done),
+// the staged file and three folders, the live folder, and the branch with its folder. When somebody
+// could write, a checkpoint syncs again every file that is too new to be known by its times.
 const aTasksSyncs, aTasksSyncsBeside = 13, 30
 
 // TestATaskSyncsFewTimes counts what the second of two tasks waits for.
@@ -106,8 +104,8 @@ func TestARemovalAndAMoveSyncOnce(t *testing.T) {
 	}
 }
 
-// TestAPutSyncsFewTimes looks at what the second of two puts waits for: the content of the
-// file, and the journal.
+// TestAPutSyncsFewTimes checks what the second of two puts waits for: the content of the file, and
+// the journal.
 func TestAPutSyncsFewTimes(t *testing.T) {
 	trace := syncsAtMost(t, "put", 2)
 	for _, what := range []string{"trash/[^/]+/content", "journal"} {
@@ -117,8 +115,8 @@ func TestAPutSyncsFewTimes(t *testing.T) {
 	}
 }
 
-// syncsAtMost has a child do something twice, and counts how often the second waits for
-// the disk. It returns the trace of that.
+// syncsAtMost has a child do something twice, counts how often the second time waits for the disk,
+// and returns the trace of that.
 func syncsAtMost(t *testing.T, what string, most int) (trace string) {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
@@ -149,7 +147,7 @@ func syncsAtMost(t *testing.T, what string, most int) (trace string) {
 
 const syncsEnv = "KEEPER_SYNCS"
 
-// TestSyncsChild is what the tests above watch.
+// TestSyncsChild is the process that the tests above follow.
 func TestSyncsChild(t *testing.T) {
 	what := os.Getenv(syncsEnv)
 	if what == "" {
@@ -185,7 +183,7 @@ func TestSyncsChild(t *testing.T) {
 		}
 	}
 	do("t1")
-	mark := func() { _ = unix.Unlink("/nowhere/mark") } // which the trace shows
+	mark := func() { _ = unix.Unlink("/nowhere/mark") } // the trace shows this call
 	mark()
 	do("t2")
 	mark()

@@ -16,10 +16,10 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// brought is a list of objects as whoever took over a push's box might send it.
+// brought is a list of objects as somebody who took over a push's box might send it.
 type brought struct {
 	list bytes.Buffer
-	base string // the checkpoint that it goes on from
+	base string // the checkpoint that the push goes on from
 	from string // its tree
 	tip  string
 }
@@ -31,7 +31,7 @@ func (b *brought) object(kind, content string) string {
 	return id
 }
 
-// tree is one of entries "MODE NAME" and ids, as they are given.
+// tree adds a tree of entries "MODE NAME" and their ids, in the order given.
 func (b *brought) tree(entries ...string) string {
 	var raw strings.Builder
 	for i := 0; i < len(entries); i += 2 {
@@ -54,14 +54,14 @@ func (b *brought) commit(tree, message string, parents ...string) string {
 	return b.tip
 }
 
-// header commits the base's tree with more in the header, and somebody as its author.
+// header commits the base's tree with additional header lines, and somebody as its author.
 func (b *brought) header(more, who string) {
 	b.tip = b.object("commit", "tree "+b.from+"\n"+more+"\nauthor "+who+"\ncommitter "+who+"\n\nm\n")
 }
 
 func (b *brought) file(content string) string { return b.object("blob", content) }
 
-// pushes is a computer with a checkpoint, and what begins a push to it.
+// pushes returns a computer with a checkpoint, and the beginning of a push to it.
 func pushes(t *testing.T, change ...func(*engine.Options)) (*computer, *brought) {
 	t.Helper()
 	c := open(t, change...)
@@ -95,8 +95,8 @@ func (c *computer) objects() []string {
 	return ids
 }
 
-// TestWhatAPushBringsIsLookedAt: whatever a push's box says, nothing is written of what no
-// checkpoint could have, goes on from elsewhere or is not whole.
+// TestWhatAPushBringsIsLookedAt shows that whatever a push's box sends, nothing is written of
+// objects that no checkpoint could have, that go on from elsewhere, or that are not complete.
 func TestWhatAPushBringsIsLookedAt(t *testing.T) {
 	for name, try := range map[string]struct {
 		words string
@@ -193,11 +193,12 @@ func TestWhatAPushBringsIsLookedAt(t *testing.T) {
 	}
 }
 
-// root commits a root with an entry beside what the base has.
+// root commits a root with an entry beside those of the base.
 func (b *brought) root(entries ...string) { b.commit(b.tree(entries...), "m", b.base) }
 
-// TestAPushIsAParentOfItsCheckpoint: what is received changes nothing until it is published;
-// then it stands beside the history, and what was a link is a folder here and nowhere else.
+// TestAPushIsAParentOfItsCheckpoint shows that a received push changes nothing until it is
+// published. Then it is a parent beside the history, and what was a link is a folder here and
+// nowhere else.
 func TestAPushIsAParentOfItsCheckpoint(t *testing.T) {
 	outside := t.TempDir()
 	c, _ := pushes(t)
@@ -239,12 +240,12 @@ func TestAPushIsAParentOfItsCheckpoint(t *testing.T) {
 	}
 }
 
-// TestAPushLetsNothingIgnoredIn: whoever may push reads the next checkpoint, and does not
-// have it hold what lies ignored in the live tree by changing what is ignored.
+// TestAPushLetsNothingIgnoredIn shows that a push that changes the ignore rules does not get
+// ignored live files into the next checkpoint, where whoever pushes could read them.
 func TestAPushLetsNothingIgnoredIn(t *testing.T) {
 	const before = ".env\ndist/\n"
 	for name, try := range map[string]struct {
-		rules string // "" removes them
+		rules string // the push removes the rules when this is empty
 		let   []string
 	}{
 		"all of it":             {"", []string{".env", "dist"}},

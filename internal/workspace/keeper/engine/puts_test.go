@@ -29,8 +29,8 @@ func (c *computer) wake() {
 	}
 }
 
-// inHistory returns what each checkpoint of the main line, newest first, holds at a
-// path: "-" where it holds nothing.
+// inHistory returns what each checkpoint of the main line, newest first, holds at a path, or "-"
+// where it holds nothing.
 func (c *computer) inHistory(p string) []string {
 	c.t.Helper()
 	list, err := c.List(c.t.Context(), wire.ListRequest{Limit: 100})
@@ -49,16 +49,16 @@ func (c *computer) inHistory(p string) []string {
 	return out
 }
 
-// TestWhatAProgramDoesToAPutIsNotItsEnd: what was put is in the history though a
-// program wrote over it, or removed it, before there was a checkpoint; whether
-// the keeper lives on, ends or is killed meanwhile.
+// TestWhatAProgramDoesToAPutIsNotItsEnd shows that what was put is in the history although a
+// program wrote over it or removed it before there was a checkpoint, whether the keeper lives on,
+// ends or is killed meanwhile.
 func TestWhatAProgramDoesToAPutIsNotItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		program func(c *computer)
 		put     []string
 		path    string // "a" when empty
-		history string // of a, newest first
+		history string // the versions of a, newest first
 	}{
 		"it stays":              {put: []string{"put"}, history: "put first"},
 		"written over in place": {program: func(c *computer) { c.write("a", "program") }, put: []string{"put"}, history: "program put first"},
@@ -112,7 +112,7 @@ func TestWhatAProgramDoesToAPutIsNotItsEnd(t *testing.T) {
 						t.Errorf("%+v", put)
 					}
 				}
-				// Once is enough, and the keeper that comes after knows.
+				// Capturing it once is enough, and the next keeper knows that.
 				for range 2 {
 					c.write("a2", "something else")
 					if r := c.checkpoint("and again"); len(r.Puts) > 0 {
@@ -141,8 +141,8 @@ func rename(c *computer, from, to string) {
 	}
 }
 
-// TestPutsOfOneFileAreKeptOneByOne: each version that a program wrote over is
-// there, in the order in which they were put.
+// TestPutsOfOneFileAreKeptOneByOne shows that each version that a program wrote over is there, in
+// the order in which they were put.
 func TestPutsOfOneFileAreKeptOneByOne(t *testing.T) {
 	c := open(t)
 	c.checkpoint("empty")
@@ -164,7 +164,7 @@ func TestPutsOfOneFileAreKeptOneByOne(t *testing.T) {
 	}
 }
 
-// TestALargePutIsKeptToo: what is kept as chunks.
+// TestALargePutIsKeptToo shows the same for a file that is kept as chunks.
 func TestALargePutIsKeptToo(t *testing.T) {
 	c := open(t, lowThreshold)
 	c.checkpoint("empty")
@@ -184,7 +184,7 @@ func TestALargePutIsKeptToo(t *testing.T) {
 	}
 }
 
-// TestAPutThatIsKeptMayDie kills the keeper while it keeps what was put.
+// TestAPutThatIsKeptMayDie kills the keeper while it captures what was put.
 func TestAPutThatIsKeptMayDie(t *testing.T) {
 	for _, point := range []string{"puts.written", "commit.done", "checkpoint.captured"} {
 		t.Run(point, func(t *testing.T) {
@@ -214,8 +214,8 @@ func TestAPutThatIsKeptMayDie(t *testing.T) {
 	}
 }
 
-// TestEveryPutIsSomewhere has puts, removals, moves, programs and checkpoints
-// follow each other in any order.
+// TestEveryPutIsSomewhere has puts, removals, moves, programs and checkpoints follow each other in
+// any order.
 func TestEveryPutIsSomewhere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -234,7 +234,7 @@ func TestEveryPutIsSomewhere(t *testing.T) {
 				}
 			case "write":
 				if os.MkdirAll(filepath.Dir(c.path(p)), 0o755) == nil {
-					_ = os.WriteFile(c.path(p), []byte(fmt.Sprintf("<program %d>", i)), 0o644) // or a folder is there
+					_ = os.WriteFile(c.path(p), []byte(fmt.Sprintf("<program %d>", i)), 0o644) // a folder may be there
 				}
 			case "unlink":
 				_ = os.RemoveAll(c.path(p)) // its folder may be a file
@@ -261,9 +261,9 @@ func TestEveryPutIsSomewhere(t *testing.T) {
 	})
 }
 
-// TestManyPutsCostACheckpointWhatTheyAre: four times as many puts, all of one
-// size and none of them met, cost a checkpoint some four times the work, and not
-// sixteen times; what is read of the trash is read once.
+// TestManyPutsCostACheckpointWhatTheyAre shows that four times as many puts, all of one size and
+// none of them in a checkpoint yet, cost a checkpoint some four times the work and not sixteen
+// times, and that the trash is read once.
 func TestManyPutsCostACheckpointWhatTheyAre(t *testing.T) {
 	for name, where := range map[string]func(i int) string{
 		"of one file":     func(int) string { return "a" },
@@ -297,8 +297,8 @@ func TestManyPutsCostACheckpointWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestAPutInTheTrashThatAProgramHoldsIsKept: what a put displaced is in the trash,
-// where a program that has it open, or has another name of it, writes on.
+// TestAPutInTheTrashThatAProgramHoldsIsKept shows that a put that another put displaced is kept
+// although a program that has it open, or has another name of it, writes to it in the trash.
 func TestAPutInTheTrashThatAProgramHoldsIsKept(t *testing.T) {
 	for name, hold := range map[string]func(c *computer) (file string){
 		"open for writing": func(c *computer) string {

@@ -16,14 +16,14 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// pending is a put whose names nobody waited for, as its record in the trash says.
+// pending is a put whose names were not waited for, as its record in the trash says.
 type pending struct {
 	id, path string
-	fresh    bool // it went where nothing was
+	fresh    bool // nothing was there before the put
 }
 
-// putAndDie has a child make puts to paths, which end with SIGKILL, and returns those
-// that are not known to be on disk, in their turn. Their contents are "put 0", "put 1" and so on.
+// putAndDie has a child make puts to paths and die by SIGKILL, and returns in their order those
+// that are not known to be on disk. Their contents are "put 0", "put 1" and so on.
 func putAndDie(t *testing.T, c *computer, pad int, paths ...string) []pending {
 	t.Helper()
 	return actsAndDie(t, c, "puts", pad, paths...)
@@ -79,7 +79,7 @@ func readJSON(t *testing.T, file string, v any) {
 	}
 }
 
-// takeBack undoes what a put did to names: the power cut came before they were on disk.
+// takeBack undoes what a put did to names, as if the power cut had come before they were on disk.
 func (p pending) takeBack(t *testing.T, c *computer) {
 	t.Helper()
 	flag := uint(unix.RENAME_EXCHANGE)
@@ -98,7 +98,7 @@ func (p pending) content(c *computer) string { return filepath.Join(p.entry(c), 
 var lost = map[string]func(t *testing.T, c *computer, p pending){
 	"nothing": func(*testing.T, *computer, pending) {},
 	"content": func(t *testing.T, c *computer, p pending) {
-		if !p.fresh { // else it would have come and gone
+		if !p.fresh { // otherwise the file would have come and gone
 			removed(t, p.content(c))
 		}
 	},
@@ -123,10 +123,10 @@ func removed(t *testing.T, name string) {
 	}
 }
 
-// TestAPowerCutKeepsWhatWasPut has the machine end after puts that were acknowledged, with
-// each number of their changes of names on disk, in the order in which they were made, and more or less of the
-// others' records. After the start each file has what was put last, what each
-// put displaced is in the trash, and each is told once.
+// TestAPowerCutKeepsWhatWasPut has the machine end after acknowledged puts, of whose changes of
+// names any number is on disk, in the order in which they were made, with more or less of the
+// others' records. After the start each file must have what was put last, what each put displaced
+// must be in the trash, and each put must be reported once.
 func TestAPowerCutKeepsWhatWasPut(t *testing.T) {
 	t.Parallel()
 	paths := []string{"a", "a", "new/dir/b", "a", "new/dir/b"}
@@ -152,7 +152,7 @@ func TestAPowerCutKeepsWhatWasPut(t *testing.T) {
 				if kept <= 2 {
 					removed(t, c.path("new"))
 				}
-				for range 2 { // it stays so
+				for range 2 { // a second start changes nothing
 					c.reopen()
 					if a, b := c.read("a"), c.read("new/dir/b"); a != "put 3" || b != "put 4" {
 						t.Errorf("a holds %q and b %q", a, b)
@@ -179,8 +179,9 @@ func TestAPowerCutKeepsWhatWasPut(t *testing.T) {
 	}
 }
 
-// TestAPutOverWhatAPowerCutTookTooIsThere: what a program had made, and a put displaced, did not come to
-// the disk either, so that something older is there.
+// TestAPutOverWhatAPowerCutTookTooIsThere shows that a put is there although the file of a
+// program's that it displaced did not reach the disk either, so that something older is in its
+// place.
 func TestAPutOverWhatAPowerCutTookTooIsThere(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"tmp > a", " > a"} {
@@ -217,7 +218,8 @@ func TestAPutOverWhatAPowerCutTookTooIsThere(t *testing.T) {
 	}
 }
 
-// TestACopyOfAllFilesIsWhatItIs: what was put is not put again over what came after it where no inode is what it was.
+// TestACopyOfAllFilesIsWhatItIs shows that in a copy of all files, where no inode is what it was, a
+// put is not repeated over what came after it.
 func TestACopyOfAllFilesIsWhatItIs(t *testing.T) {
 	c := open(t)
 	c.write("a", "first")
@@ -234,8 +236,8 @@ func TestACopyOfAllFilesIsWhatItIs(t *testing.T) {
 	}
 }
 
-// TestAStartThatPutsAgainMayDie: a keeper that is killed while it puts again what a power
-// cut took, is followed by one that goes on.
+// TestAStartThatPutsAgainMayDie shows that when a keeper is killed while it repeats puts that a
+// power cut took, the next one continues.
 func TestAStartThatPutsAgainMayDie(t *testing.T) {
 	t.Parallel()
 	for _, at := range []struct {
@@ -268,8 +270,8 @@ func TestAStartThatPutsAgainMayDie(t *testing.T) {
 	}
 }
 
-// TestWhatIsNewerThanAPutStays: what a program did after a put, and what came to the disk of
-// it, is not put over; and what was put is in the history.
+// TestWhatIsNewerThanAPutStays shows that a put is not repeated over what a program did after it
+// and what of that reached the disk, and that what was put is in the history then.
 func TestWhatIsNewerThanAPutStays(t *testing.T) {
 	t.Parallel()
 	for what, does := range map[string]func(c *computer, p string) error{
@@ -312,9 +314,9 @@ func TestWhatIsNewerThanAPutStays(t *testing.T) {
 	}
 }
 
-// TestAPutOfWhatWasThereIsKept: a put of what the file held already took place, though
-// what it displaced does not tell; a program that writes over it loses nothing of it, also when the keeper dies before
-// it was told that the put is logged.
+// TestAPutOfWhatWasThereIsKept shows that a put of the content that the file already had counts as
+// done, although what it displaced does not tell that, and that a program that writes over it loses
+// nothing of it, also when the keeper dies before it was told that the put is logged.
 func TestAPutOfWhatWasThereIsKept(t *testing.T) {
 	t.Parallel()
 	c := open(t)
@@ -331,8 +333,8 @@ func TestAPutOfWhatWasThereIsKept(t *testing.T) {
 	}
 }
 
-// TestAPutMakesOneFileOfItsRecords: to make a file takes a file system longer than all else
-// that a put does with it, so what is known of it is one file with several names.
+// TestAPutMakesOneFileOfItsRecords shows that all records of a put are one file with several names,
+// because creating a file takes a file system longer than all else that a put does with it.
 func TestAPutMakesOneFileOfItsRecords(t *testing.T) {
 	t.Parallel()
 	c := open(t)
@@ -354,7 +356,7 @@ func TestAPutMakesOneFileOfItsRecords(t *testing.T) {
 			t.Errorf("%s is a file of its own, or none: %v", name, err)
 		}
 	}
-	// Whatever is removed of them, or written anew, the others stay as they are.
+	// Whichever of them is removed or written anew, the others stay as they are.
 	c.checkpoint("after")
 	if err := c.Told(t.Context(), []string{w.Op}); err != nil {
 		t.Fatal(err)
@@ -374,8 +376,8 @@ func errorsOf(errs ...error) error {
 	return nil
 }
 
-// TestWhatAProgramWroteToWhatIsDisplacedAgain: a program that has a file open which a put
-// displaced writes into the trash, also when the put is done again.
+// TestWhatAProgramWroteToWhatIsDisplacedAgain shows that what a program writes into the trash,
+// through a descriptor of a file that a put displaced, stays when the put is done again.
 func TestWhatAProgramWroteToWhatIsDisplacedAgain(t *testing.T) {
 	c := open(t)
 	c.write("a", "first")
@@ -397,8 +399,9 @@ func TestWhatAProgramWroteToWhatIsDisplacedAgain(t *testing.T) {
 	}
 }
 
-// TestAPutOfWhichAProgramWasFasterIsSynced: what a put displaces that is not what was
-// there when it was recorded would not be known again, so it is not left to a start.
+// TestAPutOfWhichAProgramWasFasterIsSynced shows that a put that displaces something other than
+// what was there when it was recorded is synced at once. A start could not recognise what it
+// displaced, so the put is not left to a start.
 func TestAPutOfWhichAProgramWasFasterIsSynced(t *testing.T) {
 	for _, first := range []string{"first", ""} {
 		c := open(t)
@@ -424,8 +427,8 @@ func TestAPutOfWhichAProgramWasFasterIsSynced(t *testing.T) {
 	}
 }
 
-// TestAPutThatNeverWasInTheJournal: of a put whose entry is torn, and so was not
-// acknowledged, nothing is there after a start.
+// TestAPutThatNeverWasInTheJournal shows that nothing is left after a start of a put whose entry is
+// torn, and which therefore was not acknowledged.
 func TestAPutThatNeverWasInTheJournal(t *testing.T) {
 	c := open(t)
 	c.write("a", "first")
@@ -452,8 +455,8 @@ func TestAPutThatNeverWasInTheJournal(t *testing.T) {
 	}
 }
 
-// TestPutsOutliveTheJournal: a journal that was full and began anew no longer holds
-// them, their records do.
+// TestPutsOutliveTheJournal shows that puts are still repeated after the journal was full and began
+// anew, because their records hold them.
 func TestPutsOutliveTheJournal(t *testing.T) {
 	t.Parallel()
 	c := open(t)
@@ -535,7 +538,8 @@ func TestActsAreSettled(t *testing.T) {
 	}
 }
 
-// A publish that was prepared before a put finds the put on disk, too.
+// TestAPutIsSettledBeforeAnEarlierPlanIsApplied shows that a publish that was prepared before a put
+// also finds the put on disk.
 func TestAPutIsSettledBeforeAnEarlierPlanIsApplied(t *testing.T) {
 	ctx := t.Context()
 	var c *computer
