@@ -189,7 +189,7 @@ func (w *Workspace) tell(ctx context.Context, operations ...wire.Operation) erro
 		if err != nil {
 			return err
 		}
-		if err := w.opts.Keeper.Call(ctx, "told", wire.IDsRequest{IDs: ids}, nil); err != nil {
+		if err := w.opts.Keeper.Call(ctx, "operations-logged", wire.IDsRequest{IDs: ids}, nil); err != nil {
 			return err
 		}
 	}
@@ -235,9 +235,9 @@ func (w *Workspace) appendOperations(ctx context.Context, operations ...wire.Ope
 	return ids, nil
 }
 
-// sayTold says to the keeper, a moment later and for many at once, which operations the log
+// confirmLogged says to the keeper, a moment later and for many at once, which operations the log
 // has. When it can't, the next who changes something looks what the log has not been told.
-func (w *Workspace) sayTold(ctx context.Context) {
+func (w *Workspace) confirmLogged(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -249,7 +249,7 @@ func (w *Workspace) sayTold(ctx context.Context) {
 			return
 		case <-time.After(tellTime):
 		}
-		if w.tellKeeper(ctx) == nil {
+		if w.tellKeeperLogged(ctx) == nil {
 			continue
 		}
 		release, err := w.wait(ctx)
@@ -261,15 +261,15 @@ func (w *Workspace) sayTold(ctx context.Context) {
 	}
 }
 
-// tellKeeper says to the keeper what it has not been told yet.
-func (w *Workspace) tellKeeper(ctx context.Context) error {
+// tellKeeperLogged says to the keeper what it has not been told yet.
+func (w *Workspace) tellKeeperLogged(ctx context.Context) error {
 	w.mu.Lock()
 	said := w.said
 	w.said = nil
 	w.mu.Unlock()
 	for some := range slices.Chunk(said, maxTold) {
-		if err := w.opts.Keeper.Call(ctx, "told", wire.IDsRequest{IDs: some}, nil); err != nil {
-			if ctx.Err() != nil { // the goodbye says it
+		if err := w.opts.Keeper.Call(ctx, "operations-logged", wire.IDsRequest{IDs: some}, nil); err != nil {
+			if ctx.Err() != nil { // the shutdown says it
 				w.mu.Lock()
 				w.said = append(said, w.said...)
 				w.mu.Unlock()

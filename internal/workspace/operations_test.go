@@ -23,7 +23,7 @@ var errLost = errors.New("lost on the way")
 type lossyKeeper struct{ wire.Keeper }
 
 func (f lossyKeeper) Call(ctx context.Context, verb string, in, out any) error {
-	if verb == "told" {
+	if verb == "operations-logged" {
 		return errLost
 	}
 	return f.Keeper.Call(ctx, verb, in, out)
@@ -211,7 +211,7 @@ func TestAnOperationOfAnEarlierVersionIsToldAsThat(t *testing.T) {
 type earlier struct{ wire.Keeper }
 
 func (k earlier) Call(ctx context.Context, verb string, in, out any) error {
-	if operations, ok := out.(*[]wire.Operation); ok && verb == "untold" {
+	if operations, ok := out.(*[]wire.Operation); ok && verb == "unlogged-operations" {
 		*operations = []wire.Operation{{ID: "20260101T000000-000000001-0000000000000001", Op: "remove", Path: "workspace/gone", At: 1}, {ID: "20260101T000000-000000002-0000000000000002", Op: "write", Path: "workspace/there", At: 2, Size: 1}}
 		return nil
 	}
@@ -226,7 +226,7 @@ type waitingKeeper struct {
 }
 
 func (w waitingKeeper) Call(ctx context.Context, verb string, in, out any) error {
-	if verb == "told" {
+	if verb == "operations-logged" {
 		select {
 		case <-w.let:
 			w.heard.Add(1)
@@ -252,7 +252,7 @@ func TestAPutDoesNotWaitUntilTheKeeperHeard(t *testing.T) {
 	}
 	untold := func() int {
 		t.Helper()
-		operations, err := h.engine.Untold(t.Context())
+		operations, err := h.engine.UnloggedOperations(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestAPutDoesNotWaitUntilTheKeeperHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := untold(); n != 0 || keeper.heard.Load() == 0 {
-		t.Errorf("after the goodbye the keeper does not know of %d puts that they are logged", n)
+		t.Errorf("after the shutdown the keeper does not know of %d puts that they are logged", n)
 	}
 	h.wrap = nil
 	h.restart()
@@ -290,7 +290,7 @@ func TestWhatTheKeeperDidNotHearIsNotLoggedTwice(t *testing.T) {
 		if n := puts(h); n != 1 {
 			t.Errorf("%d events of a put", n)
 		}
-		if operations, err := h.engine.Untold(t.Context()); err != nil || len(operations) > 0 {
+		if operations, err := h.engine.UnloggedOperations(t.Context()); err != nil || len(operations) > 0 {
 			t.Errorf("untold: %v, %v", operations, err)
 		}
 	}

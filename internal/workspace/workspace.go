@@ -102,7 +102,7 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.stop = stop
-	w.done.Go(func() { w.sayTold(run) })
+	w.done.Go(func() { w.confirmLogged(run) })
 	if opts.AutoInterval > 0 {
 		w.done.Go(func() { w.auto(run) })
 	}
@@ -110,33 +110,33 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 }
 
 // Close ends the automatic checkpoints and removals, waits for those under way
-// and has the keeper say goodbye. No program may be at work in the tree any more.
+// and has the keeper shut down. No program may be at work in the tree any more.
 func (w *Workspace) Close() error {
 	w.stop()
 	w.done.Wait()
-	// A keeper that does not answer has not said goodbye, and the next one looks
+	// A keeper that does not answer has not shut down, and the next one looks
 	// at the files: nothing is lost by that.
-	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	if err := w.goodbye(ctx); err != nil {
-		w.opts.Logger.Info("the keeper said no goodbye; the files are looked at when the computer wakes", "computer", w.opts.CID, "error", err)
+	if err := w.shutdown(ctx); err != nil {
+		w.opts.Logger.Info("the keeper did not shut down; the files are looked at when the computer wakes", "computer", w.opts.CID, "error", err)
 	}
 	return nil
 }
 
-// partingTime bounds how long a keeper may take for its goodbye.
-const partingTime = 20 * time.Second
+// shutdownTime bounds how long a keeper may take to shut down.
+const shutdownTime = 20 * time.Second
 
-func (w *Workspace) goodbye(ctx context.Context) error {
+func (w *Workspace) shutdown(ctx context.Context) error {
 	release, err := w.wait(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := w.tellKeeper(ctx); err != nil {
+	if err := w.tellKeeperLogged(ctx); err != nil {
 		return err
 	}
-	return w.opts.Keeper.Call(ctx, "goodbye", wire.Done{}, nil)
+	return w.opts.Keeper.Call(ctx, "shutdown", wire.Done{}, nil)
 }
 
 // wait waits for its turn to change something.
@@ -189,7 +189,7 @@ func (w *Workspace) tellAll(ctx context.Context, applied []wire.Applied) error {
 		}
 	}
 	var operations []wire.Operation
-	if err := w.opts.Keeper.Call(ctx, "untold", wire.Done{}, &operations); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "unlogged-operations", wire.Done{}, &operations); err != nil {
 		return err
 	}
 	if err := w.tell(ctx, operations...); err != nil {
@@ -222,7 +222,7 @@ func (w *Workspace) auto(ctx context.Context) {
 func (w *Workspace) Recover(ctx context.Context) error { return w.recover(ctx, false) }
 
 // recover does it; still says that no program can be at work in the tree, so
-// that what an end without a goodbye damaged may be put back.
+// that what an unclean end damaged may be put back.
 func (w *Workspace) recover(ctx context.Context, still bool) error {
 	const op = "workspace.Recover"
 	release, err := w.wait(ctx)
@@ -256,7 +256,7 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 			return fault.Wrap(op, err)
 		}
 		if text := healText(healed); text != "" {
-			w.opts.Logger.WarnContext(ctx, "files were damaged by an end without a goodbye", "computer", w.opts.CID, "healed", len(healed.Healed), "lost", len(healed.Lost), "doubted", len(healed.Doubted))
+			w.opts.Logger.WarnContext(ctx, "files were damaged by an unclean end", "computer", w.opts.CID, "healed", len(healed.Healed), "lost", len(healed.Lost), "suspect", len(healed.Suspect))
 			start.Message, start.Force = text, true
 		}
 	}
@@ -269,22 +269,22 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 // healText says what was put back and what was left out, for the checkpoint that
 // is made then.
 func healText(h wire.HealReply) string {
-	if len(h.Healed)+len(h.Lost)+len(h.Doubted) == 0 {
+	if len(h.Healed)+len(h.Lost)+len(h.Suspect) == 0 {
 		return ""
 	}
 	said := []string{fmt.Sprintf("%d damaged files were put back as they were in checkpoint %.12s", len(h.Healed), h.Checkpoint)}
 	if len(h.Lost) > 0 {
 		said = append(said, fmt.Sprintf("%d could not be", len(h.Lost)))
 	}
-	if len(h.Doubted) > 0 {
-		said = append(said, fmt.Sprintf("%d new ones are in no checkpoint until somebody writes or touches them, for they are as a power cut leaves files", len(h.Doubted)))
+	if len(h.Suspect) > 0 {
+		said = append(said, fmt.Sprintf("%d new ones are in no checkpoint until somebody writes or touches them, for they are as a power cut leaves files", len(h.Suspect)))
 	}
 	var lines []string
 	for _, group := range []struct {
 		files []wire.Healed
 		what  string
 	}{
-		{h.Lost, "its copy is damaged too"}, {h.Doubted, "it is new, so there is nothing to put back: write it again, or touch it if that is how it should be"}, {h.Healed, "put back"},
+		{h.Lost, "its copy is damaged too"}, {h.Suspect, "it is new, so there is nothing to put back: write it again, or touch it if that is how it should be"}, {h.Healed, "put back"},
 	} {
 		for _, f := range group.files {
 			lines = append(lines, fmt.Sprintf("%s %s; %s", strings.ReplaceAll(f.Path.Shown(), "\x00", ""), f.Reason, group.what))
@@ -293,7 +293,7 @@ func healText(h wire.HealReply) string {
 	if n := len(lines); n > 20 {
 		lines = append(lines[:20], fmt.Sprintf("and %d more", n-20))
 	}
-	return "The machine stopped without a goodbye: " + strings.Join(said, ", ") + "\n\n" + strings.Join(lines, "\n")
+	return "The machine stopped without shutting down: " + strings.Join(said, ", ") + "\n\n" + strings.Join(lines, "\n")
 }
 
 // SettleOverlay makes what a task has written durable.

@@ -110,9 +110,9 @@ func serveFiles(mux verbs, e *engine.Engine) {
 	})
 	call(mux, "move", e.Move)
 	call(mux, "remove", e.Remove)
-	call(mux, "untold", func(ctx context.Context, _ wire.Done) ([]wire.Operation, error) { return e.Untold(ctx) })
-	call(mux, "told", func(ctx context.Context, r wire.IDsRequest) (wire.Done, error) {
-		return wire.Done{}, e.Told(ctx, r.IDs)
+	call(mux, "unlogged-operations", func(ctx context.Context, _ wire.Done) ([]wire.Operation, error) { return e.UnloggedOperations(ctx) })
+	call(mux, "operations-logged", func(ctx context.Context, r wire.IDsRequest) (wire.Done, error) {
+		return wire.Done{}, e.OperationsLogged(ctx, r.IDs)
 	})
 	call(mux, "untrash", e.Untrash)
 	call(mux, "trash", e.Trash)
@@ -128,7 +128,7 @@ func serveCare(mux verbs, e *engine.Engine) {
 		return wire.Done{}, e.SettleUpper(ctx, r)
 	})
 	callStill(mux, "settle", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Settle(ctx) })
-	callStill(mux, "goodbye", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Goodbye(ctx) })
+	callStill(mux, "shutdown", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Shutdown(ctx) })
 	call(mux, "heal", func(ctx context.Context, _ wire.Done) (wire.HealReply, error) { return e.Heal(ctx) })
 }
 

@@ -110,7 +110,7 @@ func TestWhatAMoveMeetsIsOlder(t *testing.T) {
 		if got := trashed(t, c)["d/b"]; got != "older" {
 			t.Errorf("the trash holds %q", got)
 		}
-		must(t, c.Told(t.Context(), []string{all[0].id})) // which does not remove it
+		must(t, c.OperationsLogged(t.Context(), []string{all[0].id})) // which does not remove it
 	}
 }
 
@@ -171,7 +171,7 @@ func TestAPowerCutKeepsWhatWasRemovedAndMoved(t *testing.T) {
 					for range 2 { // it stays so
 						c.reopen()
 						lives(t, c, livesAfter[len(acts)])
-						operations, err := c.Untold(t.Context())
+						operations, err := c.UnloggedOperations(t.Context())
 						if err != nil || len(operations) != len(acts) {
 							t.Errorf("%d changes are told, %v", len(operations), err)
 						}
@@ -192,7 +192,7 @@ func undoActs(t *testing.T, c *computer, all []done) {
 	var ids []string
 	for i, d := range slices.Backward(all) {
 		ids = append(ids, d.id)
-		must(t, c.Told(t.Context(), []string{d.id}))
+		must(t, c.OperationsLogged(t.Context(), []string{d.id}))
 		if _, err := os.Lstat(d.entry(c)); d.op == "move" && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the entry of a move that was told stays: %v", err)
 		}
@@ -203,7 +203,7 @@ func undoActs(t *testing.T, c *computer, all []done) {
 		d.emptied(c)
 		lives(t, c, livesAfter[i])
 	}
-	if operations, err := c.Untold(t.Context()); err != nil || slices.ContainsFunc(operations, func(o wire.Operation) bool { return slices.Contains(ids, o.ID) }) {
+	if operations, err := c.UnloggedOperations(t.Context()); err != nil || slices.ContainsFunc(operations, func(o wire.Operation) bool { return slices.Contains(ids, o.ID) }) {
 		t.Errorf("told again: %+v, %v", operations, err)
 	}
 }
@@ -266,7 +266,7 @@ func TestWhatIsNewerThanARemovalOrAMoveStays(t *testing.T) {
 					if point != "" {
 						told = 0
 					}
-					if operations, err := c.Untold(t.Context()); err != nil || len(operations) != told {
+					if operations, err := c.UnloggedOperations(t.Context()); err != nil || len(operations) != told {
 						t.Errorf("told: %+v, %v", operations, err)
 					}
 					if do == "remove" && point == "" && !strings.Contains(everything(t, c), "first") {
@@ -307,7 +307,7 @@ func TestAFullDiskUndoesNoRemovalAndNoMove(t *testing.T) {
 			}
 			c.reopen()
 		}
-		operations, err := c.Untold(ctx)
+		operations, err := c.UnloggedOperations(ctx)
 		must(t, err)
 		want := 2
 		for _, err := range []error{removal, move} {
@@ -319,7 +319,7 @@ func TestAFullDiskUndoesNoRemovalAndNoMove(t *testing.T) {
 			t.Errorf("with room for %d more %d of %d changes are told", n/2, len(operations), want)
 		}
 		for _, o := range operations {
-			must(t, c.Told(ctx, []string{o.ID}))
+			must(t, c.OperationsLogged(ctx, []string{o.ID}))
 		}
 		removed(t, c.path("c"))
 	}

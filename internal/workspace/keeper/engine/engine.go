@@ -63,7 +63,7 @@ type Engine struct {
 	lock     *os.File
 
 	end    outage.Ending   // how the engine before this one ended, until Heal has checked
-	parted bool            // whether Goodbye was called
+	shut   bool            // whether Shutdown was called
 	onDisk map[string]bool // paths that the publish under way put in place durably
 
 	mu      sync.Mutex   // one change at a time; guards what follows
@@ -150,7 +150,7 @@ func (e *Engine) Close() error {
 	defer e.mu.Unlock()
 	var errs []error
 	if e.look.Index != nil {
-		errs = append(errs, e.goodbye(context.Background()))
+		errs = append(errs, e.shutdown(context.Background()))
 		e.look.Index = nil
 	}
 	errs = append(errs, e.store.Close(), e.look.Close())

@@ -389,7 +389,7 @@ func (e *Engine) Mkdir(_ context.Context, p string) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.parted {
+	if e.shut {
 		return fault.Wrap(op, e.whole())
 	}
 	if there, err := disk.OpenDir(e.look.Root, p); err == nil {

@@ -38,7 +38,7 @@ func TestFollowing(t *testing.T) {
 			t.Errorf("over what was not expected: %v; it holds %q", err, c.read("artifacts/a.md"))
 		}
 	}
-	if operations, err := c.Untold(t.Context()); err != nil || len(operations) != 0 {
+	if operations, err := c.UnloggedOperations(t.Context()); err != nil || len(operations) != 0 {
 		t.Errorf("there is something to tell: %+v, %v", operations, err)
 	}
 	// A program that has the file open may write to it until it closes it.

@@ -225,7 +225,7 @@ func TestARemovalOfWhatWasRead(t *testing.T) {
 	if err := remove("a", second); !fault.Is(err, fault.Conflict) || c.read("a") != "latend\n" || trash() != 0 {
 		t.Errorf("written to as it was taken: %v; it holds %q, and %d are in the trash", err, c.read("a"), trash())
 	}
-	if operations, err := c.Untold(c.ctx()); err != nil || len(operations) != 0 {
+	if operations, err := c.UnloggedOperations(c.ctx()); err != nil || len(operations) != 0 {
 		t.Errorf("told: %+v, %v", operations, err)
 	}
 	third, _, _ := c.opened("a")

@@ -17,14 +17,14 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Untold lists the operations that took effect and that the host may not have in its log,
+// UnloggedOperations lists the operations that took effect and that the host may not have in its log,
 // oldest first.
-func (e *Engine) Untold(_ context.Context) ([]wire.Operation, error) {
-	const op = "keeper.Untold"
+func (e *Engine) UnloggedOperations(_ context.Context) ([]wire.Operation, error) {
+	const op = "keeper.UnloggedOperations"
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := []wire.Operation{}
-	err := e.moves.UntoldEntries(func(m publish.TrashEntry, happened bool) error {
+	err := e.moves.UnloggedEntries(func(m publish.TrashEntry, happened bool) error {
 		if m.Host && happened {
 			out = append(out, m.Operation())
 		}
@@ -39,16 +39,16 @@ func (e *Engine) Untold(_ context.Context) ([]wire.Operation, error) {
 	return out, fault.Wrap(op, err)
 }
 
-// Told says that the host has operations in its log.
-func (e *Engine) Told(_ context.Context, ids []string) error {
-	const op = "keeper.Told"
+// OperationsLogged says that the host has operations in its log.
+func (e *Engine) OperationsLogged(_ context.Context, ids []string) error {
+	const op = "keeper.OperationsLogged"
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range ids {
 		if err := publish.CheckPlanID(id); err != nil {
 			return fault.Wrap(op, err)
 		}
-		if err := e.moves.Told(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := e.moves.MarkLogged(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fault.Wrap(op, err)
 		}
 		if err := e.moves.Forget(id); err != nil {

@@ -90,7 +90,7 @@ func (test killedMove) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Told(t.Context(), []string{removed.ID}); err != nil {
+	if err := c.OperationsLogged(t.Context(), []string{removed.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {
@@ -125,7 +125,7 @@ func (test killedMove) isTold(t *testing.T, c *computer) {
 	t.Helper()
 	var id string
 	for range 2 { // it is reported again, as the same one, until the host has it
-		operations, err := c.Untold(t.Context())
+		operations, err := c.UnloggedOperations(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,10 +151,10 @@ func (test killedMove) isTold(t *testing.T, c *computer) {
 		}
 		c.reopen()
 	}
-	if err := c.Told(t.Context(), []string{id}); err != nil {
+	if err := c.OperationsLogged(t.Context(), []string{id}); err != nil {
 		t.Fatal(err)
 	}
-	if operations, err := c.Untold(t.Context()); err != nil || len(operations) > 0 {
+	if operations, err := c.UnloggedOperations(t.Context()); err != nil || len(operations) > 0 {
 		t.Errorf("told again: %+v, %v", operations, err)
 	}
 }
@@ -169,7 +169,7 @@ func TestAnOperationThatFailsIsNotTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Told(t.Context(), []string{removed.ID}); err != nil {
+	if err := c.OperationsLogged(t.Context(), []string{removed.ID}); err != nil {
 		t.Fatal(err)
 	}
 	c.write("b", "another\n")
@@ -193,7 +193,7 @@ func TestAnOperationThatFailsIsNotTold(t *testing.T) {
 	c.write(".git/choir/deeds/20260101T000000-000000000-0011223344556677.json", `{"id":"another"}`)
 	c.write(".git/choir/deeds/20260101T000000-000000000-0011223344556688.json", strings.Repeat("\x00", 40))
 	c.reopen()
-	if operations, err := c.Untold(t.Context()); err != nil || len(operations) > 0 {
+	if operations, err := c.UnloggedOperations(t.Context()); err != nil || len(operations) > 0 {
 		t.Errorf("told: %+v, %v", operations, err)
 	}
 	if got := trashed(t, c)["b"]; got != "b\n" {

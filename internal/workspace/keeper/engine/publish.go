@@ -311,7 +311,7 @@ func (e *Engine) Unlogged(ctx context.Context) ([]wire.Applied, error) {
 		if err != nil {
 			return nil, fault.Wrap(op, err)
 		}
-		if done && !r.Told {
+		if done && !r.Logged {
 			out = append(out, r.Applied)
 		}
 	}
@@ -327,10 +327,10 @@ func (e *Engine) Logged(ctx context.Context, id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, done, err := e.moves.LoadResult(id)
-	if err != nil || !done || r.Told {
+	if err != nil || !done || r.Logged {
 		return fault.Wrap(op, err)
 	}
-	r.Told = true
+	r.Logged = true
 	return fault.Wrap(op, e.moves.NoteResult(id, r))
 }
 

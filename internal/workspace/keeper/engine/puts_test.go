@@ -74,7 +74,7 @@ func TestWhatAProgramDoesToAPutIsNotItsEnd(t *testing.T) {
 		},
 		"in an ignored folder": {program: func(c *computer) { c.write("ignored/x", "program") }, put: []string{"put"}, path: "ignored/x", history: "first"},
 	} {
-		for _, end := range []string{"", "goodbye", "killed"} {
+		for _, end := range []string{"", "shutdown", "killed"} {
 			t.Run(name+" "+end, func(t *testing.T) {
 				c := open(t)
 				c.write("a", "first")
@@ -226,7 +226,7 @@ func TestEveryPutIsSomewhere(t *testing.T) {
 		ctx := context.Background()
 		for i := range rapid.IntRange(1, 25).Draw(r, "steps") {
 			p := pick()
-			switch rapid.SampledFrom([]string{"put", "put", "write", "unlink", "checkpoint", "remove", "move", "killed", "goodbye"}).Draw(r, "what") {
+			switch rapid.SampledFrom([]string{"put", "put", "write", "unlink", "checkpoint", "remove", "move", "killed", "shutdown"}).Draw(r, "what") {
 			case "put":
 				text := fmt.Sprintf("<put %d>", i)
 				if _, err := c.Write(ctx, wire.WriteRequest{Path: wire.Path(p)}, strings.NewReader(text)); err == nil {
@@ -247,7 +247,7 @@ func TestEveryPutIsSomewhere(t *testing.T) {
 			case "killed":
 				c.ended(t, "killed")
 				c.wake()
-			case "goodbye":
+			case "shutdown":
 				c.reopen()
 			}
 		}

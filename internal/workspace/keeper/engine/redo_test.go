@@ -163,7 +163,7 @@ func TestAPowerCutKeepsWhatWasPut(t *testing.T) {
 							t.Errorf("put %d displaced %q, %v; want %q", i, got, err, displaced[i])
 						}
 					}
-					operations, err := c.Untold(t.Context())
+					operations, err := c.UnloggedOperations(t.Context())
 					if err != nil || len(operations) != len(paths) {
 						t.Errorf("%d puts are told, %v", len(operations), err)
 					}
@@ -324,7 +324,7 @@ func TestAPutOfWhatWasThereIsKept(t *testing.T) {
 	putAndDie(t, c, 0, "a")
 	c.write("a", "newer")
 	c.wake()
-	if operations, err := c.Untold(t.Context()); err != nil || len(operations) != 1 {
+	if operations, err := c.UnloggedOperations(t.Context()); err != nil || len(operations) != 1 {
 		t.Errorf("told: %v, %v", operations, err)
 	}
 	c.checkpoint("after")
@@ -341,7 +341,7 @@ func TestAPutMakesOneFileOfItsRecords(t *testing.T) {
 	c.write("a", "first")
 	w, err := c.Write(t.Context(), wire.WriteRequest{Path: "a"}, strings.NewReader("put"))
 	if err == nil {
-		err = c.Told(t.Context(), []string{w.Op})
+		err = c.OperationsLogged(t.Context(), []string{w.Op})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +358,7 @@ func TestAPutMakesOneFileOfItsRecords(t *testing.T) {
 	}
 	// Whichever of them is removed or written anew, the others stay as they are.
 	c.checkpoint("after")
-	if err := c.Told(t.Context(), []string{w.Op}); err != nil {
+	if err := c.OperationsLogged(t.Context(), []string{w.Op}); err != nil {
 		t.Fatal(err)
 	}
 	var m struct{ Path string }
@@ -450,7 +450,7 @@ func TestAPutThatNeverWasInTheJournal(t *testing.T) {
 	if got, err := os.ReadFile(puts[0].content(c)); string(got) != "first" {
 		t.Errorf("the trash holds %q, %v", got, err)
 	}
-	if operations, err := c.Untold(t.Context()); err != nil || len(operations) != 1 {
+	if operations, err := c.UnloggedOperations(t.Context()); err != nil || len(operations) != 1 {
 		t.Errorf("told: %+v, %v", operations, err)
 	}
 }
@@ -483,9 +483,9 @@ func TestPutsOutliveTheJournal(t *testing.T) {
 	}
 }
 
-// TestActsAreSettled: whatever but a put, a removal or a move changes the tree finds those
-// before it on disk, and so do a command's end, a goodbye, and one that many others were made
-// before.
+// TestActsAreSettled shows that before anything but a put, a removal or a move changes the tree, the
+// ones before it are on disk, and that they are at a command's end, at a shutdown, and at one that
+// many others were made before.
 func TestActsAreSettled(t *testing.T) {
 	ctx := t.Context()
 	for what, do := range map[string]func(c *computer) error{
@@ -497,8 +497,8 @@ func TestActsAreSettled(t *testing.T) {
 			}
 			return err
 		},
-		"settle":  func(c *computer) error { return c.Settle(ctx) },
-		"goodbye": func(c *computer) error { return c.Goodbye(ctx) },
+		"settle":   func(c *computer) error { return c.Settle(ctx) },
+		"shutdown": func(c *computer) error { return c.Shutdown(ctx) },
 		"many": func(c *computer) error {
 			for i := range 30 {
 				c.put("a", fmt.Sprint(i))

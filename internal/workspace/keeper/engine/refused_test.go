@@ -57,7 +57,7 @@ func TestARefusedPutIsNotToldAfterAPowerCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operations, err := e.Untold(t.Context())
+	operations, err := e.UnloggedOperations(t.Context())
 	if err != nil || len(operations) > 0 {
 		t.Errorf("told: %+v, %v", operations, err)
 	}

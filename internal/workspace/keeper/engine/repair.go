@@ -37,10 +37,10 @@ func (d *damagedHead) fault() error {
 		fmt.Errorf("the newest checkpoint %s %s; %s", d.broken, d.reason, last))
 }
 
-// whole is an error if the history is damaged, or Goodbye was called.
+// whole is an error if the history is damaged, or Shutdown was called.
 func (e *Engine) whole() error {
-	if e.parted {
-		return fault.New("", fault.Unavailable, "Wake the computer.", errors.New("the keeper has said goodbye"))
+	if e.shut {
+		return fault.New("", fault.Unavailable, "Wake the computer.", errors.New("the keeper was shut down"))
 	}
 	if e.damaged == nil {
 		return nil

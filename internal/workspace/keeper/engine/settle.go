@@ -136,7 +136,7 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 			e.look.Index.Set(p, t) // the next checkpoint need not read it again
 		}
 	}
-	if reply.Doubted, err = e.findEmptied(ctx, cap, meant); err != nil {
+	if reply.Suspect, err = e.findEmptied(ctx, cap, meant); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
 	for _, c := range cap.Changes {
@@ -210,7 +210,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, err
 	}
 	h.Trash = m.ID
-	return h, false, errors.Join(e.moves.Told(m.ID), unix.Fsync(dir))
+	return h, false, errors.Join(e.moves.MarkLogged(m.ID), unix.Fsync(dir))
 }
 
 // meantEmpty are the files that an acknowledged change emptied, or made empty, since HEAD,

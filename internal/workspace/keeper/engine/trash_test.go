@@ -70,7 +70,7 @@ func TestKilledWhileAFileIsReplaced(t *testing.T) {
 			if got := trashed(t, c)[test.path]; got != test.trash {
 				t.Errorf("the trash holds %q; want %q", got, test.trash)
 			}
-			operations, err := c.Untold(t.Context())
+			operations, err := c.UnloggedOperations(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,10 +83,10 @@ func TestKilledWhileAFileIsReplaced(t *testing.T) {
 			if len(operations) != 1 || operations[0].Op != test.told || operations[0].Path != wire.Path(test.path) || operations[0].At == 0 || test.do == "write" && (operations[0].Size != 7 || operations[0].User != "somebody") {
 				t.Fatalf("told: %+v", operations)
 			}
-			if err := c.Told(t.Context(), []string{operations[0].ID}); err != nil {
+			if err := c.OperationsLogged(t.Context(), []string{operations[0].ID}); err != nil {
 				t.Fatal(err)
 			}
-			if operations, err := c.Untold(t.Context()); err != nil || len(operations) > 0 {
+			if operations, err := c.UnloggedOperations(t.Context()); err != nil || len(operations) > 0 {
 				t.Errorf("told again: %+v, %v", operations, err)
 			}
 		})

@@ -6,10 +6,10 @@
 // What holds of it:
 //
 //   - What is not known is taken for the worst: without its file, or with one of another
-//     boot and no goodbye, the machine ended.
-//   - A goodbye is noted when all that was written is on disk, and void as soon as the next
+//     boot and no clean end, the machine ended.
+//   - A clean end is noted when all that was written is on disk, and void as soon as the next
 //     keeper begins.
-//   - What is doubted stays out of checkpoints, and is said, until somebody touches it: a
+//   - What is suspect stays out of checkpoints, and is said, until somebody touches it: a
 //     file in another state than it was found in is somebody's.
 //
 // It never writes to the live tree: what is put back, and what was meant to be empty, the

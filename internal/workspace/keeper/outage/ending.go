@@ -12,10 +12,10 @@ import (
 // The file .git/choir/open says how it stands between the keeper and the disk:
 //
 //	{boot}          an engine is at work, or was when it ended
-//	closed {boot}   the last one said goodbye: all that was written was synced
+//	closed {boot}   the last one shut down: all that was written was synced
 //
 // {boot} names the boot of the machine. Without the file nothing is known, which
-// is never taken for a goodbye.
+// is never taken for a clean end.
 
 // Ending is how the engine before this one ended.
 type Ending int
@@ -58,8 +58,8 @@ func Begin(file string) (Ending, error) {
 	return end, disk.WriteDurably(file, []byte(boot))
 }
 
-// Part records in the file that everything written is synced.
-func Part(file string) error {
+// MarkClean records in the file that everything written is synced.
+func MarkClean(file string) error {
 	boot, err := disk.BootID()
 	if err != nil {
 		return err

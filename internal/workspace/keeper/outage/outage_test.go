@@ -44,11 +44,11 @@ func TestAnEndIsToldByItsFile(t *testing.T) {
 	if got, err := outage.Begin(file); err != nil || got != outage.Unknown {
 		t.Errorf("without a file: %v, %v", got, err)
 	}
-	if err := outage.Part(file); err != nil {
+	if err := outage.MarkClean(file); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := outage.Begin(file); err != nil || got != outage.Clean {
-		t.Errorf("after a goodbye: %v, %v", got, err)
+		t.Errorf("after a clean end: %v, %v", got, err)
 	}
 }
 

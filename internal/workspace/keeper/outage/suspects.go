@@ -86,8 +86,8 @@ func (ds *Suspects) Save() error {
 	return disk.WriteDurably(ds.file, raw)
 }
 
-// Without leaves out of a look what is doubted, as long as nobody has touched it; what
-// somebody has is doubted no more if write is set.
+// Without leaves suspect files out of a scan as long as nobody has touched them. One that
+// somebody has touched is no longer suspect if write is set.
 func (ds *Suspects) Without(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
 	if ds == nil || len(ds.files) == 0 {
 		return cands, nil
@@ -105,7 +105,7 @@ func (ds *Suspects) Without(cap *scan.Capture, cands []scan.Candidate, write boo
 		if d.Reason != Emptied {
 			what = "is full of zeroes"
 		}
-		cap.Skipped = append(cap.Skipped, wire.Skip{Path: d.Path, Reason: fmt.Sprintf("%s since the machine stopped without a goodbye: write it again, or touch it if that is how it should be", what)})
+		cap.Skipped = append(cap.Skipped, wire.Skip{Path: d.Path, Reason: fmt.Sprintf("%s since the machine stopped without shutting down: write it again, or touch it if that is how it should be", what)})
 	}
 	if !write || len(still) == len(ds.files) {
 		return kept, nil

@@ -94,7 +94,7 @@ func (s standing) forget() int64 {
 	switch {
 	case !s.done && !s.started:
 		return s.made + keepResults
-	case s.done && s.result.Told && len(s.result.Seen) == 0:
+	case s.done && s.result.Logged && len(s.result.Seen) == 0:
 		return s.result.Since + keepResults + 1
 	}
 	return never

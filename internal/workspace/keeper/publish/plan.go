@@ -56,9 +56,9 @@ type Step struct {
 type Result struct {
 	wire.Applied
 	// Seen is, by step number, the content of aside/{n} when it was last looked at.
-	Seen  map[string]gitstore.Entry `json:"seen,omitempty"`
-	Since int64                     `json:"since"`          // Unix seconds
-	Told  bool                      `json:"told,omitempty"` // the host has logged it
+	Seen   map[string]gitstore.Entry `json:"seen,omitempty"`
+	Since  int64                     `json:"since"`          // Unix seconds
+	Logged bool                      `json:"told,omitempty"` // the host has logged it
 }
 
 var planID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`) })

@@ -362,7 +362,7 @@ func (mv *Mover) dropEntry(m TrashEntry, want gitstore.Entry) error {
 		return err
 	}
 	if !quiet || other || now.Exists() && now != want {
-		return errors.Join(mv.Told(m.ID), mv.Captured(m.ID), mv.leaveAs(m))
+		return errors.Join(mv.MarkLogged(m.ID), mv.Captured(m.ID), mv.leaveAs(m))
 	}
 	return mv.RemoveEntry(m.ID)
 }
@@ -408,9 +408,9 @@ func (mv *Mover) Entry(id string) (TrashEntry, error) {
 	return m, err
 }
 
-// Told records that nobody needs to be told of an entry any more. It is not synced: being
+// MarkLogged records that the host has an entry in its log, or need not. It is not synced: being
 // told again is harmless. The entry of a move is removed if its names are on disk.
-func (mv *Mover) Told(id string) error {
+func (mv *Mover) MarkLogged(id string) error {
 	if err := mv.mark(id, "told"); err != nil {
 		return err
 	}
@@ -443,9 +443,9 @@ func (mv *Mover) mark(id, name string) error {
 	return disk.WriteNew(mv.Trash(id, name), nil)
 }
 
-// UntoldEntries visits every entry of the trash that is not told, and says whether the
+// UnloggedEntries visits every entry of the trash that the host has not logged, and says whether the
 // change that it stands for took effect.
-func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) error {
+func (mv *Mover) UnloggedEntries(visit func(m TrashEntry, happened bool) error) error {
 	entries, err := os.ReadDir(mv.Trash())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -499,7 +499,7 @@ func (mv *Mover) UntoldEntries(visit func(m TrashEntry, happened bool) error) er
 // RecoverTrash drops the entries of exchanges that a crash prevented, and moves into the
 // trash what an earlier version left exchanged outside it.
 func (mv *Mover) RecoverTrash() error {
-	err := mv.UntoldEntries(func(m TrashEntry, happened bool) error {
+	err := mv.UnloggedEntries(func(m TrashEntry, happened bool) error {
 		if happened {
 			return mv.back(m)
 		}

@@ -94,7 +94,7 @@ type HealReply struct {
 	Checkpoint string   `json:"checkpoint,omitempty"` // the checkpoint it was restored from
 	Healed     []Healed `json:"healed,omitempty"`
 	Lost       []Healed `json:"lost,omitempty"` // damaged, and so is the checkpoint's copy
-	// Doubted are new files in no checkpoint that a crash may have emptied (see package
+	// Suspect are new files in no checkpoint that a crash may have emptied (see package
 	// outage).
-	Doubted []Healed `json:"doubted,omitempty"`
+	Suspect []Healed `json:"suspect,omitempty"`
 }

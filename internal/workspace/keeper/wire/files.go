@@ -35,7 +35,7 @@ type WriteRequest struct {
 
 // Written is the result of a write: the file, its content's SHA-256 in hex, and the trash
 // entry with what was there before ("" if nothing was). Op and At (Unix milliseconds)
-// identify the operation; the host calls Told when the operation's event is in its log.
+// identify the operation; the host calls OperationsLogged when the operation's event is in its log.
 type Written struct {
 	FileInfo
 	SHA256 string `json:"sha256"`
@@ -69,7 +69,7 @@ type TrashReply struct {
 }
 
 // Operation is a change of the live tree that took effect and that the host has not
-// acknowledged by Told.
+// acknowledged by OperationsLogged.
 type Operation struct {
 	ID     string    `json:"id"`
 	Op     string    `json:"op"`             // write, remove, move, untrash, import

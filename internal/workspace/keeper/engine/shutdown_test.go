@@ -23,11 +23,11 @@ func (c *computer) ended(t *testing.T, how string) {
 	}
 	c.Engine = nil
 	if got := c.read(".git/choir/open"); got != "closed "+strings.TrimSpace(string(boot)) {
-		t.Fatalf("it said goodbye with %q", got)
+		t.Fatalf("it shut down with %q", got)
 	}
 	switch how {
-	case "goodbye":
-	case "goodbye, then another boot":
+	case "shutdown":
+	case "shutdown, then another boot":
 		c.write(".git/choir/open", "closed another boot")
 	case "killed":
 		c.write(".git/choir/open", strings.TrimSpace(string(boot)))
@@ -50,12 +50,12 @@ func (c *computer) ended(t *testing.T, how string) {
 func TestWhichEndIsLookedInto(t *testing.T) {
 	text := strings.Repeat("a line of somebody's work\n", 1000)
 	for how, want := range map[string]string{
-		"goodbye":                    "",
-		"goodbye, then another boot": "zeroed",
-		"killed":                     "emptied zeroed",
-		"power cut":                  "emptied zeroed; new/empty new/zeroes",
-		"nobody knows":               "emptied zeroed; new/empty new/zeroes",
-		"an empty note":              "emptied zeroed; new/empty new/zeroes",
+		"shutdown":                    "",
+		"shutdown, then another boot": "zeroed",
+		"killed":                      "emptied zeroed",
+		"power cut":                   "emptied zeroed; new/empty new/zeroes",
+		"nobody knows":                "emptied zeroed; new/empty new/zeroes",
+		"an empty note":               "emptied zeroed; new/empty new/zeroes",
 	} {
 		t.Run(how, func(t *testing.T) {
 			c := open(t)
@@ -73,18 +73,18 @@ func TestWhichEndIsLookedInto(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var healed, doubted []string
+			var healed, suspect []string
 			for _, f := range h.Healed {
 				healed = append(healed, string(f.Path))
 			}
-			for _, f := range h.Doubted {
-				doubted = append(doubted, string(f.Path))
+			for _, f := range h.Suspect {
+				suspect = append(suspect, string(f.Path))
 			}
-			got := strings.TrimSuffix(strings.Join(healed, " ")+"; "+strings.Join(doubted, " "), "; ")
+			got := strings.TrimSuffix(strings.Join(healed, " ")+"; "+strings.Join(suspect, " "), "; ")
 			if got != want {
-				t.Errorf("put back and doubted: %q; want %q", got, want)
+				t.Errorf("put back and suspect: %q; want %q", got, want)
 			}
-			if again, err := c.Heal(t.Context()); err != nil || len(again.Healed)+len(again.Doubted) > 0 {
+			if again, err := c.Heal(t.Context()); err != nil || len(again.Healed)+len(again.Suspect) > 0 {
 				t.Errorf("again: %+v, %v", again, err)
 			}
 		})
@@ -114,7 +114,7 @@ func TestWhatAPowerCutEmptiedIsNobodysWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Told(t.Context(), []string{brought.ID}); err != nil {
+	if err := c.OperationsLogged(t.Context(), []string{brought.ID}); err != nil {
 		t.Fatal(err)
 	}
 	c.ended(t, "power cut")
@@ -157,13 +157,13 @@ func TestWhatAPowerCutEmptiedIsNobodysWork(t *testing.T) {
 	holds(c.checkpoint("another of the name"), "cut/written", "cut/touched", "cut/removed")
 }
 
-// TestAfterGoodbyeNothingChanges shows that an engine that has ended cleanly refuses changes,
+// TestAfterShutdownNothingChanges shows that an engine that has ended cleanly refuses changes,
 // because they would not be synced and could not be told from those that were.
-func TestAfterGoodbyeNothingChanges(t *testing.T) {
+func TestAfterShutdownNothingChanges(t *testing.T) {
 	c := open(t)
 	c.write("a", "a\n")
 	c.checkpoint("a")
-	if err := c.Goodbye(t.Context()); err != nil {
+	if err := c.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_, put := c.Write(t.Context(), wire.WriteRequest{Path: "b"}, strings.NewReader("b"))
@@ -175,14 +175,14 @@ func TestAfterGoodbyeNothingChanges(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := c.Goodbye(t.Context()); err != nil {
+	if err := c.Shutdown(t.Context()); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }
 
-// TestAnEndBeforeTheLookIsNoGoodbye shows that when an engine ends before it has looked for damage,
+// TestAnEndBeforeTheLookIsNoShutdown shows that when an engine ends before it has looked for damage,
 // that is no clean end, so that the next engine still looks.
-func TestAnEndBeforeTheLookIsNoGoodbye(t *testing.T) {
+func TestAnEndBeforeTheLookIsNoShutdown(t *testing.T) {
 	c := open(t)
 	c.write("a", "a\n")
 	c.checkpoint("a")

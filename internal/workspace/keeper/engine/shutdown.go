@@ -8,25 +8,25 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/outage"
 )
 
-// Goodbye ends the engine's work in an orderly way: everything written is synced, and that
+// Shutdown ends the engine's work in an orderly way: everything written is synced, and that
 // is recorded, so that the next engine need not look for damage. Nothing can be changed
 // afterwards. It must only be called when no program works in the tree any more.
-func (e *Engine) Goodbye(ctx context.Context) error {
+func (e *Engine) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return fault.Wrap("keeper.Goodbye", e.goodbye(ctx))
+	return fault.Wrap("keeper.Shutdown", e.shutdown(ctx))
 }
 
-func (e *Engine) goodbye(ctx context.Context) error {
-	if e.parted {
+func (e *Engine) shutdown(ctx context.Context) error {
+	if e.shut {
 		return nil
 	}
-	defer func() { e.parted = true }()
+	defer func() { e.shut = true }()
 	if e.end != outage.Clean || e.damaged != nil {
 		return e.saveStats() // what was not scanned yet, the next engine scans
 	}
 	if err := errors.Join(e.settleTree(ctx), e.saveStats()); err != nil {
 		return err
 	}
-	return outage.Part(e.store.Work("open"))
+	return outage.MarkClean(e.store.Work("open"))
 }
