@@ -48,6 +48,9 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, cid contract.CID, 
 	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
 		return err
 	}
+	// What comes of the input once this has returned must not be taken for the next request.
+	// net/http makes sure of that only where it reads the input before it sends the answer.
+	w.Header().Set("Connection", "close")
 	out := httpio.NewFrames(w, release)
 	cio := view.ExecIO{
 		Stdout: out.Writer(view.FrameStdout), Stderr: out.Writer(view.FrameStderr),

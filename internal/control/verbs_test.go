@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -266,6 +267,32 @@ func TestExec(t *testing.T) {
 	}
 	if _, err := c.Exec(ctx, view.ExecRequest{Argv: []string{"cat"}, Cwd: "../x"}, view.ExecIO{}); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("cwd: %v", err)
+	}
+}
+
+// TestWhatFollowsAnExecIsNoRequest shows that a command's input is not read as a request once the
+// command is refused or has ended: no other request comes through its connection.
+func TestWhatFollowsAnExecIsNoRequest(t *testing.T) {
+	w := open(t)
+	for body, want := range map[string]int{
+		"{\"argv\":[\"echo\"]}\nmore":                   http.StatusUnprocessableEntity,
+		"{\"argv\":[\"missing\"],\"stdin\":true}\nmore": http.StatusServiceUnavailable,
+		"{\"argv\":[\"cat\"],\"stdin\":true}\nmore":     http.StatusOK,
+	} {
+		req, err := http.NewRequestWithContext(within(t), http.MethodPost, w.console()+"/api/computers/-/exec", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+w.token)
+		req.Header.Set("Content-Type", "application/x-ndjson")
+		res, err := w.loopback().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(res.Body)
+		if err := errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != want || !res.Close {
+			t.Errorf("%s: %d, %q, %v; the connection is closed: %t", body, res.StatusCode, said, err, res.Close)
+		}
 	}
 }
 
