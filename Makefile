@@ -87,7 +87,7 @@ test-browser: build bin/cache/modelserver desktop/node_modules/.package-lock.jso
 	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=3 --test-timeout=600000 $(filter-out $(PROOF_PAGES),$(notdir $(wildcard test/browser/*.test.mjs)))
 
 check: $(GUEST) desktop/node_modules/.package-lock.json
-	@scripts/check
+	@LONGEST='$(LONGEST)' scripts/check
 
 # A build whose defences can be switched off (internal/defence); as root it
 # tries everything as an ordinary user as well.
