@@ -471,10 +471,15 @@ rm -rf linked/.git && ln -s ../app/.git linked/.git
 rm -rf links/.git/refs && ln -s ../../app/.git/refs links/.git/refs
 echo ../../app/.git > commons/.git/commondir && rm -rf commons/.git/objects && ln -s ../../app/.git/objects commons/.git/objects
 git -C tables config core.repositoryformatversion 1; git -C tables config extensions.refstorage reftable; rm -rf tables/.git/refs/heads; echo none > tables/.git/refs/heads; echo 'ref: refs/heads/.invalid' > tables/.git/HEAD
+for r in pipe packpipe objectpipe device packed; do git init -q -b main $r; git -C $r -c user.name=a -c user.email=a@b commit -q --allow-empty -m a; done
+mkfifo pipe/.git/refs/heads/x packpipe/.git/objects/pack/pack-x.pack packpipe/.git/objects/pack/pack-x.idx
+o=objectpipe/.git/objects/$(git -C objectpipe rev-parse main | sed 's,^..,&/,'); rm -f $o && mkfifo $o
+ln -s /dev/zero device/.git/refs/heads/x; ln -s /dev/zero packed/.git/packed-refs
 ln -s app alias; ln -s / root; mkdir plain; mkfifo plain/HEAD plain/config; mkdir plain/objects plain/refs`)
 	for name, words := range map[string]string{
 		"borrows": "borrows objects", "elsewhere": "lies elsewhere", "linked": "lies elsewhere", "links": "lies elsewhere", "commons": "lies elsewhere",
 		"plain": "no such repository", "tables": "not known here",
+		"pipe": "other than files", "packpipe": "other than files", "objectpipe": "other than files", "device": "other than files", "packed": "other than files",
 	} {
 		if r, err := in.Run(t.Context(), "git", "url", "workspace/"+name); err != nil || r.Code == 0 || !strings.Contains(r.Stderr, words) {
 			t.Errorf("a token for %s: %+v, %v", name, r, err)

@@ -260,6 +260,8 @@ func troubled(exit guest.Exit, said string) error {
 		return fault.New("", fault.Conflict, "Remove it from the repository's .git.", errors.New("a file config.before-push is in the way"))
 	case 70:
 		return fault.New("", fault.Conflict, "Fetch, merge or rebase, then push again.", errors.New("the push does not go on from a checkpoint"))
+	case 71:
+		return fault.New("", fault.Denied, "find .git/objects .git/refs ! -type f ! -type d names it; remove it.", errors.New("among the repository's objects or refs is something other than files and folders: a link, or a pipe"))
 	}
 	if said = strings.TrimSpace(said); said == "" {
 		said = fmt.Sprintf("git ended with code %d", exit.Code)

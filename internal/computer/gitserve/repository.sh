@@ -15,6 +15,12 @@ for part in objects refs; do
 done
 [ -f "$at/HEAD" ] || exit 66
 [ ! -e "$at/objects/info/alternates" ] || exit 67
+# Git would wait for a pipe, or read a device that a link leads to, until its box is ended.
+for part in objects refs packed-refs shallow; do
+	[ -e "$at/$part" ] || [ -L "$at/$part" ] || continue
+	odd=$(find "$at/$part" ! -type f ! -type d -print -quit) || [ $? -ne 127 ] || exit 127
+	[ -z "$odd" ] || exit 71
+done
 format=sha1 version=0
 if [ -f "$at/config" ]; then
 	format=$(git config --file "$at/config" --get extensions.objectformat || echo sha1)
