@@ -36,12 +36,37 @@ func TestPowerCuts(t *testing.T) {
 	}
 	for n := range worlds {
 		p := newPower(t, random(fmt.Sprint("power ", n)))
-		p.work(50 + 40*n)
+		p.work(50+40*n, writes, commands, checkpoints, prompts, larges)
 		for i := range images {
 			at := p.instant(i, images)
 			t.Run(fmt.Sprintf("world %d, the power fails after %d of %d writes and flushes", n, at, p.last), func(t *testing.T) { p.cut(t, at) })
 		}
 		t.Run("a disk that lies", func(t *testing.T) { p.control(t, lies) })
+	}
+}
+
+// TestPowerCutsAmongPushes does the same while a user pushes into the computer's own files.
+func TestPowerCutsAmongPushes(t *testing.T) {
+	if !mountable(t) {
+		return
+	}
+	images := 5
+	if long > 0 {
+		images = 25
+	}
+	p := newPower(t, random("power pushes"))
+	p.work(14, func(ctx context.Context, w *world, dice *rand.Rand) error {
+		n := w.next()
+		content := "pushed " + n
+		if dice.IntN(2) == 0 { // then it comes as a pack
+			content += strings.Repeat(fmt.Sprintf(" %x", dice.Uint64()), 100_000)
+			content = content[:1<<20-64] // with its trees that is more than is kept as files, and still read whole
+		}
+		return w.pushFiles(ctx, "workspace/u/pushed"+n+".txt", content)
+	})
+	for i := range images {
+		at := p.instant(i+1, images+1) // not in the first start
+		t.Run(fmt.Sprintf("the power fails after %d of %d writes and flushes", at, p.last), func(t *testing.T) { p.cut(t, at) })
 	}
 }
 
@@ -97,9 +122,9 @@ func newPower(t *testing.T, dice *rand.Rand) *power {
 	return p
 }
 
-// work does what a user does until the given number of things were acknowledged, and then stops
-// choir in an orderly way.
-func (p *power) work(acknowledged int) {
+// work has workers do what a user does until the given number of things were acknowledged, and then
+// stops choir in an orderly way.
+func (p *power) work(acknowledged int, users ...func(context.Context, *world, *rand.Rand) error) {
 	p.t.Helper()
 	ctx, cancel := p.soon()
 	defer cancel()
@@ -110,7 +135,7 @@ func (p *power) work(acknowledged int) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
-	for i, worker := range []func(context.Context, *world, *rand.Rand) error{writes, commands, checkpoints, prompts, larges} {
+	for i, worker := range users {
 		own := random(fmt.Sprint("power worker ", i))
 		workers.Go(func() {
 			for ctx.Err() == nil {
