@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
@@ -61,10 +62,10 @@ func (l *look) all(ctx context.Context, base, tip string) error {
 
 // commitHead is how a commit begins. Git reads no history of which one commit begins
 // otherwise, and some of its programs none with a person or a date that is none.
-var commitHead = func() *regexp.Regexp {
+var commitHead = sync.OnceValue(func() *regexp.Regexp {
 	const person = ` [^<>\n]* <[^<>\n]*> (0|[1-9][0-9]{0,17}) [+-][0-9]{4}`
 	return regexp.MustCompile(`^tree [0-9a-f]{40}\n(parent [0-9a-f]{40}\n)*author` + person + `\ncommitter` + person + `(\n|$)`)
-}()
+})
 
 // commit checks what a commit names, and that it says nothing that only checkpoints say.
 func (l *look) commit(id string) error {
@@ -75,7 +76,7 @@ func (l *look) commit(id string) error {
 	l.commits++
 	tree, parents := gitstore.CommitNames(content)
 	head, message, _ := bytes.Cut(content, []byte("\n\n"))
-	if !commitHead.Match(head) || bytes.IndexByte(content, 0) >= 0 {
+	if !commitHead().Match(head) || bytes.IndexByte(content, 0) >= 0 {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("commit %s is none", id))
 	}
 	for line := range bytes.Lines(message) {
