@@ -162,6 +162,9 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 		drafts = append(drafts, contract.Draft{ID: contract.DeriveID(t.ID, "requested"), Actor: contract.DirectorOf(a.run.story.ID), Type: "task.requested",
 			Subject: t.ID, Task: t.ID, Causation: cause, Data: &contract.TaskRequested{Task: t}})
 	}
+	if to, news := r.doing(true); news {
+		drafts = append(drafts, r.moved(to, ""))
+	}
 	if _, err := r.append(ctx, drafts...); err != nil {
 		return nil, err
 	}

@@ -117,34 +117,61 @@ func (r *run) closing() bool { return r.dispatcher.ctx.Err() != nil }
 // transition makes the event of a transition, which is stored only if no other transition of the attempt
 // has been stored since the newest known one.
 func (a *attempt) transition(eventType string, by contract.Actor, p contract.Payload) (contract.Draft, error) {
-	if _, err := a.now.Apply(a.now.Last, p); err != nil {
-		return contract.Draft{}, fault.New("dispatch", fault.Internal, "", err)
-	}
-	return contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("attempt:%d:%d", a.ref.Attempt, a.now.Moves)), Actor: by, Type: eventType,
-		Subject: machine.Subject(a.ref.Task, a.ref.Attempt), Task: a.ref.Task, Data: p, Expect: &contract.Expect{Last: a.now.Last}}, nil
+	d, _, err := a.transitionFrom(a.now, eventType, by, p)
+	return d, err
 }
 
-// record appends a draft even if the run was cancelled. It tries again while it is not known whether the
-// draft is stored.
-func (a *attempt) record(draft contract.Draft) error {
+// transitionFrom is transition for an attempt whose state is now, and returns the state after it. Where
+// that is not a.now, the transition has to be stored in one call behind the one that leads there, and
+// then it is that one's condition which holds for both.
+func (a *attempt) transitionFrom(now machine.Attempt, eventType string, by contract.Actor, p contract.Payload) (contract.Draft, machine.Attempt, error) {
+	next, err := now.Apply(now.Last, p)
+	if err != nil {
+		return contract.Draft{}, now, fault.New("dispatch", fault.Internal, "", err)
+	}
+	d := contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("attempt:%d:%d", a.ref.Attempt, now.Moves)), Actor: by, Type: eventType,
+		Subject: machine.Subject(a.ref.Task, a.ref.Attempt), Task: a.ref.Task, Data: p}
+	if now.Moves == a.now.Moves {
+		d.Expect = &contract.Expect{Last: now.Last}
+	}
+	return d, next, nil
+}
+
+// record appends drafts even if the run was cancelled: all of them or none. It tries again while it is not
+// known whether they are stored.
+func (a *attempt) record(drafts ...contract.Draft) error {
 	ctx, cancel := a.cleanUp()
 	defer cancel()
 	for try := 1; ; try++ {
-		_, err := a.run.append(ctx, draft)
+		_, err := a.run.append(ctx, drafts...)
 		if !fault.Is(err, fault.Unavailable) || try == maxAttempts || a.run.closing() {
 			return fault.Wrap("dispatch.record", err)
 		}
 	}
 }
 
-// move appends a transition.
-func (a *attempt) move(p *contract.AttemptMoved) error {
-	p.Attempt = a.ref.Attempt
-	d, err := a.transition("attempt.moved", contract.System(), p)
+// move appends transitions that follow each other without anything being done in between. They share one
+// sync of the log.
+func (a *attempt) move(transitions ...*contract.AttemptMoved) error {
+	drafts, _, err := a.moving(transitions...)
 	if err != nil {
 		return err
 	}
-	return a.record(d)
+	return a.record(drafts...)
+}
+
+// moving makes the events of such transitions, and returns the attempt's state after them.
+func (a *attempt) moving(transitions ...*contract.AttemptMoved) (drafts []contract.Draft, now machine.Attempt, err error) {
+	now = a.now
+	for _, p := range transitions {
+		var d contract.Draft
+		p.Attempt = a.ref.Attempt
+		if d, now, err = a.transitionFrom(now, "attempt.moved", contract.System(), p); err != nil {
+			return nil, now, err
+		}
+		drafts = append(drafts, d)
+	}
+	return drafts, now, nil
 }
 
 // finished appends the attempt's only result.
@@ -262,7 +289,7 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 		return err
 	}
 	p.Merge = &contract.AttemptMerge{Commit: m.Commit, Tree: m.Tree}
-	if err := a.move(p); err != nil {
+	if err := a.move(p, &contract.AttemptMoved{State: contract.AttemptVerifying}); err != nil {
 		return err
 	}
 	crash.At("dispatch.task.merged")
@@ -315,31 +342,38 @@ func (a *attempt) verifyNow(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := a.move(&contract.AttemptMoved{State: contract.AttemptVerified, Verification: &v, Scope: scope(m)}); err != nil {
+	if err := a.decide(&contract.AttemptMoved{State: contract.AttemptVerified, Verification: &v, Scope: scope(m)}); err != nil {
 		return err
 	}
 	crash.At("dispatch.task.verified")
 	return nil
 }
 
-// decide appends the verdict of the checks and continues by it: a tree that failed is never published.
-// The verdict repeats what the transition holds and has an id derived from it, so a repeat after a crash
-// appends the same event, and the two need not be stored together.
-func (a *attempt) decide() error {
-	if err := a.record(contract.Draft{Actor: contract.System(),
-		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, a.now.Moves-1)),
-		Type: "verification.finished", Subject: a.ref.Task, Task: a.ref.Task,
-		Data: &contract.VerificationFinished{Attempt: a.ref.Attempt, Verification: *a.now.Verification}}); err != nil {
+// decide appends what the checks found, unless that is stored already, with the verdict and what follows
+// from it: a tree that failed is never published. The verdict has an id that is derived from what was
+// found, and both are stored together.
+func (a *attempt) decide(found ...*contract.AttemptMoved) error {
+	drafts, now, err := a.moving(found...)
+	if err != nil {
 		return err
 	}
-	res := *a.now.Result
-	res.Verification = *a.now.Verification
+	drafts = append(drafts, contract.Draft{Actor: contract.System(),
+		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, now.Moves-1)),
+		Type: "verification.finished", Subject: a.ref.Task, Task: a.ref.Task,
+		Data: &contract.VerificationFinished{Attempt: a.ref.Attempt, Verification: *now.Verification}})
+	res := *now.Result
+	res.Verification = *now.Verification
+	follows := &contract.AttemptMoved{Attempt: a.ref.Attempt, State: contract.AttemptPublishing}
 	if res.Verification.Status == contract.VerificationFail {
 		res.Status = contract.ResultFailed
 		res.Summary = harness.Clip("Verification failed, so nothing was published. "+res.Summary+summary.Checked(res.Verification), 30<<10)
-		return a.giveUp(res, false)
+		follows = a.givenUp(res, false)
 	}
-	return a.move(&contract.AttemptMoved{State: contract.AttemptPublishing})
+	d, _, err := a.transitionFrom(now, "attempt.moved", contract.System(), follows)
+	if err != nil {
+		return err
+	}
+	return a.record(append(drafts, d)...)
 }
 
 // publishNow applies the merge if the live tree has not changed since, and ends the attempt. When it is
@@ -416,8 +450,12 @@ func (a *attempt) leavePublish(why error) error {
 // giveUp decides that nothing of the attempt is kept, and which result it has once its changes have been
 // taken back.
 func (a *attempt) giveUp(res contract.AssociateResult, again bool) error {
+	return a.move(a.givenUp(res, again))
+}
+
+func (a *attempt) givenUp(res contract.AssociateResult, again bool) *contract.AttemptMoved {
 	keep := res.Status != contract.ResultOK && a.task.OnFailure == contract.Keep
-	return a.move(&contract.AttemptMoved{State: contract.AttemptTakingBack, Result: &res, Again: again, Keep: keep})
+	return &contract.AttemptMoved{Attempt: a.ref.Attempt, State: contract.AttemptTakingBack, Result: &res, Again: again, Keep: keep}
 }
 
 // fail gives the attempt up because of an error that is not the task's own.

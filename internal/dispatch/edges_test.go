@@ -22,7 +22,8 @@ import (
 )
 
 // reaper is a log whose process dies at the n-th transition of an attempt:
-// before it is stored, or right after.
+// before it is stored, or right after. What was to be stored behind it in the same call is
+// not: so a log looks that a version left which stored each by itself.
 type reaper struct {
 	ports.Log
 	n     int
@@ -40,12 +41,14 @@ func (l *reaper) Append(ctx context.Context, drafts ...contract.Draft) ([]contra
 	l.mu.Lock()
 	gone := l.n > 0 && l.seen >= l.n
 	mine := false
-	for _, d := range drafts {
-		if _, to := attempt.To(d.Data); to != "" && !gone {
+	for i, d := range drafts {
+		if _, to := attempt.To(d.Data); to != "" && !gone && !mine {
 			l.seen++
-			mine = mine || l.seen == l.n
 			l.tell(l.at[d.Subject], to)
 			l.at[d.Subject] = to
+			if mine = l.seen == l.n; mine {
+				drafts = drafts[:i+1]
+			}
 		}
 	}
 	l.mu.Unlock()

@@ -225,24 +225,36 @@ func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) er
 
 // moveTo appends run.moved, also if only the reason has changed.
 func (r *run) moveTo(ctx context.Context, to contract.RunStatus, reason string) error {
-	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.moved", Subject: r.story.ID, Data: &contract.RunMoved{Status: to, Reason: reason}})
+	_, err := r.append(ctx, r.moved(to, reason))
 	return err
+}
+
+func (r *run) moved(to contract.RunStatus, reason string) contract.Draft {
+	return contract.Draft{Actor: contract.System(), Type: "run.moved", Subject: r.story.ID, Data: &contract.RunMoved{Status: to, Reason: reason}}
 }
 
 // settle sets the run's status to what it is doing now.
 func (r *run) settle(ctx context.Context) error {
+	to, _ := r.doing(false)
+	return r.move(ctx, to, "")
+}
+
+// doing is the status of what the run is doing now, or will with one more task if more is set, and whether
+// that is news.
+func (r *run) doing(more bool) (to contract.RunStatus, news bool) {
 	r.mu.Lock()
-	to := contract.RunPlanning
+	defer r.mu.Unlock()
+	to = contract.RunPlanning
 	for _, t := range r.story.Tasks {
-		if !t.Ended() {
-			to = contract.RunWorking
-		}
+		more = more || !t.Ended()
+	}
+	if more {
+		to = contract.RunWorking
 	}
 	if r.story.Paused || r.asking > 0 {
 		to = contract.RunWaiting
 	}
-	r.mu.Unlock()
-	return r.move(ctx, to, "")
+	return to, to != r.story.Status
 }
 
 // drive takes the run from where its story stands to its report.
@@ -327,9 +339,12 @@ func (r *run) open() error {
 		if err != nil {
 			return err
 		}
-		_, err = r.append(r.ctx, contract.Draft{ID: contract.DeriveID(r.story.ID, "started"), Actor: contract.System(), Type: "run.started",
-			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model}})
-		if err != nil {
+		drafts := []contract.Draft{{ID: contract.DeriveID(r.story.ID, "started"), Actor: contract.System(), Type: "run.started",
+			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model}}}
+		if to, news := r.doing(false); news {
+			drafts = append(drafts, r.moved(to, "")) // in one call, which is one sync of the log
+		}
+		if _, err = r.append(r.ctx, drafts...); err != nil {
 			return err
 		}
 	}
