@@ -299,6 +299,19 @@ func (mv *Mover) putAgain(ctx context.Context, u *unsettled, before []unsettled)
 	if took || err != nil {
 		return err
 	}
+	if kept.is(u.Is) {
+		// The content was synced beside the journal, and may have come to the disk in part.
+		now, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, u.entry.New)
+		if err != nil {
+			return err
+		}
+		if other || now != u.entry.New {
+			if err := disk.RemoveIfThere(content); err != nil {
+				return err
+			}
+			kept = Inode{}
+		}
+	}
 	if kept == (Inode{}) || !folder.is(u.Entry) {
 		if err := mv.makeAgain(ctx, u, redo{Turn: u.Turn, Is: kept, First: cmp.Or(u.First, u.Is), Was: live, Entry: folder, Trash: trash}); err != nil {
 			return err
