@@ -161,7 +161,7 @@ func worked(t *testing.T, e *engine.Engine, root, task string) error {
 // and the keeper runs no such command. The test fails as soon as it does.
 func TestRow12TheKeepersGit(t *testing.T) {
 	// These commands read and write objects, refs and the index, and nothing else.
-	plumbing := []string{"cat-file", "diff-tree", "for-each-ref", "index-pack", "init", "log", "maintenance", "merge-base", "merge-file", "rev-list", "rev-parse", "update-ref"}
+	plumbing := []string{"cat-file", "diff-tree", "for-each-ref", "index-pack", "init", "log", "maintenance", "merge-base", "merge-file", "pack-objects", "rev-list", "rev-parse", "update-ref"}
 	dir := t.TempDir()
 	asked, tool := filepath.Join(dir, "asked"), filepath.Join(dir, "git")
 	write(t, tool, "#!/bin/sh\nfor a; do case $a in -c) skip=1;; *) [ -n \"$skip\" ] && skip= || { echo \"$a $GIT_DIR\" >> '"+asked+"'; break; };; esac; done\nexec git \"$@\"\n", 0o755)
