@@ -23,21 +23,23 @@ var gitHTTPRows = []Row{
 	beside(30, "a token for git is used after its end", "identity", "TestTokensForGit", `a token for git is good after its end: .*`, defence.GitExpiry),
 	inWhole(12, "a repository whose packs are another one's shows that to who may read the first", func(t *testing.T, w *whole) Verdict {
 		dir := w.twoRepositories(t)
+		at := w.gitAt(t, dir+"/mine")
 		w.Must(t, "exec", "--", "sh", "-c", "cd workspace/"+dir+" && git -C theirs gc -q && rm -rf mine/.git/objects/pack && ln -s /computer/workspace/"+dir+"/theirs/.git/objects/pack mine/.git/objects/pack"+
 			" && cp theirs/.git/packed-refs mine/.git/packed-refs && git -C mine symbolic-ref HEAD refs/heads/theirs")
 		to := filepath.Join(t.TempDir(), "clone")
-		out := w.git(t, "clone", "-q", "--branch", "theirs", w.gitAt(t, dir+"/mine"), to)
+		out := w.git(t, "clone", "-q", "--branch", "theirs", at, to)
 		b, _ := os.ReadFile(filepath.Join(to, "secret.txt"))
 		return Verdict{strings.Contains(string(b), "theirs alone"), out + string(b)}
-	}, defence.GitAlone),
+	}, defence.GitAlone, defence.GitPlain),
 	inWhole(12, "a repository's branches are a link to another one's, and who pushes to the first is told that it was taken", func(t *testing.T, w *whole) Verdict {
 		dir := w.twoRepositories(t)
+		at := w.gitAt(t, dir+"/mine")
 		w.Must(t, "exec", "--", "sh", "-c", "cd workspace/"+dir+" && mkdir theirs/.git/refs/heads/x && ln -s ../../../../theirs/.git/refs/heads/x mine/.git/refs/heads/x")
 		from := t.TempDir()
-		out := w.git(t, "clone", "-q", w.gitAt(t, dir+"/mine"), from)
+		out := w.git(t, "clone", "-q", at, from)
 		out += w.git(t, "-C", from, "push", "origin", "HEAD:refs/heads/x/pushed")
 		return Verdict{strings.Contains(out, "[new branch]"), out}
-	}, defence.GitBeneath),
+	}, defence.GitBeneath, defence.GitPlain),
 }
 
 // twoRepositories makes a folder with two repositories, mine and theirs.

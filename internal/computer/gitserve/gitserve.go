@@ -39,7 +39,13 @@ var (
 )
 
 // script returns the shell script that a box runs for the repository at a place.
-func script(at, do string) string { return "at=" + at + "\n" + findRepository + do }
+func script(at, do string) string {
+	plain := "objects refs packed-refs shallow"
+	if defence.Off(defence.GitPlain) {
+		plain = ""
+	}
+	return "at=" + at + " plain='" + plain + "'\n" + findRepository + do
+}
 
 // Limits of a request.
 const (

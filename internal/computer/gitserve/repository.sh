@@ -1,4 +1,5 @@
-# Finds the repository at $at, for the scripts that begin with this. One whose data lies
+# Finds the repository at $at, for the scripts that begin with this, and looks for what git
+# should not open in the parts that $plain names. One whose data lies
 # elsewhere (a gitfile, a link, a common directory, alternates) is refused, and so is one
 # that is stored as we don't read it: that is all that is asked of its configuration.
 set -eu
@@ -16,7 +17,7 @@ done
 [ -f "$at/HEAD" ] || exit 66
 [ ! -e "$at/objects/info/alternates" ] || exit 67
 # Git would wait for a pipe, or read a device that a link leads to, until its box is ended.
-for part in objects refs packed-refs shallow; do
+for part in $plain; do
 	[ -e "$at/$part" ] || [ -L "$at/$part" ] || continue
 	odd=$(find "$at/$part" ! -type f ! -type d -print -quit) || [ $? -ne 127 ] || exit 127
 	[ -z "$odd" ] || exit 71
