@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -100,6 +101,12 @@ const (
 	keepersJournal = ".git/choir/journal"
 )
 
+// historyNames are the parts of the history that name its newest commits, in the order in
+// which they are archived before all else. What they name is there by then and stays, so
+// that the archive has it whatever is committed while the rest is read: a name that moves
+// from refs to packed-refs meanwhile is in both.
+var historyNames = []string{".git/HEAD", ".git/refs", ".git/packed-refs"}
+
 // exportFiles archives a tree that boxes could write. It opens files through descriptors
 // below the root and follows no link. What can't be read is named in left-out.txt and keeps
 // nothing else out of the archive. asleep is why the computer is not awake, nil if it is.
@@ -116,7 +123,20 @@ func exportFiles(ctx context.Context, dir string, asleep error, out *tar.Writer)
 	if asleep != nil {
 		e.leave(keepersJournal, fmt.Errorf("the computer was not awake, so what was put shortly before the machine lost power may be in this file and not in its place: %s", fault.Text(asleep)))
 	}
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	for _, name := range historyNames {
+		if err := e.walk(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := e.walk(ctx, "."); err != nil || len(e.left) == 0 {
+		return err
+	}
+	return e.writeLeft()
+}
+
+// walk archives what is at a name, which may be missing unless it is the root.
+func (e *exporting) walk(ctx context.Context, from string) error {
+	return fs.WalkDir(e.root.FS(), from, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -129,6 +149,11 @@ func exportFiles(ctx context.Context, dir string, asleep error, out *tar.Writer)
 			return nil // the part of the folder that could be listed was visited
 		case name == ".":
 			return nil
+		case from == "." && slices.Contains(historyNames, name): // it is archived already
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		case len(name) > exportPath:
 			e.leave(name, fmt.Errorf("its path is longer than %d bytes", exportPath))
 			if d.IsDir() {
@@ -138,10 +163,6 @@ func exportFiles(ctx context.Context, dir string, asleep error, out *tar.Writer)
 		}
 		return e.entry(name)
 	})
-	if err != nil || len(e.left) == 0 {
-		return err
-	}
-	return e.writeLeft()
 }
 
 // leave notes what is missing in the archive.

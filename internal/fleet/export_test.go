@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -200,3 +201,39 @@ func deep(t *testing.T, dir string, levels int) {
 type writes func(p []byte) (int, error)
 
 func (w writes) Write(p []byte) (int, error) { return w(p) }
+
+// TestAnArchiveHasTheHistoryThatItNames shows that what is committed while the history is archived
+// does not make its branch name a commit that the archive lacks.
+func TestAnArchiveHasTheHistoryThatItNames(t *testing.T) {
+	dir := t.TempDir()
+	git := func(at string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", at, "-c", "user.name=n", "-c", "user.email=n@example.org"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git(dir, "init", "-q", "-b", "main")
+	git(dir, "commit", "-q", "--allow-empty", "-m", "first")
+	first, committed := git(dir, "rev-parse", "main"), false
+	var b bytes.Buffer
+	out := tar.NewWriter(writes(func(p []byte) (int, error) {
+		if !committed && bytes.Contains(p, []byte("files/.git/objects/pack")) { // all others were read
+			committed = true
+			git(dir, "commit", "-q", "--allow-empty", "-m", "second")
+		}
+		return b.Write(p)
+	}))
+	if err := errors.Join(exportFiles(t.Context(), dir, nil, out), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	files := unpacked(t, &b)
+	if got := strings.TrimSpace(files["files/.git/refs/heads/main"]); !committed || got != first {
+		t.Errorf("the archive's branch is at %q; the commit %s is in the archive", got, first)
+	}
+	if files["files/.git/HEAD"] != "ref: refs/heads/main\n" {
+		t.Errorf("the archive's HEAD is %q", files["files/.git/HEAD"])
+	}
+}
