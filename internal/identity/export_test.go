@@ -17,6 +17,9 @@ const MembersSince = membersSince
 // ScopesSince is the version from which on tokens have scopes.
 const ScopesSince = scopesSince
 
+// ChangesSince is the version from which on changes are counted.
+const ChangesSince = changesSince
+
 // Lay makes an empty file of a version of the schema.
 func Lay(ctx context.Context, path string, version int) error {
 	db, err := sql.Open("sqlite", "file:"+path)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/newfile"
@@ -118,13 +119,15 @@ func older(format string, args ...any) error {
 // file that has counted none yet needs no head.
 func checkHead(ctx context.Context, db *sql.DB, path string) error {
 	count, err := changes(ctx, db)
-	if err != nil || count < 0 {
+	if err != nil {
 		return err
 	}
 	known, err := readHead(headPath(path))
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && count == 0:
+	case errors.Is(err, fs.ErrNotExist) && count <= 0:
 		return nil
+	case (err == nil || fault.Is(err, fault.Damaged)) && count < 0:
+		return older("control.sqlite is an older copy, from before changes were counted")
 	case errors.Is(err, fs.ErrNotExist):
 		return older("it is gone, and nothing else tells whether control.sqlite is the newest")
 	case fault.Is(err, fault.Damaged):
@@ -216,11 +219,14 @@ func Accept(ctx context.Context, path string) (err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !fault.Is(err, fault.Damaged) {
 		return fault.Wrap(op, err)
 	}
-	s := &Store{path: path}
+	s := &Store{path: path, now: time.Now}
 	s.db = sql.OpenDB(connector{s})
 	s.db.SetMaxOpenConns(1)
 	defer func() { err = fault.Wrap(op, errors.Join(err, s.db.Close())) }()
 	if err := check(ctx, s.db); err != nil {
+		return err
+	}
+	if err := s.migrate(ctx, len(migrations())); err != nil { // an older copy may be of an earlier version
 		return err
 	}
 	// The count goes on behind what the head says, so that what comes now is the newest.

@@ -173,6 +173,60 @@ func TestAnOlderFileOfAccountsIsDamage(t *testing.T) {
 	}
 }
 
+// TestAFileFromBeforeChangesWereCountedIsOlder: a copy of the accounts of an earlier version, which
+// counts no changes, is an older copy where a head is beside it, and can be accepted as well.
+func TestAFileFromBeforeChangesWereCountedIsOlder(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "control.sqlite")
+	if err := identity.Lay(t.Context(), file, identity.ChangesSince-1); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{
+		"INSERT INTO users (id, name, created, claimed) VALUES ('u-1', 'Owner', 5, 6)",
+		"INSERT INTO machine (one, owner) VALUES (1, 'u-1')",
+		"INSERT INTO sessions (hash, id, user, kind, created, seen, expires) VALUES (x'01', 's-1', 'u-1', 'console', 5, 5, 1 << 60)",
+	} {
+		if _, err := db.Exec(q); err != nil {
+			t.Fatal(q, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raised := t.TempDir()
+	copyAccounts(t, dir, raised, false)
+	if err := errors.Join(identity.Check(t.Context(), file), opens(t, filepath.Join(raised, "control.sqlite"))); err != nil {
+		t.Fatalf("without a head: %v", err)
+	}
+	head := read(t, filepath.Join(raised, identity.HeadFile))
+	for _, content := range []string{head, head[:20]} {
+		if err := os.WriteFile(filepath.Join(dir, identity.HeadFile), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refusesOlder(t, dir, "from before changes were counted")
+	}
+	if err := errors.Join(identity.Accept(t.Context(), file), identity.Check(t.Context(), file)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := identity.Open(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := s.RevokeAll(t.Context(), "u-1"); err != nil || len(ids) != 0 {
+		t.Errorf("sessions after it was accepted: %v, %v", ids, err)
+	}
+	if u := owner(t, s); u.ID != "u-1" {
+		t.Errorf("the owner is %+v", u)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestEachChangeOfTheAccountsIsCounted: what changes something counts once, wherever it is
 // written, and what only asks, or changes nothing, does not.
 func TestEachChangeOfTheAccountsIsCounted(t *testing.T) {
