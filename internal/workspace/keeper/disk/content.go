@@ -81,5 +81,25 @@ func Unwritten(f *os.File) bool {
 	return err == nil
 }
 
+// Unreached reports whether no program can write to a file any more that only the keeper
+// finds by its name: nobody has it open, if only for reading, as /proc opens it anew, and it
+// has no other hard link. Where there are no leases, nobody knows. A link is not written to.
+func Unreached(name string) (bool, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return true, nil
+	}
+	if err != nil {
+		return false, IgnoreUnreachable(err)
+	}
+	defer f.Close() // which gives the lease back
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1 {
+		return false, err
+	}
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	return err == nil, nil //nolint:nilerr // that is what is asked
+}
+
 // ErrGone says that a file vanished, or changed while it was read.
 var ErrGone = errors.New("the file is gone")

@@ -19,7 +19,7 @@ import (
 
 // acts are what the child of actAndDie does: puts, removals and moves of files and of folders.
 var acts = []string{
-	"put a", "move a d/b", "put a", "remove a", "remove folder", "put folder/new", "move d e", "remove e/b", "move folder d",
+	"put a", "move a d/b", "put a", "remove a", "remove folder", "put folder/new", "move d e", "remove-if e/b", "move folder d",
 }
 
 // livesAfter says which files of the tree hold what after each number of acts.

@@ -64,6 +64,7 @@ type childSpec struct {
 	Large                   int64  // Limits.FileBytes
 	Pad                     int    // the size in bytes of what is put
 	Faster                  string // a file that a program moves over what is put, a moment before
+	Boot                    string // the boot in which it runs, if it is another one
 }
 
 func child(raw string) error {
@@ -73,7 +74,11 @@ func child(raw string) error {
 	}
 	ctx := context.Background()
 	var seen atomic.Int32
-	e, err := engine.Open(ctx, engine.Options{Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: wire.Limits{FileBytes: s.Large}, Crash: func(point string) {
+	var boot func() (string, error)
+	if s.Boot != "" {
+		boot = func() (string, error) { return s.Boot, nil }
+	}
+	e, err := engine.Open(ctx, engine.Options{Boot: boot, Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: wire.Limits{FileBytes: s.Large}, Crash: func(point string) {
 		if point == "trash.intended" && s.Faster != "" {
 			_ = os.Rename(filepath.Join(s.Root, s.Faster), filepath.Join(s.Root, s.To)) // whoever reads the file sees whether it worked
 		}
@@ -150,6 +155,11 @@ func doAct(ctx context.Context, e *engine.Engine, act []string, text string) (er
 		_, err = e.Write(ctx, wire.WriteRequest{Path: p}, strings.NewReader(text))
 	case "remove":
 		_, err = e.Remove(ctx, wire.RemoveRequest{Path: p})
+	case "remove-if":
+		var is wire.FileInfo
+		if is, err = e.Stat(ctx, string(p)); err == nil {
+			_, err = e.Remove(ctx, wire.RemoveRequest{Path: p, If: is.ID})
+		}
 	case "move":
 		_, err = e.Move(ctx, wire.MoveRequest{From: p, To: wire.Path(act[2])})
 	}

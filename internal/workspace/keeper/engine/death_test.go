@@ -67,6 +67,103 @@ func TestADeathBeforeTheLookLeavesWhatWasNotWanted(t *testing.T) {
 	}
 }
 
+// TestAPowerCutTakesNoRemovalOfAVersionBack: where the machine ended after a removal that names a
+// version, what was removed may hold less than it did, or be older, for a program had not synced
+// it, and still was acknowledged as removed. What a program wrote after the removal was asked for
+// and before it was made stays where it is.
+func TestAPowerCutTakesNoRemovalOfAVersionBack(t *testing.T) {
+	t.Parallel()
+	for what, tt := range map[string]struct {
+		point string // where the keeper ended; after the removal if empty
+		boot  string // where it ran, if elsewhere than its next start
+		cut   func(t *testing.T, c *computer, d string)
+		lives string
+	}{
+		"everything is on disk": {boot: "before", cut: func(*testing.T, *computer, string) {}},
+		"the content is in part": {boot: "before", cut: func(t *testing.T, c *computer, d string) {
+			removed(t, filepath.Join(d, "took"))
+			shortened(t, filepath.Join(d, "content"))
+		}},
+		"the content is in part, and the name is not": {boot: "before", cut: func(t *testing.T, c *computer, d string) {
+			removed(t, filepath.Join(d, "took"))
+			must(t, os.Rename(filepath.Join(d, "content"), c.path("a")))
+			shortened(t, c.path("a"))
+		}},
+		"nothing but the journal is, and what is live is older": {boot: "before", cut: func(t *testing.T, c *computer, d string) {
+			must(t, os.RemoveAll(d))
+			c.write("a", "from before")
+		}},
+		"a program was faster": {point: "trash.intended", boot: "before", lives: "newer", cut: func(_ *testing.T, c *computer, _ string) {
+			c.write("a", "newer")
+		}},
+		"a program was faster with another file": {point: "trash.moved", boot: "before", lives: "newer", cut: func(t *testing.T, c *computer, d string) {
+			c.save("other", "newer")
+			must(t, os.Rename(c.path("other"), filepath.Join(d, "content")))
+		}},
+		"a program was faster, within the clock's resolution, and the keeper was killed": {point: "trash.intended", lives: "fir", cut: func(t *testing.T, c *computer, _ string) {
+			shortened(t, c.path("a"))
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := open(t)
+			c.write("a", "first")
+			must(t, c.Close())
+			c.Engine = nil
+			spec := childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Point: tt.point, Nth: 1, Do: "acts", To: "remove-if a", Boot: tt.boot}
+			if !runChild(t, spec) {
+				t.Fatal("it was not killed")
+			}
+			entries, err := filepath.Glob(c.path(".git/choir/trash/2*"))
+			if err != nil || len(entries) != 1 {
+				t.Fatalf("the trash has %v, %v", entries, err)
+			}
+			tt.cut(t, c, entries[0])
+			for range 2 {
+				c.reopen()
+				b, err := os.ReadFile(c.path("a"))
+				if string(b) != tt.lives || os.IsNotExist(err) != (tt.lives == "") {
+					t.Errorf("it holds %q, %v; want %q", b, err, tt.lives)
+				}
+				told, err := c.UnloggedOperations(t.Context())
+				if err != nil || (len(told) == 1) != (tt.lives == "") {
+					t.Errorf("told: %+v, %v", told, err)
+				}
+			}
+		})
+	}
+}
+
+// shortened leaves a part of a file, which is dated as it was.
+func shortened(t *testing.T, name string) {
+	t.Helper()
+	st, err := os.Stat(name)
+	must(t, err)
+	must(t, os.Truncate(name, 3))
+	must(t, os.Chtimes(name, st.ModTime(), st.ModTime()))
+}
+
+// TestARemovedVersionThatAProgramHasOpenStaysRemoved: what a program writes to a file that was
+// removed as a version, and that it has had open all the while, does not bring it back.
+func TestARemovedVersionThatAProgramHasOpenStaysRemoved(t *testing.T) {
+	c := open(t)
+	c.write("a", "first")
+	f, err := os.OpenFile(c.path("a"), os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	is, err := c.Stat(t.Context(), "a")
+	must(t, err)
+	r, err := c.Remove(t.Context(), wire.RemoveRequest{Path: "a", If: is.ID})
+	must(t, err)
+	_, err = f.WriteString("later")
+	must(t, err)
+	removed(t, c.path(".git/choir/trash/"+r.ID+"/took")) // no mark outlives a power cut that nobody waited for
+	c.opts.Boot = func() (string, error) { return "after", nil }
+	c.reopen()
+	if _, err := os.Stat(c.path("a")); !os.IsNotExist(err) {
+		t.Errorf("it is back: %v", err)
+	}
+}
+
 // TestAPlanIsForgottenFromItsBeginning shows that of a finished plan first the mark that it was
 // begun is removed, and last the list of what was to be done. A power cut in between, on a file
 // system that keeps the order, therefore leaves no plan that a start would carry out again.

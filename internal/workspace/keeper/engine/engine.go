@@ -40,7 +40,8 @@ type Options struct {
 	Now       func() time.Time // time.Now when nil
 	Logger    *slog.Logger     // discards when nil
 	Crash     func(point string)
-	Watched   int // how many directories of the tree may be watched if no request says it; negative: none, 0: untold
+	Boot      func() (string, error) // identifies the machine's boot; disk.BootID when nil
+	Watched   int                    // how many directories of the tree may be watched if no request says it; negative: none, 0: untold
 }
 
 // untold is how many directories are watched if neither options nor requests say it.
@@ -102,7 +103,7 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	}, Watched: cmp.Or(opts.Watched, untold), WatchFault: func(paths []wire.Path) { e.unseen = paths }})
 	e.gitIndex = gitindex.Open(e.store)
 	e.openCare()
-	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry})
+	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry, Boot: opts.Boot})
 	e.collects = collect.New(collect.Options{Store: e.store, Moves: e.moves, Alone: e.alone})
 	e.pushes = pushed.New(pushed.Options{Store: e.store, Look: e.look, Moves: e.moves, Alone: e.alone, Limits: opts.Limits, Crash: e.crash})
 	e.layers = layers.New(layers.Options{Dir: opts.Snapshots, Store: e.store, Put: e.moves.MaterializeAt, Crash: e.crash})

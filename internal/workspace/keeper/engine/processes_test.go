@@ -96,7 +96,7 @@ func TestATaskSyncsFewTimes(t *testing.T) {
 // TestARemovalAndAMoveSyncOnce looks at what the second of two removals, of files that were
 // put a moment before, and of two moves from folder to folder waits for: the journal.
 func TestARemovalAndAMoveSyncOnce(t *testing.T) {
-	for _, what := range []string{"removal", "move"} {
+	for _, what := range []string{"removal", "removal of a version", "move"} {
 		trace := syncsAtMost(t, what, 1)
 		if !regexp.MustCompile(`fsync\(\d+<[^>]*/\.git/choir/journal>`).MatchString(trace) {
 			t.Errorf("the journal is not synced:\n%s", trace)
@@ -105,12 +105,14 @@ func TestARemovalAndAMoveSyncOnce(t *testing.T) {
 }
 
 // TestAPutSyncsFewTimes checks what the second of two puts waits for: the content of the file, and
-// the journal.
+// the journal. One that names what it displaces waits for nothing else.
 func TestAPutSyncsFewTimes(t *testing.T) {
-	trace := syncsAtMost(t, "put", 2)
-	for _, what := range []string{"trash/[^/]+/content", "journal"} {
-		if !regexp.MustCompile(`fsync\(\d+<[^>]*/\.git/choir/` + what + `>`).MatchString(trace) {
-			t.Errorf("%s is not synced:\n%s", what, trace)
+	for _, put := range []string{"put", "put over a version"} {
+		trace := syncsAtMost(t, put, 2)
+		for _, what := range []string{"trash/[^/]+/content", "journal"} {
+			if !regexp.MustCompile(`fsync\(\d+<[^>]*/\.git/choir/` + what + `>`).MatchString(trace) {
+				t.Errorf("%s is not synced:\n%s", what, trace)
+			}
 		}
 	}
 }
@@ -162,14 +164,27 @@ func TestSyncsChild(t *testing.T) {
 	if what == "put" {
 		do = func(id string) { c.put("workspace/f.txt", id) }
 	}
-	if what == "removal" {
+	if what == "put over a version" {
+		do = func(id string) {
+			is, err := c.Stat(c.ctx(), "workspace/f.txt")
+			must(t, err)
+			_, err = c.Write(c.ctx(), wire.WriteRequest{Path: "workspace/f.txt", If: is.ID}, strings.NewReader(id))
+			must(t, err)
+		}
+	}
+	if strings.HasPrefix(what, "removal") {
 		for _, id := range []string{"t1", "t2"} {
 			c.put("workspace/"+id, id)
 		}
 		do = func(id string) {
-			if _, err := c.Remove(c.ctx(), wire.RemoveRequest{Path: wire.Path("workspace/" + id)}); err != nil {
-				t.Fatal(err)
+			req := wire.RemoveRequest{Path: wire.Path("workspace/" + id)}
+			if what != "removal" {
+				is, err := c.Stat(c.ctx(), string(req.Path))
+				must(t, err)
+				req.If = is.ID
 			}
+			_, err := c.Remove(c.ctx(), req)
+			must(t, err)
 		}
 	}
 	if what == "move" {

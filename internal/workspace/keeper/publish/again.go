@@ -123,6 +123,9 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 		done, err = mv.moveAgain(u, is)
 	} else {
 		done, err = mv.removeAgain(u, is)
+		if err == nil && done && u.entry.Want != "" {
+			done, err = mv.wasWanted(u, is)
+		}
 	}
 	if err != nil || !done {
 		return err
@@ -136,6 +139,7 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 type state struct {
 	nothing bool // whatever is live is older than it
 	copied  bool // no inode is what it was
+	removed bool // what was removed is in the trash
 	u       *unsettled
 	before  []unsettled
 }
@@ -146,8 +150,12 @@ func (mv *Mover) stateOf(u *unsettled, before []unsettled) (state, error) {
 		return state{}, err
 	}
 	trash, err := at(unix.AT_FDCWD, mv.Trash())
+	if err != nil {
+		return state{}, err
+	}
+	removed, err := disk.Exists(mv.Trash(u.entry.ID, "content"))
 	copied := !trash.is(u.Trash)
-	return state{nothing: !copied && !folder.is(u.Entry), copied: copied, u: u, before: before}, err
+	return state{nothing: !copied && !folder.is(u.Entry), copied: copied, removed: removed, u: u, before: before}, err
 }
 
 // meant reports whether what has a live name is what was removed or moved, or something
@@ -188,9 +196,8 @@ func isBeside(p, q string) bool {
 // removeAgain repeats a removal. It returns false if what is live was written before anybody
 // had acknowledged the removal.
 func (mv *Mover) removeAgain(u *unsettled, is state) (done bool, err error) {
-	content := mv.Trash(u.entry.ID, "content")
-	if there, err := disk.Exists(content); err != nil || there {
-		return there, err
+	if is.removed {
+		return true, nil
 	}
 	dir, in, err := mv.openNamed(string(u.entry.Path))
 	if err != nil || in == (Inode{}) {
@@ -200,8 +207,30 @@ func (mv *Mover) removeAgain(u *unsettled, is state) (done bool, err error) {
 	if meant, err := is.meant(in, dir, string(u.entry.Path)); err != nil || !meant {
 		return false, err
 	}
-	err = disk.MoveTo(dir, path.Base(string(u.entry.Path)), unix.AT_FDCWD, content)
+	err = disk.MoveTo(dir, path.Base(string(u.entry.Path)), unix.AT_FDCWD, mv.Trash(u.entry.ID, "content"))
 	return err == nil, err
+}
+
+// wasWanted reports whether what was removed is known to be what was to be removed, although
+// its content may be another now: an acknowledged removal has no synced mark of that, and a
+// power cut takes what a program wrote to the file and did not sync. Otherwise it is compared
+// before anything else is done with the trash.
+func (mv *Mover) wasWanted(u *unsettled, is state) (bool, error) {
+	boot, err := mv.boot()
+	if err != nil || boot == u.Boot || u.Boot == "" {
+		return false, err // there was no power cut, or it is a record of before
+	}
+	content := mv.Trash(u.entry.ID, "content")
+	in, err := at(unix.AT_FDCWD, content)
+	if err != nil || in == (Inode{}) {
+		return err == nil, err
+	}
+	if !is.copied && !in.is(u.Was) {
+		// This start removed something older; before the power cut it would have been newer.
+		return !is.removed, nil
+	}
+	changed, err := changedAt(unix.AT_FDCWD, content)
+	return err == nil && changed <= u.WasTime, err
 }
 
 // moveAgain repeats a move. What has the new name because its removal was lost goes to the

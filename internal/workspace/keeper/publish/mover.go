@@ -26,6 +26,8 @@ type MoverOptions struct {
 	// Heal restores what is damaged of an entry and says from which copy, "" when there is
 	// no other copy.
 	Heal func(ctx context.Context, en gitstore.Entry, p string) (string, error)
+	// Boot identifies the machine's boot; disk.BootID when nil.
+	Boot func() (string, error)
 }
 
 // Mover moves files of one live tree and journals each move before it is made. Its caller
@@ -38,6 +40,7 @@ type Mover struct {
 	crash  func(point string)
 	may    func() error
 	heal   func(ctx context.Context, en gitstore.Entry, p string) (string, error)
+	boot   func() (string, error)
 
 	// Head is the newest commit, "" before the first, and Tree its tree: the next plan
 	// starts from them, and a finished plan replaces them.
@@ -54,7 +57,10 @@ type Mover struct {
 
 // NewMover returns the mover of a tree.
 func NewMover(o MoverOptions) *Mover {
-	return &Mover{store: o.Store, look: o.Look, now: o.Now, logger: o.Logger, crash: o.Crash, may: o.May, heal: o.Heal}
+	if o.Boot == nil {
+		o.Boot = disk.BootID
+	}
+	return &Mover{store: o.Store, look: o.Look, now: o.Now, logger: o.Logger, crash: o.Crash, may: o.May, heal: o.Heal, boot: o.Boot}
 }
 
 // Advance moves HEAD to a commit on top of it.

@@ -42,6 +42,7 @@ type redo struct {
 	WasTime int64  `json:"was_time,omitempty"` // when what is removed or moved was last changed, in nanoseconds
 	Entry   Inode  `json:"entry"`              // the folder of its entry in the trash
 	Trash   Inode  `json:"trash"`              // the trash itself, which differs in a copy of all files
+	Boot    string `json:"boot,omitempty"`     // of a removal that names a version: the machine's boot
 }
 
 // unsettled is an act whose names are not known to be on disk.
@@ -139,10 +140,13 @@ func (mv *Mover) Put(file string, m TrashEntry, dir int, name string, store func
 // else was there, that is the error changed; it is back in its place then, or stays in the
 // trash if something has taken its place meanwhile.
 func (mv *Mover) Remove(m TrashEntry, dir int, changed error) (TrashEntry, error) {
-	name, want := path.Base(string(m.Path)), m.Want
+	name := path.Base(string(m.Path))
 	u, err := mv.newAct(m.Path, dir)
 	if err == nil {
 		u.WasTime, err = changedAt(dir, name)
+	}
+	if err == nil && m.Want != "" {
+		u.Boot, err = mv.boot()
 	}
 	if err != nil {
 		return m, err
@@ -155,14 +159,11 @@ func (mv *Mover) Remove(m TrashEntry, dir int, changed error) (TrashEntry, error
 		return m, errors.Join(err, mv.RemoveEntry(m.ID))
 	}
 	mv.crash("trash.moved")
-	err = mv.asRecorded(m, unix.AT_FDCWD, content)
-	mv.EmptyTrash()
-	if err != nil || want == "" {
-		return m, err
-	}
-	was, err := mv.Compared(m.ID)
+	was, err := mv.Compared(m)
 	if was && err == nil {
-		return m, nil
+		err = mv.asRecorded(m, unix.AT_FDCWD, content)
+		mv.EmptyTrash()
+		return m, err
 	}
 	err = errors.Join(changed, err)
 	mv.look.Invalidate() // a folder may appear there

@@ -69,16 +69,26 @@ func (mv *Mover) RemoveEntry(id string) error {
 	return errors.Join(forget(names...), disk.RemoveTree(mv.Trash(id)))
 }
 
-// Compared reports whether what was removed is what the caller wanted to remove. If so, it
-// stays removed, even if a program that has it open changes it afterwards.
-func (mv *Mover) Compared(id string) (bool, error) {
-	m, err := mv.Entry(id)
+// Compared reports whether what was removed is what the caller wanted to remove, if they
+// named it. If so, it stays removed, even if a program that can reach it changes it
+// afterwards.
+func (mv *Mover) Compared(m TrashEntry) (bool, error) {
+	if m.Want == "" {
+		return true, nil
+	}
+	content := mv.Trash(m.ID, "content")
+	alone, err := disk.Unreached(content) // asked first: who has it open may write at any time
 	if err != nil {
 		return false, err
 	}
-	was, other, err := mv.store.EntryAt(unix.AT_FDCWD, mv.Trash(m.ID, "content"))
+	was, other, err := mv.store.EntryAt(unix.AT_FDCWD, content)
 	if err != nil || other || was.ID != m.Want {
 		return false, err
+	}
+	if alone {
+		// Nobody can change it, so a start that does not find this mark, which is not
+		// synced, compares the same.
+		return true, mv.Took(m.ID)
 	}
 	m.Want = ""
 	raw, err := json.Marshal(m)
@@ -92,10 +102,11 @@ func (mv *Mover) Compared(id string) (bool, error) {
 // removed, it goes back to its place, or stays in the trash if something else is there or
 // the folder is gone.
 func (mv *Mover) back(m TrashEntry) error {
-	if m.Want == "" {
-		return nil
+	took, err := disk.Exists(mv.Trash(m.ID, "took"))
+	if err != nil || took {
+		return err
 	}
-	if was, err := mv.Compared(m.ID); err != nil || was {
+	if was, err := mv.Compared(m); err != nil || was {
 		return err
 	}
 	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(string(m.Path)))
