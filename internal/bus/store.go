@@ -133,9 +133,9 @@ func (s Stream) name() string { return filepath.Base(s.Path) }
 // apartDir is the directory in which the server does not look.
 const apartDir = embedded.ApartDir
 
-// Beside returns where the same stream belongs when it is moved out of the server's sight,
+// MovedPath returns where the same stream belongs when it is moved out of the server's sight,
 // or back. n distinguishes several copies that are out of sight.
-func (s Stream) Beside(n int) string {
+func (s Stream) MovedPath(n int) string {
 	switch {
 	case s.Apart:
 		return filepath.Join("jetstream", s.Account, "streams", s.name())

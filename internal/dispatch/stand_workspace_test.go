@@ -132,7 +132,7 @@ func (w *folders) PublishLive(_ context.Context, o ports.Overlay) (_ int, err er
 	return n, nil
 }
 
-func (w *folders) Beside(_ context.Context, commits, paths, names []string) ([][]bool, error) {
+func (w *folders) Contains(_ context.Context, commits, paths, names []string) ([][]bool, error) {
 	out := make([][]bool, len(commits))
 	for i, commit := range commits {
 		if commit == "" {

@@ -110,7 +110,7 @@ func (b *bench) release() {
 // project, it opens no box.
 func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
 	if names, ok := verify.Plain(paths); ok {
-		there, err := b.attempt.run.dispatcher.options.Workspace.Beside(ctx, []string{b.attempt.now.Base, b.merged.Commit}, paths, names)
+		there, err := b.attempt.run.dispatcher.options.Workspace.Contains(ctx, []string{b.attempt.now.Base, b.merged.Commit}, paths, names)
 		if err != nil {
 			return base, change, err
 		}

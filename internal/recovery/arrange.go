@@ -48,10 +48,10 @@ func Arrange(dir *datadir.Dir, r *Report) error {
 			continue
 		}
 		crash.At("recovery.arranging")
-		to, n := s.Beside(0), 0
+		to, n := s.MovedPath(0), 0
 		for !s.Apart && exists(dir.Path("nats", to)) {
 			n++ // another copy of this log is there already
-			to = s.Beside(n)
+			to = s.MovedPath(n)
 		}
 		if err := move(dir.Path("nats", s.Path), dir.Path("nats", to)); err != nil {
 			return fault.Wrap(op, err)

@@ -227,10 +227,10 @@ func TestTwoLogsOfOneComputerAndAStreamHalfMade(t *testing.T) {
 	}
 	for _, s := range streams {
 		if s.Of == a {
-			if err := os.MkdirAll(filepath.Dir(dir.Path("nats", s.Beside(0))), 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Dir(dir.Path("nats", s.MovedPath(0))), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.CopyFS(dir.Path("nats", s.Beside(0)), os.DirFS(dir.Path("nats", s.Path))); err != nil {
+			if err := os.CopyFS(dir.Path("nats", s.MovedPath(0)), os.DirFS(dir.Path("nats", s.Path))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -203,10 +203,10 @@ func giveUp(dir *datadir.Dir, of contract.CID) error {
 			continue
 		}
 		n := 0
-		for exists(dir.Path("nats", s.Beside(n))) {
+		for exists(dir.Path("nats", s.MovedPath(n))) {
 			n++
 		}
-		if err := move(dir.Path(freshStore(of), s.Path), dir.Path("nats", s.Beside(n))); err != nil {
+		if err := move(dir.Path(freshStore(of), s.Path), dir.Path("nats", s.MovedPath(n))); err != nil {
 			return err
 		}
 	}

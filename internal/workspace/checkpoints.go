@@ -51,14 +51,14 @@ func (w *Workspace) checkpoint(ctx context.Context, req CheckpointRequest) (Chec
 	var reply wire.CheckpointReply
 	// A person who asks for one expects it to have what programs on the host did; automatic
 	// ones scan everything too, which in the end finds what no watcher could report.
-	in := wire.CheckpointRequest{Force: req.Force, Look: req.Kind == contract.CheckpointAuto, Seen: req.Kind == contract.CheckpointManual, Whole: req.whole, Under: wire.Path(req.Under), Note: by(req.By, wire.Note{
+	in := wire.CheckpointRequest{Force: req.Force, FullScan: req.Kind == contract.CheckpointAuto, HostWatched: req.Kind == contract.CheckpointManual, Whole: req.whole, Under: wire.Path(req.Under), Note: by(req.By, wire.Note{
 		Kind: string(req.Kind), Message: req.Message, Seq: w.opts.Seq(), Run: req.Run, Task: req.Task, Verified: string(req.Verified),
 	})}
 	if err := w.opts.Keeper.Call(ctx, "checkpoint", in, &reply); err != nil {
 		return Checkpoint{}, err
 	}
 	if len(reply.Unseen) > 0 {
-		w.opts.Logger.ErrorContext(ctx, "files changed in a way that the watch of the tree did not see; it is off until the computer wakes anew, and all of it is looked at",
+		w.opts.Logger.ErrorContext(ctx, "files changed in a way that the watch of the tree did not see; it is off until the computer wakes anew, and all of it is scanned each time",
 			"computer", w.opts.CID, "first", reply.Unseen)
 	}
 	w.mu.Lock()
@@ -211,7 +211,7 @@ func (w *Workspace) Diff(ctx context.Context, req wire.DiffRequest) (wire.DiffRe
 // Status compares the live tree with the newest checkpoint.
 func (w *Workspace) Status(ctx context.Context) (wire.StatusReply, error) {
 	var reply wire.StatusReply
-	err := w.opts.Keeper.Call(ctx, "status", wire.Done{}, &reply)
+	err := w.opts.Keeper.Call(ctx, "status", wire.Empty{}, &reply)
 	return reply, fault.Wrap("workspace.Status", err)
 }
 
@@ -219,11 +219,11 @@ func (w *Workspace) Status(ctx context.Context) (wire.StatusReply, error) {
 // is called when the computer is idle.
 func (w *Workspace) Maintain(ctx context.Context) error {
 	const op = "workspace.Maintain"
-	if err := w.opts.Keeper.Call(ctx, "maintain", wire.Done{}, nil); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "maintain", wire.Empty{}, nil); err != nil {
 		return fault.Wrap(op, err)
 	}
 	var c wire.CollectReply
-	err := w.opts.Keeper.Call(ctx, "collect", wire.Done{}, &c)
+	err := w.opts.Keeper.Call(ctx, "collect", wire.Empty{}, &c)
 	if c.Removed > 0 {
 		w.opts.Logger.InfoContext(ctx, "chunks of large files were collected", "chunks", c.Removed, "bytes", c.Bytes)
 	}
@@ -315,20 +315,20 @@ func (w *Workspace) ObjectID(ctx context.Context, commit, p string) (string, err
 	return reply.ID, fault.Wrap("workspace.ObjectID", err)
 }
 
-// Beside says which of paths are files in each of commits. It returns nil when that does
+// Contains says which of paths are files in each of commits. It returns nil when that does
 // not say enough, for example because one of names is in their folders or above, or when
 // there are too many paths.
-func (w *Workspace) Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
-	if len(paths) > wire.MaxBeside {
+func (w *Workspace) Contains(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
+	if len(paths) > wire.MaxContains {
 		return nil, nil
 	}
-	req := wire.BesideRequest{Commits: commits, Names: names}
+	req := wire.ContainsRequest{Commits: commits, Names: names}
 	for _, p := range paths {
 		req.Paths = append(req.Paths, wire.Path(p))
 	}
-	var reply wire.BesideReply
-	if err := w.opts.Keeper.Call(ctx, "beside", req, &reply); err != nil || !reply.Plain {
-		return nil, fault.Wrap("workspace.Beside", err)
+	var reply wire.ContainsReply
+	if err := w.opts.Keeper.Call(ctx, "contains", req, &reply); err != nil || !reply.Plain {
+		return nil, fault.Wrap("workspace.Contains", err)
 	}
 	return reply.There, nil
 }

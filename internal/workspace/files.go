@@ -34,12 +34,12 @@ func (w *Workspace) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 	return fi, fault.Wrap("workspace.Stat", err)
 }
 
-// Look is Stat without the id of a large file's content, which may take as long to compute
+// QuickStat is Stat without the id of a large file's content, which may take as long to compute
 // as reading the file.
-func (w *Workspace) Look(ctx context.Context, p string) (wire.FileInfo, error) {
+func (w *Workspace) QuickStat(ctx context.Context, p string) (wire.FileInfo, error) {
 	var fi wire.FileInfo
 	err := w.opts.Keeper.Call(ctx, "stat", wire.StatRequest{Path: wire.Path(p), Unread: true}, &fi)
-	return fi, fault.Wrap("workspace.Look", err)
+	return fi, fault.Wrap("workspace.QuickStat", err)
 }
 
 // Content is a file's bytes as a stream; Size is that of the whole file.

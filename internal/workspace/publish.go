@@ -71,7 +71,7 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (_ Overlay, err 
 		return Overlay{}, fault.Wrap(op, err)
 	}
 	var st wire.IgnoredReply
-	if err := w.opts.Keeper.Call(ctx, "ignored", wire.Done{}, &st); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "ignored", wire.Empty{}, &st); err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
 	o := Overlay{ID: id, Base: snap.Commit, Lower: lower, Upper: sandbox.Written(id)}
@@ -123,8 +123,8 @@ func isLayer(name string) bool {
 // toolDirs are where package managers put what they install.
 var toolDirs = []string{"node_modules", ".venv", "venv", "vendor"}
 
-// maxBeside bounds how many folders are looked at for what was installed there.
-const maxBeside = 500
+// maxInstalledDirs bounds how many folders are looked at for what was installed there.
+const maxInstalledDirs = 500
 
 // Installed lists the ignored directories into which a task has put something,
 // and what it installed beside the paths it changed where the user has nothing.
@@ -145,7 +145,7 @@ func (w *Workspace) Installed(ctx context.Context, o Overlay, changed []wire.Cha
 		}
 	}
 	for _, c := range changed {
-		for dir := path.Dir(string(c.Path)); !seen[dir] && len(seen) < maxBeside; dir = path.Dir(dir) {
+		for dir := path.Dir(string(c.Path)); !seen[dir] && len(seen) < maxInstalledDirs; dir = path.Dir(dir) {
 			seen[dir] = true
 			for _, name := range toolDirs {
 				at := path.Join(dir, name)

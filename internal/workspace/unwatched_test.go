@@ -29,7 +29,7 @@ func (b blind) Call(ctx context.Context, verb string, in, out any) error {
 func TestWhyNothingIsWatchedIsTold(t *testing.T) {
 	h := newHost(t)
 	if got := h.Unwatched(); got != "" {
-		t.Errorf("before anything was looked at it says %q", got)
+		t.Errorf("before anything was scanned it says %q", got)
 	}
 	h.end()
 	var why string

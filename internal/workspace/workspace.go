@@ -136,7 +136,7 @@ func (w *Workspace) shutdown(ctx context.Context) error {
 	if err := w.tellKeeperLogged(ctx); err != nil {
 		return err
 	}
-	return w.opts.Keeper.Call(ctx, "shutdown", wire.Done{}, nil)
+	return w.opts.Keeper.Call(ctx, "shutdown", wire.Empty{}, nil)
 }
 
 // wait waits for its turn to change something.
@@ -172,7 +172,7 @@ func (w *Workspace) take(ctx context.Context) (release func(*error), err error) 
 // catchUp tells the log what the keeper did and the log does not have.
 func (w *Workspace) catchUp(ctx context.Context) error {
 	var applied []wire.Applied
-	if err := w.opts.Keeper.Call(ctx, "unlogged", wire.Done{}, &applied); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "unlogged", wire.Empty{}, &applied); err != nil {
 		return err
 	}
 	return w.tellAll(ctx, applied)
@@ -189,7 +189,7 @@ func (w *Workspace) tellAll(ctx context.Context, applied []wire.Applied) error {
 		}
 	}
 	var operations []wire.Operation
-	if err := w.opts.Keeper.Call(ctx, "unlogged-operations", wire.Done{}, &operations); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "unlogged-operations", wire.Empty{}, &operations); err != nil {
 		return err
 	}
 	if err := w.tell(ctx, operations...); err != nil {
@@ -231,11 +231,11 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 	}
 	defer release()
 	var applied []wire.Applied
-	err = w.opts.Keeper.Call(ctx, "unlogged", wire.Done{}, &applied)
+	err = w.opts.Keeper.Call(ctx, "unlogged", wire.Empty{}, &applied)
 	if fault.Is(err, fault.Damaged) && still {
 		err = w.repair(ctx, err)
 		if err == nil {
-			err = w.opts.Keeper.Call(ctx, "unlogged", wire.Done{}, &applied)
+			err = w.opts.Keeper.Call(ctx, "unlogged", wire.Empty{}, &applied)
 		}
 	}
 	if err != nil {
@@ -252,7 +252,7 @@ func (w *Workspace) recover(ctx context.Context, still bool) error {
 			start.Kind, start.Message = contract.CheckpointAfter, "After a command that nobody saw end"
 		}
 		var healed wire.HealReply
-		if err := w.opts.Keeper.Call(ctx, "heal", wire.Done{}, &healed); err != nil {
+		if err := w.opts.Keeper.Call(ctx, "heal", wire.Empty{}, &healed); err != nil {
 			return fault.Wrap(op, err)
 		}
 		if text := healText(healed); text != "" {
@@ -304,7 +304,7 @@ func (w *Workspace) SettleOverlay(ctx context.Context, o Overlay) error {
 // Settle makes what was written to the live tree since the newest checkpoint
 // durable, so that it may be acknowledged.
 func (w *Workspace) Settle(ctx context.Context) error {
-	return fault.Wrap("workspace.Settle", w.settle(ctx, "settle", wire.Done{}))
+	return fault.Wrap("workspace.Settle", w.settle(ctx, "settle", wire.Empty{}))
 }
 
 // settle asks twice: the keeper may die under it, and the next one does it as well.
@@ -320,7 +320,7 @@ func (w *Workspace) settle(ctx context.Context, method string, req any) error {
 // been told is logged. Ids derive from the commits, so repeating is harmless.
 func (w *Workspace) logCheckpoints(ctx context.Context) error {
 	var commits []wire.Commit
-	if err := w.opts.Keeper.Call(ctx, "unmarked", wire.Done{}, &commits); err != nil {
+	if err := w.opts.Keeper.Call(ctx, "unmarked", wire.Empty{}, &commits); err != nil {
 		return err
 	}
 	if len(commits) == 0 {

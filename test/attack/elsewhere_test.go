@@ -23,7 +23,7 @@ var elsewhere = []Elsewhere{
 	{12, "filters, fsmonitor, ssh commands, submodules and bombs: git looks at them in commands that the keeper never runs", "test/attack/rows_git_test.go", "TestRow12TheKeepersGit", "there is no check to switch off: that the commands are not run is the defence, and the test fails with the first one"},
 	{12, "all of it at once, through the whole binary", "test/attack/row12_test.go", "TestRow12Repositories", whyWhole},
 	{12, "a remote in a workspace grants nothing", "test/attack/row12_test.go", "TestRow12RemoteGrantsNothing", whyWhole},
-	{12, "names, modes, links, bombs and large files that no checkpoint has, pushed into a computer's own history", "internal/workspace/keeper/engine/pushed_test.go", "TestWhatAPushBringsIsLookedAt", whyRefused},
+	{12, "names, modes, links, bombs and large files that no checkpoint has, pushed into a computer's own history", "internal/workspace/keeper/engine/pushed_test.go", "TestWhatAPushBringsIsChecked", whyRefused},
 	{12, "a push there into what lies in a folder that was a link", "internal/workspace/keeper/engine/pushed_test.go", "TestAPushIsAParentOfItsCheckpoint", whySeams},
 	{12, "bundles, packs and indexes that grow", "test/attack/row12_bombs_test.go", "TestRow12Bombs", whySeams},
 	{13, "a line of half a gigabyte, and a terminal full of yes", "test/attack/box_test.go", "TestRow13Exhaustion", "the bound is the shape of the stream: there is no unbounded way to switch to"},

@@ -235,7 +235,7 @@ func TestALogThatCannotBeOpenedIsRemoved(t *testing.T) {
 		if s.Of != l.cids[1] {
 			continue
 		}
-		to := filepath.Join(l.dir, s.Beside(0))
+		to := filepath.Join(l.dir, s.MovedPath(0))
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,7 @@ func allowedWatches() int {
 // RoundTrip implements http.RoundTripper.
 func (k *keeperWatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasPrefix(r.URL.Path, "/keeper/stream/") {
-		return k.next.RoundTrip(r) // this call does not look at the tree
+		return k.next.RoundTrip(r) // this call does not scan the tree
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set(wire.WatchesHeader, strconv.Itoa(k.ask()))

@@ -96,6 +96,6 @@ func TestKeepersShareTheWatches(t *testing.T) {
 		t.Errorf("one may have %d", n)
 	}
 	if resp, err := w.keeper(http.NewFileTransport(http.Dir(t.TempDir()))).RoundTrip(httptest.NewRequest(http.MethodPost, "http://keeper/keeper/stream/read", nil)); err != nil || resp.Request.Header.Get(wire.WatchesHeader) != "" {
-		t.Errorf("a stream, which looks at nothing, takes some: %v", err)
+		t.Errorf("a stream, which scans nothing, takes some: %v", err)
 	}
 }

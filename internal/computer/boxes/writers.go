@@ -97,7 +97,7 @@ func (w *writers) still() string {
 		if w.unlike {
 			return ""
 		}
-		return wire.Beside
+		return wire.WritersWatched
 	}
 	if w.name == "" {
 		w.name = contract.NewID()

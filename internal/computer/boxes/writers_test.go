@@ -36,7 +36,7 @@ func TestEveryBoxThatCanWriteIsAWriter(t *testing.T) {
 			}
 			want := ""
 			if m.Mode == sandbox.ReadWrite {
-				want = wire.Beside
+				want = wire.WritersWatched
 			}
 			if got := w.still(); got != want {
 				t.Errorf("beside a box of kind %s with %s it says %q, want %q", kind, what, got, want)
@@ -77,7 +77,7 @@ func TestTwoWritersAreTwo(t *testing.T) {
 	second.ID = "two"
 	one, two := w.begin(spec), w.begin(second)
 	one()
-	if w.still() != wire.Beside {
+	if w.still() != wire.WritersWatched {
 		t.Error("still, while a terminal is open")
 	}
 	two()
@@ -139,7 +139,7 @@ func TestABoxThatRestsDoesNotWrite(t *testing.T) {
 		t.Errorf("at rest: %q, before it was there: %q", first, before)
 	}
 	w.work("one")
-	if w.still() != wire.Beside {
+	if w.still() != wire.WritersWatched {
 		t.Error("still, while a command runs in a box that was kept")
 	}
 	w.rest("one")
@@ -149,13 +149,13 @@ func TestABoxThatRestsDoesNotWrite(t *testing.T) {
 	other := spec
 	other.ID = "two"
 	w.begin(other)
-	if w.still() != wire.Beside {
+	if w.still() != wire.WritersWatched {
 		t.Error("still, while another box has a command")
 	}
 	w.rest("two")
 	w.begin(other) // registered twice, as a box is that could not be ended
 	w.rest("two")
-	if w.still() != wire.Beside {
+	if w.still() != wire.WritersWatched {
 		t.Error("of two boxes of one name nobody knows which one rests")
 	}
 	ended()

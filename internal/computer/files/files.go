@@ -52,7 +52,7 @@ func (f *Files) ListFiles(ctx context.Context, p, after string, limit int) ([]vi
 	if dir == "" {
 		dir = "."
 	} else {
-		info, err := f.options.Workspace.Look(ctx, p)
+		info, err := f.options.Workspace.QuickStat(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (f *Files) PutFile(ctx context.Context, by contract.Actor, put view.Put, co
 // RemoveFile answers rpc.FilesRemove. It goes to the trash, if it is what the caller
 // wants to remove.
 func (f *Files) RemoveFile(ctx context.Context, by contract.Actor, p string, recursive bool, only string) error {
-	info, err := f.options.Workspace.Look(ctx, p)
+	info, err := f.options.Workspace.QuickStat(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (f *Files) place(ctx context.Context, by contract.Actor, where []string, do
 		return view.File{}, err
 	}
 	f.options.Changed()
-	info, err := f.options.Workspace.Look(ctx, at)
+	info, err := f.options.Workspace.QuickStat(ctx, at)
 	return shown.File(info), err
 }
 

@@ -191,9 +191,9 @@ func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, e
 	return out, nil
 }
 
-// Beside implements ports.Workspace.
-func (w *Workspace) Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
-	return w.Workspace.Beside(ctx, commits, paths, names)
+// Contains implements ports.Workspace.
+func (w *Workspace) Contains(ctx context.Context, commits, paths, names []string) ([][]bool, error) {
+	return w.Workspace.Contains(ctx, commits, paths, names)
 }
 
 // Publish implements ports.Workspace.

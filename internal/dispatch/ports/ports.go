@@ -185,10 +185,10 @@ type Workspace interface {
 	PublishLive(ctx context.Context, o Overlay) (paths int, err error)
 	// Merge commits the task's tree and merges it. The task's box must have ended.
 	Merge(ctx context.Context, o Overlay) (Merged, error)
-	// Beside returns for each of commits which of paths are files in it. It returns nil if
+	// Contains returns for each of commits which of paths are files in it. It returns nil if
 	// that does not tell everything, for example because a file with one of names is in
 	// their folders or above.
-	Beside(ctx context.Context, commits, paths, names []string) ([][]bool, error)
+	Contains(ctx context.Context, commits, paths, names []string) ([][]bool, error)
 	// Publish applies m and makes a checkpoint. Unless force is set, it returns
 	// fault.Conflict and applies nothing if the live tree has changed so that the result
 	// would not be m.Tree under m.Scope.

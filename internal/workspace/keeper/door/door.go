@@ -56,34 +56,38 @@ func Handler(e *engine.Engine) http.Handler {
 	callStill(mux, "restore", e.Restore)
 	callStill(mux, "prepare", e.Prepare)
 	call(mux, "tree", e.Tree)
-	callStill(mux, "ignored", func(ctx context.Context, _ wire.Done) (wire.IgnoredReply, error) { return e.Ignored(ctx) })
+	callStill(mux, "ignored", func(ctx context.Context, _ wire.Empty) (wire.IgnoredReply, error) { return e.Ignored(ctx) })
 	call(mux, "filled", e.Filled)
-	call(mux, "status", func(ctx context.Context, _ wire.Done) (wire.StatusReply, error) { return e.Status(ctx) })
-	call(mux, "begin", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Begin(ctx, r.ID) })
-	callStill(mux, "apply", func(ctx context.Context, r wire.IDRequest) (wire.ApplyReply, error) { return e.Apply(ctx, r.ID) })
-	call(mux, "abandon", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) {
-		return wire.Done{}, e.Abandon(ctx, r.ID)
+	call(mux, "status", func(ctx context.Context, _ wire.Empty) (wire.StatusReply, error) { return e.Status(ctx) })
+	call(mux, "begin", func(ctx context.Context, r wire.IDRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.Begin(ctx, r.ID)
 	})
-	call(mux, "unlogged", func(ctx context.Context, _ wire.Done) ([]wire.Applied, error) { return e.Unlogged(ctx) })
-	call(mux, "logged", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) {
-		return wire.Done{}, e.Logged(ctx, r.ID)
+	callStill(mux, "apply", func(ctx context.Context, r wire.IDRequest) (wire.ApplyReply, error) { return e.Apply(ctx, r.ID) })
+	call(mux, "abandon", func(ctx context.Context, r wire.IDRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.Abandon(ctx, r.ID)
+	})
+	call(mux, "unlogged", func(ctx context.Context, _ wire.Empty) ([]wire.Applied, error) { return e.Unlogged(ctx) })
+	call(mux, "logged", func(ctx context.Context, r wire.IDRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.Logged(ctx, r.ID)
 	})
 	callStill(mux, "invert", e.Invert)
-	call(mux, "drop", func(ctx context.Context, r wire.IDRequest) (wire.Done, error) { return wire.Done{}, e.Drop(ctx, r.ID) })
-	call(mux, "mark", func(ctx context.Context, r wire.CommitRequest) (wire.Done, error) {
-		return wire.Done{}, e.MarkLogged(ctx, r.Commit)
+	call(mux, "drop", func(ctx context.Context, r wire.IDRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.Drop(ctx, r.ID)
 	})
-	call(mux, "unmarked", func(ctx context.Context, _ wire.Done) ([]wire.Commit, error) { return e.Unmarked(ctx) })
+	call(mux, "mark", func(ctx context.Context, r wire.CommitRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.MarkLogged(ctx, r.Commit)
+	})
+	call(mux, "unmarked", func(ctx context.Context, _ wire.Empty) ([]wire.Commit, error) { return e.Unmarked(ctx) })
 	call(mux, "snapshot", func(ctx context.Context, r wire.CommitRequest) (wire.SnapshotReply, error) {
 		return e.Snapshot(ctx, r.Commit)
 	})
 	call(mux, "object", e.Object)
-	call(mux, "beside", e.Beside)
-	call(mux, "release", func(ctx context.Context, r wire.KeepRequest) (wire.Done, error) {
-		return wire.Done{}, e.ReleaseSnapshots(ctx, r.Layers)
+	call(mux, "contains", e.Contains)
+	call(mux, "release", func(ctx context.Context, r wire.KeepRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.ReleaseSnapshots(ctx, r.Layers)
 	})
-	call(mux, "maintain", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Maintain(ctx) })
-	call(mux, "collect", func(ctx context.Context, _ wire.Done) (wire.CollectReply, error) { return e.Collect(ctx) })
+	call(mux, "maintain", func(ctx context.Context, _ wire.Empty) (wire.Empty, error) { return wire.Empty{}, e.Maintain(ctx) })
+	call(mux, "collect", func(ctx context.Context, _ wire.Empty) (wire.CollectReply, error) { return e.Collect(ctx) })
 	serveFiles(mux, e)
 	serveCare(mux, e)
 	serveStreams(mux, e)
@@ -98,21 +102,21 @@ func serveFiles(mux verbs, e *engine.Engine) {
 	})
 	call(mux, "stat", func(ctx context.Context, r wire.StatRequest) (wire.FileInfo, error) {
 		if r.Unread {
-			return e.Look(ctx, string(r.Path))
+			return e.QuickStat(ctx, string(r.Path))
 		}
 		return e.Stat(ctx, string(r.Path))
 	})
-	call(mux, "mkdir", func(ctx context.Context, r wire.PathRequest) (wire.Done, error) {
-		return wire.Done{}, e.Mkdir(ctx, string(r.Path))
+	call(mux, "mkdir", func(ctx context.Context, r wire.PathRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.Mkdir(ctx, string(r.Path))
 	})
-	call(mux, "sync", func(ctx context.Context, r wire.PathRequest) (wire.Done, error) {
-		return wire.Done{}, e.Sync(ctx, string(r.Path))
+	call(mux, "sync", func(ctx context.Context, r wire.PathRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.Sync(ctx, string(r.Path))
 	})
 	call(mux, "move", e.Move)
 	call(mux, "remove", e.Remove)
-	call(mux, "unlogged-operations", func(ctx context.Context, _ wire.Done) ([]wire.Operation, error) { return e.UnloggedOperations(ctx) })
-	call(mux, "operations-logged", func(ctx context.Context, r wire.IDsRequest) (wire.Done, error) {
-		return wire.Done{}, e.OperationsLogged(ctx, r.IDs)
+	call(mux, "unlogged-operations", func(ctx context.Context, _ wire.Empty) ([]wire.Operation, error) { return e.UnloggedOperations(ctx) })
+	call(mux, "operations-logged", func(ctx context.Context, r wire.IDsRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.OperationsLogged(ctx, r.IDs)
 	})
 	call(mux, "untrash", e.Untrash)
 	call(mux, "trash", e.Trash)
@@ -124,12 +128,12 @@ func serveCare(mux verbs, e *engine.Engine) {
 	call(mux, "scrub", e.Scrub)
 	call(mux, "find", e.Find)
 	call(mux, "repair", e.Repair)
-	call(mux, "settle-upper", func(ctx context.Context, r wire.UpperRequest) (wire.Done, error) {
-		return wire.Done{}, e.SettleUpper(ctx, r)
+	call(mux, "settle-upper", func(ctx context.Context, r wire.UpperRequest) (wire.Empty, error) {
+		return wire.Empty{}, e.SettleUpper(ctx, r)
 	})
-	callStill(mux, "settle", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Settle(ctx) })
-	callStill(mux, "shutdown", func(ctx context.Context, _ wire.Done) (wire.Done, error) { return wire.Done{}, e.Shutdown(ctx) })
-	call(mux, "heal", func(ctx context.Context, _ wire.Done) (wire.HealReply, error) { return e.Heal(ctx) })
+	callStill(mux, "settle", func(ctx context.Context, _ wire.Empty) (wire.Empty, error) { return wire.Empty{}, e.Settle(ctx) })
+	callStill(mux, "shutdown", func(ctx context.Context, _ wire.Empty) (wire.Empty, error) { return wire.Empty{}, e.Shutdown(ctx) })
+	call(mux, "heal", func(ctx context.Context, _ wire.Empty) (wire.HealReply, error) { return e.Heal(ctx) })
 }
 
 // serveStreams serves the methods that take or give raw bytes.

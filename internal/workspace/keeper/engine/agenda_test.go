@@ -188,7 +188,7 @@ func TestAPublishIsForgottenAfterItsDay(t *testing.T) {
 				t.Fatal(err)
 			}
 			there := func() int {
-				c.checkpoint("a look")
+				c.checkpoint("a scan")
 				all, err := filepath.Glob(c.path(".git/choir/publish/*/plan.json"))
 				if err != nil {
 					t.Fatal(err)

@@ -18,9 +18,9 @@ import (
 )
 
 // beside makes a checkpoint while somebody who can write is alive.
-func (c *computer) beside(look bool) wire.CheckpointReply {
+func (c *computer) beside(full bool) wire.CheckpointReply {
 	c.t.Helper()
-	r, err := c.Checkpoint(scan.WithStill(c.t.Context(), wire.Beside), wire.CheckpointRequest{Look: look, Note: wire.Note{Kind: "before"}})
+	r, err := c.Checkpoint(scan.WithStill(c.t.Context(), wire.WritersWatched), wire.CheckpointRequest{FullScan: full, Note: wire.Note{Kind: "before"}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestWhatALivingWriterWritesIsSeen(t *testing.T) {
 		{"a descriptor that stays", f(2), func() { kept = openFor(t, c.path(f(2))); kept.store(t, 'A') }},
 		{"the same descriptor again", f(2), func() { kept.store(t, 'B') }},
 		{"a mapping that stays, of the same file", f(2), func() { kept.mapIt(t).store(t, 'C') }},
-		{"a mapping of a file that was opened before the look before", f(3), func() {
+		{"a mapping of a file that was opened before the scan before", f(3), func() {
 			kept.end(t)
 			kept = openFor(t, c.path(f(3))).mapIt(t)
 			c.beside(false)
@@ -142,21 +142,21 @@ func TestWhatALivingWriterWritesIsSeen(t *testing.T) {
 		step.do()
 		if r := c.beside(false); !r.Created {
 			t.Errorf("%d, %s: nothing was seen", i, step.what)
-		} else if r.Looked > 40 && i < 6 {
-			t.Errorf("%d, %s: it looked at %d names", i, step.what, r.Looked)
+		} else if r.NamesRead > 40 && i < 6 {
+			t.Errorf("%d, %s: it read %d names", i, step.what, r.NamesRead)
 		}
 		c.holds(step.what, step.at)
 		if all := c.beside(true); all.Created || len(all.Unseen) > 0 {
-			t.Errorf("%d, %s: a look at everything made %+v", i, step.what, all.Commit)
+			t.Errorf("%d, %s: a full scan made %+v", i, step.what, all.Commit)
 		}
 	}
 	kept.end(t)
 }
 
-// TestWhatBesideAWriterCantBeToldIsLookedFor shows that after anything that makes it unknown who
+// TestWhatBesideAWriterCantBeToldIsScannedFor shows that after anything that makes it unknown who
 // can write to which file, the whole tree is scanned as long as somebody can write, and that what
 // is known of the files is used again afterwards.
-func TestWhatBesideAWriterCantBeToldIsLookedFor(t *testing.T) {
+func TestWhatBesideAWriterCantBeToldIsScannedFor(t *testing.T) {
 	for what, do := range map[string]func(c *computer, victim string){
 		"another name, which is gone, of a file that was opened by it": func(c *computer, p string) {
 			must(t, os.Link(c.path(p), c.path("workspace/w/d9/alias")))
@@ -185,23 +185,23 @@ func TestWhatBesideAWriterCantBeToldIsLookedFor(t *testing.T) {
 		c := watched(t)
 		p := "workspace/w/d7/f7"
 		do(c, p)
-		if r := c.beside(false); !r.Created || r.Looked < 300 {
-			t.Errorf("%s: it looked at %d names, and made a checkpoint: %t", what, r.Looked, r.Created)
+		if r := c.beside(false); !r.Created || r.NamesRead < 300 {
+			t.Errorf("%s: it read %d names, and made a checkpoint: %t", what, r.NamesRead, r.Created)
 		}
 		c.holds(what, p)
 		c.underStill("over")
 		c.underStill("over")
 		c.write(p, "later")
-		if r := c.beside(false); !r.Created || r.Looked > 40 {
-			t.Errorf("%s, and later: it looked at %d names, and made a checkpoint: %t", what, r.Looked, r.Created)
+		if r := c.beside(false); !r.Created || r.NamesRead > 40 {
+			t.Errorf("%s, and later: it read %d names, and made a checkpoint: %t", what, r.NamesRead, r.Created)
 		}
 	}
 }
 
-// TestAWriterThatCameDuringTheNewestRequestIsLookedFor shows that a file that was opened while the
+// TestAWriterThatCameDuringTheNewestRequestIsScannedFor shows that a file that was opened while the
 // newest request of a stillness was served is inspected, because somebody who began just then may
 // have opened it.
-func TestAWriterThatCameDuringTheNewestRequestIsLookedFor(t *testing.T) {
+func TestAWriterThatCameDuringTheNewestRequestIsScannedFor(t *testing.T) {
 	c := watched(t)
 	ran := false
 	ctx := scan.WithStill(t.Context(), "first") // nobody could write when this was sent, and now somebody can
@@ -220,10 +220,10 @@ func TestAWriterThatCameDuringTheNewestRequestIsLookedFor(t *testing.T) {
 	o.end(t)
 }
 
-// TestBesideAWriterALookSeesTheSame makes random changes, also through descriptors and mappings
+// TestBesideAWriterAScanFindsTheSame makes random changes, also through descriptors and mappings
 // that stay open, and compares each scan with a scan of everything, and now and then with the files
 // themselves.
-func TestBesideAWriterALookSeesTheSame(t *testing.T) {
+func TestBesideAWriterAScanFindsTheSame(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CHOIR_LOOK_SEED"); s != "" {
 		_, err := fmt.Sscan(s, &seed)
@@ -254,11 +254,11 @@ func TestBesideAWriterALookSeesTheSame(t *testing.T) {
 				c.write(fmt.Sprintf("workspace/w/d%d/own%d", step%15, step), fmt.Sprint("step ", step, rnd.IntN(9)))
 			}
 		}
-		if c.beside(false).Looked < 100 {
+		if c.beside(false).NamesRead < 100 {
 			few++
 		}
 		if all := c.beside(true); all.Created || len(all.Unseen) > 0 {
-			t.Fatalf("step %d: a look at everything made %+v", step, all.Commit)
+			t.Fatalf("step %d: a full scan made %+v", step, all.Commit)
 		}
 		if rnd.IntN(6) == 0 { // and once more into a page that was written to already
 			believed(t)
@@ -281,9 +281,9 @@ func TestBesideAWriterALookSeesTheSame(t *testing.T) {
 	for _, o := range kept {
 		o.end(t)
 	}
-	t.Logf("%d of 150 looks were not at everything", few)
+	t.Logf("%d of 150 scans were not full ones", few)
 	if few < 10 {
-		t.Errorf("only %d of the looks were not at everything", few)
+		t.Errorf("only %d of the scans were not full ones", few)
 	}
 }
 

@@ -24,10 +24,10 @@ func stock(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// TestALookAtARepositoryIsNoConflict shows that a git status in a nested repository, which rewrites
+// TestGitStatusInARepositoryIsNoConflict shows that a git status in a nested repository, which rewrites
 // its index without changing what it says, does not keep a commit from elsewhere out. What somebody
 // staged there meanwhile is a conflict, and stays.
-func TestALookAtARepositoryIsNoConflict(t *testing.T) {
+func TestGitStatusInARepositoryIsNoConflict(t *testing.T) {
 	for _, format := range []string{"sha1", "sha256"} {
 		for _, version := range []string{"2", "4"} {
 			for _, staged := range []bool{false, true} {

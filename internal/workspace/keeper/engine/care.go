@@ -34,7 +34,7 @@ func (e *Engine) Scrub(ctx context.Context, req wire.ScrubRequest) (wire.ScrubRe
 func (e *Engine) replaceTree(id string) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.store.ReplaceTree(e.look.Index.Entries(), id)
+	return e.store.ReplaceTree(e.scanner.Index.Entries(), id)
 }
 
 // Collect removes the chunks that nothing needs.
@@ -79,7 +79,7 @@ func (e *Engine) Found(ctx context.Context, at wire.Found) (func(io.Writer) erro
 }
 
 func (e *Engine) finder() *find.Finder {
-	return find.New(find.Options{Store: e.store, Root: e.look.Root, Trash: e.store.Work("trash"), Live: e.wholeFiles})
+	return find.New(find.Options{Store: e.store, Root: e.scanner.Root, Trash: e.store.Work("trash"), Live: e.wholeFiles})
 }
 
 // wholeFiles are the captured files that are not kept as chunks; manifests of the others
@@ -87,8 +87,8 @@ func (e *Engine) finder() *find.Finder {
 func (e *Engine) wholeFiles() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	paths := make([]string, 0, e.look.Index.N)
-	for p, t := range e.look.Index.All() {
+	paths := make([]string, 0, e.scanner.Index.N)
+	for p, t := range e.scanner.Index.All() {
 		if t.IsRegular() && !t.Chunked {
 			paths = append(paths, p)
 		}
@@ -110,7 +110,7 @@ func (e *Engine) stepsAllThere(ctx context.Context, steps []publish.Step) error 
 // captured are the entries of the newest checkpoint.
 func (e *Engine) captured() iter.Seq2[string, gitstore.Entry] {
 	return func(yield func(string, gitstore.Entry) bool) {
-		for p, t := range e.look.Index.All() {
+		for p, t := range e.scanner.Index.All() {
 			if !yield(p, t.Entry) {
 				return
 			}
@@ -119,7 +119,7 @@ func (e *Engine) captured() iter.Seq2[string, gitstore.Entry] {
 }
 
 // Watches is how many inotify watches the engine has.
-func (e *Engine) Watches() int { return e.look.Watches() }
+func (e *Engine) Watches() int { return e.scanner.Watches() }
 
 // Pushes takes what is pushed into the history.
 func (e *Engine) Pushes() *pushed.Receiver { return e.pushes }

@@ -17,7 +17,7 @@ import (
 func (e *Engine) Checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ctx = scan.WithWish(ctx, req.Look, req.Seen)
+	ctx = scan.WithScope(ctx, req.FullScan, req.HostWatched)
 	if err := e.moves.RollForward(ctx); err != nil {
 		return wire.CheckpointReply{}, fault.Wrap("keeper.Checkpoint", err)
 	}
@@ -34,13 +34,13 @@ func (e *Engine) bringIndex(ctx context.Context) {
 	if e.moves.Tree == "" {
 		return
 	}
-	if err := e.gitIndex.Bring(ctx, e.moves.Tree, func(p string) disk.Stat { return e.look.Index.At(p).Stat }); err != nil {
+	if err := e.gitIndex.Bring(ctx, e.moves.Tree, func(p string) disk.Stat { return e.scanner.Index.At(p).Stat }); err != nil {
 		e.opts.Logger.Warn("the index for git in a terminal was not written", "error", err)
 	}
 }
 
 func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wire.CheckpointReply, error) {
-	if err := e.moves.LookAtDisplaced(ctx); err != nil {
+	if err := e.moves.CheckDisplaced(ctx); err != nil {
 		return wire.CheckpointReply{}, err
 	}
 	var reply wire.CheckpointReply
@@ -58,7 +58,7 @@ func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 	}
 	if err == nil {
 		reply.Unseen, e.unseen = e.unseen, nil
-		reply.Unwatched = e.look.Unwatched()
+		reply.Unwatched = e.scanner.Unwatched()
 		e.bringIndex(ctx)
 	}
 	return reply, err
@@ -93,21 +93,21 @@ func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequ
 		// A file that can't be captured is worth a checkpoint for whoever reads the
 		// history.
 		if err != nil || cap.SameLeft(c.NotIn) {
-			e.look.Index.Take(cap)
+			e.scanner.Index.Take(cap)
 			if err = errors.Join(err, flush()); err != nil {
 				return wire.CheckpointReply{}, err
 			}
-			return wire.CheckpointReply{Commit: c, Puts: e.putsKept(), Looked: cap.Scan.Looked, LeftOut: cap.LeftOut(string(req.Under))}, nil
+			return wire.CheckpointReply{Commit: c, Puts: e.putsKept(), NamesRead: cap.Scan.NamesRead, LeftOut: cap.LeftOut(string(req.Under))}, nil
 		}
 	}
 	e.crash("checkpoint.captured")
-	undo := e.look.Index.Take(cap)
+	undo := e.scanner.Index.Take(cap)
 	defer func() {
 		if err != nil {
 			undo()
 		}
 	}()
-	tree, err := e.look.Index.Write(ctx, e.store)
+	tree, err := e.scanner.Index.Write(ctx, e.store)
 	if err != nil {
 		return wire.CheckpointReply{}, err
 	}
@@ -130,5 +130,5 @@ func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequ
 	if err := e.moves.Advance(c); err != nil {
 		return wire.CheckpointReply{}, err
 	}
-	return wire.CheckpointReply{Commit: c, Created: true, Puts: e.putsKept(), Looked: cap.Scan.Looked, LeftOut: cap.LeftOut(string(req.Under))}, nil
+	return wire.CheckpointReply{Commit: c, Created: true, Puts: e.putsKept(), NamesRead: cap.Scan.NamesRead, LeftOut: cap.LeftOut(string(req.Under))}, nil
 }

@@ -15,10 +15,10 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// TestADeathBeforeTheLookLeavesWhatWasNotWanted kills a conditional removal between its move to the
+// TestADeathBeforeTheCheckLeavesWhatWasNotWanted kills a conditional removal between its move to the
 // trash and its check of what it moved. The next start makes the check: what somebody wrote in
 // between goes back to its place, and the content that was to be removed stays removed.
-func TestADeathBeforeTheLookLeavesWhatWasNotWanted(t *testing.T) {
+func TestADeathBeforeTheCheckLeavesWhatWasNotWanted(t *testing.T) {
 	for _, changed := range []bool{true, false} {
 		dead := filepath.Join(t.TempDir(), "dead")
 		armed, wrote := false, false

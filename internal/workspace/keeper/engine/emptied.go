@@ -30,14 +30,14 @@ func (e *Engine) findEmptied(ctx context.Context, cap *scan.Capture, meant map[s
 		return nil, nil
 	}
 	var last int64
-	for _, l := range e.look.Index.All() {
+	for _, l := range e.scanner.Index.All() {
 		last = max(last, l.Stat.Ctime)
 	}
 	for _, t := range cap.Tracked {
 		last = max(last, t.Stat.Ctime)
 	}
 	for _, c := range cap.Changes {
-		if st, err := e.look.Lstat(c.Path); err == nil {
+		if st, err := e.scanner.Lstat(c.Path); err == nil {
 			last = max(last, st.Ctime)
 		}
 	}
@@ -54,14 +54,14 @@ func (e *Engine) findEmptied(ctx context.Context, cap *scan.Capture, meant map[s
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		st, err := e.look.Lstat(c.Path)
+		st, err := e.scanner.Lstat(c.Path)
 		if err != nil || !st.IsRegular() || st.Ctime < max(last-cutWindow, head.Time*1e9) {
 			if err := disk.IgnoreUnreachable(err); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		reason, err := outage.Inspect(e.look.Root, c.Path, nil)
+		reason, err := outage.Inspect(e.scanner.Root, c.Path, nil)
 		if err != nil {
 			return nil, err
 		}

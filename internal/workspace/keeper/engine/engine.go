@@ -52,7 +52,7 @@ const untold = 8192
 type Engine struct {
 	opts     Options
 	store    *gitstore.Store
-	look     *scan.Scanner
+	scanner  *scan.Scanner
 	moves    *publish.Mover
 	gitIndex *gitindex.Index // for people's own git in a terminal
 	layers   *layers.Layers
@@ -98,21 +98,21 @@ func Open(ctx context.Context, opts Options) (_ *Engine, err error) {
 	opts.Root = root
 	e := &Engine{opts: opts, uppers: uppers.New(opts.Uppers, opts.Limits.WalkEntries)}
 	e.store = gitstore.NewStore(gitstore.StoreOptions{Root: root, Git: opts.Git, Limits: opts.Limits, Crash: e.crash})
-	e.look = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: func(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
+	e.scanner = scan.NewScanner(scan.ScannerOptions{Store: e.store, Limits: opts.Limits, May: e.whole, Without: func(cap *scan.Capture, cands []scan.Candidate, write bool) ([]scan.Candidate, error) {
 		return e.suspects.Without(cap, cands, write)
 	}, Watched: cmp.Or(opts.Watched, untold), WatchFault: func(paths []wire.Path) { e.unseen = paths }})
 	e.gitIndex = gitindex.Open(e.store)
 	e.openCare()
-	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Look: e.look, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry, Boot: opts.Boot})
+	e.moves = publish.NewMover(publish.MoverOptions{Store: e.store, Scanner: e.scanner, Now: opts.Now, Logger: opts.Logger, Crash: e.crash, May: e.whole, Heal: e.heal.Entry, Boot: opts.Boot})
 	e.collects = collect.New(collect.Options{Store: e.store, Moves: e.moves, Alone: e.alone})
-	e.pushes = pushed.New(pushed.Options{Store: e.store, Look: e.look, Moves: e.moves, Alone: e.alone, Limits: opts.Limits, Crash: e.crash})
+	e.pushes = pushed.New(pushed.Options{Store: e.store, Scanner: e.scanner, Moves: e.moves, Alone: e.alone, Limits: opts.Limits, Crash: e.crash})
 	e.layers = layers.New(layers.Options{Dir: opts.Snapshots, Store: e.store, Put: e.moves.MaterializeAt, Crash: e.crash})
 	defer func() {
 		if err != nil {
 			err = errors.Join(fault.Wrap(op, err), e.Close())
 		}
 	}()
-	if e.look.Root, err = unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+	if e.scanner.Root, err = unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	if err := e.prepareGitDir(ctx); err != nil {
@@ -150,18 +150,18 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var errs []error
-	if e.look.Index != nil {
+	if e.scanner.Index != nil {
 		errs = append(errs, e.shutdown(context.Background()))
-		e.look.Index = nil
+		e.scanner.Index = nil
 	}
-	errs = append(errs, e.store.Close(), e.look.Close())
+	errs = append(errs, e.store.Close(), e.scanner.Close())
 	if e.lock != nil {
 		errs = append(errs, process.Unlock(e.lock))
 		e.lock = nil
 	}
-	if e.look.Root >= 0 {
-		errs = append(errs, unix.Close(e.look.Root))
-		e.look.Root = -1
+	if e.scanner.Root >= 0 {
+		errs = append(errs, unix.Close(e.scanner.Root))
+		e.scanner.Root = -1
 	}
 	return fault.Wrap("keeper.Close", errors.Join(errs...))
 }

@@ -107,7 +107,7 @@ func (e *Engine) Files(ctx context.Context, req wire.FilesRequest) (files []wire
 	if err := badPath(dir, true); err != nil {
 		return nil, 0, fault.Wrap(op, err)
 	}
-	fd, err := disk.OpenDir(e.look.Root, dir)
+	fd, err := disk.OpenDir(e.scanner.Root, dir)
 	if err != nil {
 		return nil, 0, fileError(op, dir, err)
 	}
@@ -154,18 +154,18 @@ func (e *Engine) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 // quicklyRead is the size, in bytes, up to which reading a file takes no noticeable time.
 const quicklyRead = 1 << 20
 
-// Look is Stat without the id of a file's content, if computing it would mean reading a
+// QuickStat is Stat without the id of a file's content, if computing it would mean reading a
 // large file that was not captured as it is.
-func (e *Engine) Look(ctx context.Context, p string) (wire.FileInfo, error) {
+func (e *Engine) QuickStat(ctx context.Context, p string) (wire.FileInfo, error) {
 	fi, err := e.stat(ctx, p, false)
-	return fi, fileError("keeper.Look", p, err)
+	return fi, fileError("keeper.QuickStat", p, err)
 }
 
 func (e *Engine) stat(ctx context.Context, p string, id bool) (wire.FileInfo, error) {
 	if err := badPath(p, true); err != nil {
 		return wire.FileInfo{}, err
 	}
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return wire.FileInfo{}, err
 	}
@@ -195,7 +195,7 @@ func (e *Engine) lastSeen(p string) scan.Tracked {
 		return scan.Tracked{}
 	}
 	defer e.mu.Unlock()
-	return e.look.Index.At(p)
+	return e.scanner.Index.At(p)
 }
 
 // Read opens a file of the live tree. A link is followed as long as it stays
@@ -271,8 +271,8 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 	if err != nil {
 		return wire.Written{}, err
 	}
-	e.look.Wrote(p)
-	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
+	e.scanner.Wrote(p)
+	dir, err := disk.MakeDirs(e.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return wire.Written{}, err
 	}
@@ -298,7 +298,7 @@ func (e *Engine) putFile(ctx context.Context, req wire.WriteRequest, file, sum s
 		return w, errors.Join(changedMeanwhile(p), e.moves.TakeBack(t, dir, name))
 	}
 	e.puts = append(e.puts, putOf(t))
-	if err := e.moves.Took(t.ID); err != nil {
+	if err := e.moves.MarkPlaced(t.ID); err != nil {
 		return w, err
 	}
 	if displaced, err := disk.Exists(e.moves.Trash(t.ID, "content")); err != nil {
@@ -353,7 +353,7 @@ func (e *Engine) mayPut(req wire.WriteRequest) (string, error) {
 	p := string(req.Path)
 	name := path.Base(p)
 	var st disk.Stat
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.scanner.Root, wire.ParentDir(p))
 	if err == nil {
 		defer unix.Close(dir)
 		st, err = disk.Lstat(dir, name)
@@ -392,11 +392,11 @@ func (e *Engine) Mkdir(_ context.Context, p string) error {
 	if e.shut {
 		return fault.Wrap(op, e.whole())
 	}
-	if there, err := disk.OpenDir(e.look.Root, p); err == nil {
+	if there, err := disk.OpenDir(e.scanner.Root, p); err == nil {
 		return fault.Wrap(op, unix.Close(there))
 	}
-	e.look.Wrote(p)
-	fd, err := disk.MakeDirs(e.look.Root, p)
+	e.scanner.Wrote(p)
+	fd, err := disk.MakeDirs(e.scanner.Root, p)
 	if err != nil {
 		return fileError(op, p, err)
 	}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"path"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // follow puts a file in place whose content, like that of the file it replaces, the host
@@ -22,8 +23,8 @@ func (e *Engine) follow(ctx context.Context, req wire.WriteRequest, file string)
 	if err != nil {
 		return w, err
 	}
-	e.look.Wrote(p)
-	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
+	e.scanner.Wrote(p)
+	dir, err := disk.MakeDirs(e.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return w, err
 	}
@@ -53,9 +54,9 @@ func (e *Engine) Sync(_ context.Context, p string) error {
 	if err := badPath(p, false); err != nil {
 		return fault.Wrap(op, err)
 	}
-	err := disk.SyncBeneath(e.look.Root, p)
+	err := disk.SyncBeneath(e.scanner.Root, p)
 	if err == nil {
-		err = disk.SyncBeneath(e.look.Root, wire.ParentDir(p))
+		err = disk.SyncBeneath(e.scanner.Root, wire.ParentDir(p))
 	}
 	return fileError(op, p, err)
 }

@@ -124,12 +124,12 @@ func (e *Engine) treeish(ctx context.Context, name, fallback string) (string, er
 func (e *Engine) liveTree(ctx context.Context) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	cap, err := e.look.Capture(ctx, true)
+	cap, err := e.scanner.Capture(ctx, true)
 	if err != nil {
 		return "", err
 	}
-	defer e.look.Index.Take(cap)()
-	return e.look.Index.Write(ctx, e.store)
+	defer e.scanner.Index.Take(cap)()
+	return e.scanner.Index.Write(ctx, e.store)
 }
 
 // Show streams a file as it was in a commit and returns its mode and size. At
@@ -166,7 +166,7 @@ func (e *Engine) Status(ctx context.Context) (wire.StatusReply, error) {
 	const op = "keeper.Status"
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	cap, err := e.look.Capture(ctx, false)
+	cap, err := e.scanner.Capture(ctx, false)
 	if err != nil {
 		return wire.StatusReply{}, fault.Wrap(op, err)
 	}
@@ -209,11 +209,11 @@ func (e *Engine) Ignored(ctx context.Context) (wire.IgnoredReply, error) {
 	const op = "keeper.Ignored"
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now, err := e.look.FileClock()
+	now, err := e.scanner.FileClock()
 	if err != nil {
 		return wire.IgnoredReply{}, fault.Wrap(op, err)
 	}
-	ignored, err := e.look.IgnoredNow(ctx, now)
+	ignored, err := e.scanner.IgnoredNow(ctx, now)
 	reply := wire.IgnoredReply{Ignored: []wire.Path{}}
 	for _, p := range slices.Sorted(slices.Values(ignored)) {
 		reply.Ignored = append(reply.Ignored, wire.Path(p))

@@ -71,7 +71,7 @@ func (e *Engine) Import(ctx context.Context, req wire.ImportRequest, stream io.R
 }
 
 func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *publish.Intent) error {
-	if err := unix.Syncfs(e.look.Root); err != nil {
+	if err := unix.Syncfs(e.scanner.Root); err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}
 	e.mu.Lock()
@@ -79,8 +79,8 @@ func (e *Engine) placeImport(ctx context.Context, tmp, p string, in *publish.Int
 	if err := e.moves.RollForward(ctx); err != nil {
 		return err
 	}
-	e.look.Invalidate()
-	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(p))
+	e.scanner.Invalidate()
+	dir, err := disk.MakeDirs(e.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return err
 	}

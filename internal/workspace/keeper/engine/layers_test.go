@@ -14,10 +14,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/sandbox/sandboxtest"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 func (c *computer) layerDirs(layers []string) []string {
@@ -300,9 +301,9 @@ func TestTheSameTreeIsTheSameSnapshot(t *testing.T) {
 	}
 }
 
-// TestALayerOfAnotherBootIsLookedAt shows that a layer from before the machine last started is
+// TestALayerOfAnotherBootIsCompared shows that a layer from before the machine last started is
 // checked before it is used, because nothing in a layer is synced.
-func TestALayerOfAnotherBootIsLookedAt(t *testing.T) {
+func TestALayerOfAnotherBootIsCompared(t *testing.T) {
 	for name, damage := range map[string]func(c *computer, layers []string) error{
 		"nothing": func(*computer, []string) error { return nil },
 		"a file of the whole layer": func(c *computer, l []string) error {

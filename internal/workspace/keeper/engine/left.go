@@ -13,18 +13,18 @@ import (
 // lastLeft returns what the newest scan of the tree left out, scanning if there was none
 // yet.
 func (e *Engine) lastLeft(ctx context.Context) (*scan.Left, error) {
-	if l := e.look.Left.Load(); l != nil {
+	if l := e.scanner.Left.Load(); l != nil {
 		return l, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l := e.look.Left.Load(); l != nil {
+	if l := e.scanner.Left.Load(); l != nil {
 		return l, nil
 	}
-	if _, err := e.look.Capture(ctx, false); err != nil {
+	if _, err := e.scanner.Capture(ctx, false); err != nil {
 		return nil, err
 	}
-	return e.look.Left.Load(), nil
+	return e.scanner.Left.Load(), nil
 }
 
 // markUnkept marks the entries of a directory that no checkpoint holds, with the reason.
@@ -33,5 +33,5 @@ func (e *Engine) markUnkept(ctx context.Context, dir string, files []wire.FileIn
 		return
 	}
 	l, err := e.lastLeft(ctx)
-	e.look.MarkUnkept(l, err, dir, files, func(p string) bool { return e.lastSeen(p).Exists() })
+	e.scanner.MarkUnkept(l, err, dir, files, func(p string) bool { return e.lastSeen(p).Exists() })
 }

@@ -54,9 +54,9 @@ func TestAttack43_NoNameHidesAnother(t *testing.T) {
 	}
 }
 
-// TestALookReadsNothing shows that a request about a file that was not captured yet, to show it or
+// TestAQuickStatReadsNothing shows that a request about a file that was not captured yet, to show it or
 // to hand it out, costs less than reading it.
-func TestALookReadsNothing(t *testing.T) {
+func TestAQuickStatReadsNothing(t *testing.T) {
 	c := open(t)
 	const size = 64 << 20
 	c.checkpoint("what was left out is known")
@@ -75,12 +75,12 @@ func TestALookReadsNothing(t *testing.T) {
 		return n
 	}
 	before := read()
-	look, err := c.Look(t.Context(), "workspace/big")
-	if err != nil || look.Size != size || look.Kind != "file" || look.ID != "" {
-		t.Errorf("a look says %+v, %v", look, err)
+	info, err := c.QuickStat(t.Context(), "workspace/big")
+	if err != nil || info.Size != size || info.Kind != "file" || info.ID != "" {
+		t.Errorf("a quick stat says %+v, %v", info, err)
 	}
 	if n := read() - before; n > size/4 {
-		t.Errorf("a look read %d bytes", n)
+		t.Errorf("a quick stat read %d bytes", n)
 	}
 	before = read()
 	if stat, err := c.Stat(t.Context(), "workspace/big"); err != nil || len(stat.ID) != 40 || read()-before < size {

@@ -13,17 +13,17 @@ func TestAStoreToAMappingThatLivesIsSeen(t *testing.T) {
 	if unix.Access("/dev/shm", unix.W_OK) == nil {
 		t.Setenv("TMPDIR", "/dev/shm") // a page there always waits
 	}
-	for what, look := range map[string]bool{"by watches": false, "by a look at everything": true} {
+	for what, full := range map[string]bool{"by watches": false, "by a full scan": true} {
 		c := watched(t)
 		const p = "workspace/w/d1/f1"
 		o := openFor(t, c.path(p)).mapIt(t)
 		o.store(t, 'A')
-		c.beside(look)
+		c.beside(full)
 		believed(t)
-		c.beside(look)
+		c.beside(full)
 		for _, with := range []byte("BC") {
 			o.store(t, with)
-			c.beside(look)
+			c.beside(full)
 			c.holds(what+", while it is mapped", p)
 		}
 		o.store(t, 'D')

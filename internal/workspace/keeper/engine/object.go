@@ -33,24 +33,24 @@ func (e *Engine) Object(ctx context.Context, req wire.ObjectRequest) (wire.IDReq
 	return wire.IDRequest{}, fault.New(op, fault.NotFound, "", fmt.Errorf("checkpoint %s has no %q", wire.Short(commit), req.Path.Shown()))
 }
 
-// Beside answers wire.BesideRequest.
-func (e *Engine) Beside(ctx context.Context, req wire.BesideRequest) (wire.BesideReply, error) {
-	const op = "keeper.Beside"
-	if len(req.Commits) > wire.MaxBeside || len(req.Paths) > wire.MaxBeside || len(req.Names) > wire.MaxBeside {
-		return wire.BesideReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("at most %d of each can be asked for", wire.MaxBeside))
+// Contains answers wire.ContainsRequest.
+func (e *Engine) Contains(ctx context.Context, req wire.ContainsRequest) (wire.ContainsReply, error) {
+	const op = "keeper.Contains"
+	if len(req.Commits) > wire.MaxContains || len(req.Paths) > wire.MaxContains || len(req.Names) > wire.MaxContains {
+		return wire.ContainsReply{}, fault.New(op, fault.Invalid, "", fmt.Errorf("at most %d of each can be asked for", wire.MaxContains))
 	}
 	paths := make([]string, len(req.Paths))
 	for i, p := range req.Paths {
 		if err := badPath(strings.TrimSuffix(string(p), "/"), false); err != nil {
-			return wire.BesideReply{}, fault.Wrap(op, err)
+			return wire.ContainsReply{}, fault.Wrap(op, err)
 		}
 		paths[i] = string(p)
 	}
-	out := wire.BesideReply{Plain: true}
+	out := wire.ContainsReply{Plain: true}
 	for _, commit := range req.Commits {
 		there, plain, err := e.store.PlainFiles(ctx, commit, paths, req.Names)
 		if err != nil || !plain {
-			return wire.BesideReply{}, err
+			return wire.ContainsReply{}, err
 		}
 		out.There = append(out.There, there)
 	}

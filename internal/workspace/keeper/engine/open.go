@@ -48,7 +48,7 @@ func (e *Engine) Open(ctx context.Context, p string) (*Opened, error) {
 	if err := badPath(p, false); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return nil, fileError(op, p, err)
 	}
@@ -107,7 +107,7 @@ func (e *Engine) identify(ctx context.Context, o *Opened, p string) error {
 		if !disk.Unwritten(o.file) {
 			return nil
 		}
-		now, err := e.look.FileClock()
+		now, err := e.scanner.FileClock()
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (e *Engine) heldBy(dir int, name, p, want string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	was, _, err := e.store.EntryAt(dir, name, e.look.Index.At(p).Entry)
+	was, _, err := e.store.EntryAt(dir, name, e.scanner.Index.At(p).Entry)
 	if err != nil {
 		return "", err
 	}

@@ -70,7 +70,7 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Operation
 	if err := e.moves.BeforeAct(ctx); err != nil {
 		return wire.Operation{}, fault.Wrap(op, err)
 	}
-	a, err := disk.OpenDir(e.look.Root, wire.ParentDir(from))
+	a, err := disk.OpenDir(e.scanner.Root, wire.ParentDir(from))
 	if err != nil {
 		return wire.Operation{}, fileError(op, from, err)
 	}
@@ -79,8 +79,8 @@ func (e *Engine) Move(ctx context.Context, req wire.MoveRequest) (wire.Operation
 	if err != nil {
 		return wire.Operation{}, fileError(op, from, err)
 	}
-	e.look.Invalidate() // a folder may appear there
-	b, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
+	e.scanner.Invalidate() // a folder may appear there
+	b, err := disk.MakeDirs(e.scanner.Root, wire.ParentDir(to))
 	if err != nil {
 		return wire.Operation{}, fileError(op, to, err)
 	}
@@ -125,8 +125,8 @@ func (e *Engine) Untrash(ctx context.Context, req wire.UntrashRequest) (wire.Ope
 	if err != nil {
 		return wire.Operation{}, fileError(op, to, err)
 	}
-	e.look.Invalidate() // a folder may appear there
-	dir, err := disk.MakeDirs(e.look.Root, wire.ParentDir(to))
+	e.scanner.Invalidate() // a folder may appear there
+	dir, err := disk.MakeDirs(e.scanner.Root, wire.ParentDir(to))
 	if err != nil {
 		return wire.Operation{}, fileError(op, to, err)
 	}

@@ -132,7 +132,7 @@ func (e *Engine) merge(ctx context.Context, store *gitstore.Store, req wire.Prep
 	if err != nil {
 		return merge{}, err
 	}
-	w := wanted.New(store, e.look.Index)
+	w := wanted.New(store, e.scanner.Index)
 	if m.conflicts, err = w.Merge(ctx, mine, yours); err != nil {
 		return merge{}, err
 	}
@@ -142,7 +142,7 @@ func (e *Engine) merge(ctx context.Context, store *gitstore.Store, req wire.Prep
 		kept, kerr := w.KeptOut(ctx)
 		stay, _, serr := e.moves.Obstacles(ctx, m.steps)
 		// Whoever may push reads the next checkpoint too, which is to have no secret more.
-		letIn, lerr := w.LetIn(ctx, e.look)
+		letIn, lerr := w.LetIn(ctx, e.scanner)
 		if m.conflicts = slices.Concat(m.conflicts, kept, stay, letIn); errors.Join(kerr, serr, lerr) != nil {
 			return merge{}, errors.Join(kerr, serr, lerr)
 		}
@@ -172,7 +172,7 @@ func (e *Engine) writePrepared(ctx context.Context, store *gitstore.Store, req w
 		Ops: m.steps, Conflicts: m.conflicts, Received: req.Received,
 	}
 	note := req.Note
-	note.Kind, note.Publish, note.Files, note.NotIn = cmp.Or(note.Kind, "task"), req.ID, len(m.steps), e.look.NotInNow()
+	note.Kind, note.Publish, note.Files, note.NotIn = cmp.Or(note.Kind, "task"), req.ID, len(m.steps), e.scanner.NotInNow()
 	if note.Verified, err = e.verified(ctx, note.Verified, req.Task); err != nil {
 		return p, err
 	}

@@ -95,9 +95,9 @@ func (c *computer) objects() []string {
 	return ids
 }
 
-// TestWhatAPushBringsIsLookedAt shows that whatever a push's box sends, nothing is written of
+// TestWhatAPushBringsIsChecked shows that whatever a push's box sends, nothing is written of
 // objects that no checkpoint could have, that go on from elsewhere, or that are not complete.
-func TestWhatAPushBringsIsLookedAt(t *testing.T) {
+func TestWhatAPushBringsIsChecked(t *testing.T) {
 	for name, try := range map[string]struct {
 		words string
 		make  func(c *computer, b *brought)

@@ -75,7 +75,7 @@ func TestAPutWaitsForNoPush(t *testing.T) {
 	through := map[string]error{}
 	c, b := pushes(t, func(o *engine.Options) {
 		o.Crash = func(point string) {
-			n := slices.Index([]string{"push.looked", "push.writing"}, point)
+			n := slices.Index([]string{"push.checked", "push.writing"}, point)
 			if n < 0 {
 				return
 			}
@@ -97,7 +97,7 @@ func TestAPutWaitsForNoPush(t *testing.T) {
 	if _, err := c.Pushes().Receive(c.ctx(), wire.ReceiveRequest{ID: "push", Base: b.base, Tip: b.tip, Most: 64 << 20}, &b.list); err != nil {
 		t.Fatal(err)
 	}
-	for _, point := range []string{"push.looked", "push.writing"} {
+	for _, point := range []string{"push.checked", "push.writing"} {
 		if err, passed := through[point]; !passed || err != nil {
 			t.Errorf("a put at %s: passed %v, %v", point, passed, err)
 		}
@@ -210,7 +210,7 @@ func TestAPushIsKilledAtEveryPoint(t *testing.T) {
 		nth   int32
 		there bool // afterwards
 	}{
-		{"push.looked", 1, false}, {"push.writing", 2, false}, {"push.received", 1, false}, {"publish.merged", 1, false}, {"push.renamed", 1, false},
+		{"push.checked", 1, false}, {"push.writing", 2, false}, {"push.received", 1, false}, {"publish.merged", 1, false}, {"push.renamed", 1, false},
 		{"journal.synced", 1, false}, {"journal.synced", 2, true}, {"publish.started", 1, true}, {"push.linked", 1, true}, {"push.linked", 2, true}, {"push.adopted", 1, true}, {"apply.staging", 1, true},
 		{"apply.step", 1, true}, {"apply.placed", 1, true}, {"apply.done", 1, true},
 	} {

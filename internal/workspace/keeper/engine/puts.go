@@ -12,12 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // A put is acknowledged long before the checkpoint that contains it, and a program in the
@@ -86,7 +87,7 @@ func (e *Engine) putsKept() []wire.Commit {
 // captureWithPuts captures the live tree, and makes checkpoints of puts that are not found
 // there. As HEAD has moved after that, it captures again.
 func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func() error) (*scan.Capture, error) {
-	cap, err := e.look.Capture(ctx, true)
+	cap, err := e.scanner.Capture(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (e *Engine) captureWithPuts(ctx context.Context, note wire.Note, flush func
 	if err := e.keepPuts(ctx, missed, note, flush); err != nil {
 		return nil, err
 	}
-	return e.look.Capture(ctx, true)
+	return e.scanner.Capture(ctx, true)
 }
 
 // missed returns the puts whose content a capture did not find and nothing else holds, in
@@ -117,7 +118,7 @@ func (e *Engine) missed(ctx context.Context, cap *scan.Capture) ([]put, error) {
 	}
 	var out []put
 	for _, p := range e.puts {
-		was := e.look.Index.At(p.path).Entry
+		was := e.scanner.Index.At(p.path).Entry
 		found := was
 		if t, ok := cap.Tracked[p.path]; ok {
 			found = t.Entry
@@ -238,11 +239,11 @@ func (p put) since() time.Time { return time.UnixMilli(p.at).Add(-time.Minute) }
 
 // isIgnored reports whether no checkpoint captures a path because it is ignored.
 func (e *Engine) isIgnored(p string) (bool, error) {
-	l := e.look.Left.Load()
-	if e.look.Index.At(p).Exists() || l == nil {
+	l := e.scanner.Left.Load()
+	if e.scanner.Index.At(p).Exists() || l == nil {
 		return false, nil
 	}
-	in, err := e.look.PlaceOf(wire.ParentDir(p), l)
+	in, err := e.scanner.PlaceOf(wire.ParentDir(p), l)
 	if disk.IsGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return false, nil // its folder is gone, so it can't be known any more
 	}
@@ -272,25 +273,25 @@ func (e *Engine) keepGroup(ctx context.Context, group *scan.Capture, puts []put,
 	// A put is a file, so no file can be a folder above it, and nothing can be beneath it.
 	for _, p := range puts {
 		for dir := wire.ParentDir(p.path); dir != "."; dir = wire.ParentDir(dir) {
-			if e.look.Index.At(dir).Exists() {
+			if e.scanner.Index.At(dir).Exists() {
 				group.Gone = append(group.Gone, dir)
 			}
 		}
-		if f := e.look.Index.Folder(p.path); f != nil {
+		if f := e.scanner.Index.Folder(p.path); f != nil {
 			f.Each(p.path, func(q string, _ *scan.Leaf) bool { group.Gone = append(group.Gone, q); return true })
 		}
 	}
-	undo := e.look.Index.Take(group)
+	undo := e.scanner.Index.Take(group)
 	defer func() {
 		if err != nil {
 			undo()
 		}
 	}()
-	tree, err := e.look.Index.Write(ctx, e.store)
+	tree, err := e.scanner.Index.Write(ctx, e.store)
 	if err != nil {
 		return err
 	}
-	kept := wire.Note{Kind: "auto", Message: putsMessage(puts), Seq: note.Seq, Run: note.Run, Task: note.Task, Files: len(puts), NotIn: e.look.NotInNow()}
+	kept := wire.Note{Kind: "auto", Message: putsMessage(puts), Seq: note.Seq, Run: note.Run, Task: note.Task, Files: len(puts), NotIn: e.scanner.NotInNow()}
 	at := puts[len(puts)-1].at
 	if e.moves.Head == "" {
 		kept.Kind = "initial"

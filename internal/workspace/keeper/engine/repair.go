@@ -51,7 +51,7 @@ func (e *Engine) whole() error {
 // loadHead reads the newest commit and its content. If the commit or a tree of it is
 // damaged, the engine opens only for reading live files and repair.
 func (e *Engine) loadHead(ctx context.Context) error {
-	e.moves.Head, e.moves.Tree, e.look.Index, e.damaged = "", "", scan.NewIndex(nil), nil
+	e.moves.Head, e.moves.Tree, e.scanner.Index, e.damaged = "", "", scan.NewIndex(nil), nil
 	id, err := e.store.GitLine(ctx, "for-each-ref", "--format=%(objectname)", gitstore.Main)
 	if err != nil {
 		return err
@@ -70,8 +70,8 @@ func (e *Engine) loadHead(ctx context.Context) error {
 			return err
 		}
 		if reason = why; reason == "" || defence.Off(defence.HistoryWhole) {
-			e.look.Invalidate()
-			e.moves.Head, e.moves.Tree, e.look.Index = id, tree, scan.NewIndex(t)
+			e.scanner.Invalidate()
+			e.moves.Head, e.moves.Tree, e.scanner.Index = id, tree, scan.NewIndex(t)
 			return nil
 		}
 	}

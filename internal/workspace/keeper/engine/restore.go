@@ -72,7 +72,7 @@ func (e *Engine) restore(ctx context.Context, req wire.RestoreRequest) (wire.Res
 	if err != nil {
 		return wire.RestoreReply{}, err
 	}
-	if err := e.saveRestore(ctx, way, restoreNote(req, to, s.Commit.Commit, way, e.look.NotInNow()), req.ID); err != nil {
+	if err := e.saveRestore(ctx, way, restoreNote(req, to, s.Commit.Commit, way, e.scanner.NotInNow()), req.ID); err != nil {
 		return wire.RestoreReply{}, err
 	}
 	applied, err := e.apply(ctx, req.ID)
@@ -116,12 +116,12 @@ func (e *Engine) named(ctx context.Context, req wire.RestoreRequest) (wire.Resto
 
 // previewRestore fills in reply what a restore would do, without doing it.
 func (e *Engine) previewRestore(ctx context.Context, reply *wire.RestoreReply, toTree string, req wire.RestoreRequest) error {
-	cap, err := e.look.Capture(ctx, true)
+	cap, err := e.scanner.Capture(ctx, true)
 	if err != nil {
 		return err
 	}
 	reply.LeftOut = cap.LeftOut("")
-	defer e.look.Index.Take(cap)()
+	defer e.scanner.Index.Take(cap)()
 	way, err := e.planRestore(ctx, reply, toTree, req)
 	if err != nil {
 		return err
@@ -207,11 +207,11 @@ func (w *restorePlan) part(req wire.RestoreRequest) bool {
 // planRestore plans a restore from what is captured now, and fills in reply what it
 // changes. A dry run and the restore itself both use it.
 func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTree string, req wire.RestoreRequest) (restorePlan, error) {
-	live, err := e.look.Index.Write(ctx, e.store)
+	live, err := e.scanner.Index.Write(ctx, e.store)
 	if err != nil {
 		return restorePlan{}, err
 	}
-	w := wanted.New(e.store, e.look.Index)
+	w := wanted.New(e.store, e.scanner.Index)
 	var conflicts []wire.Conflict
 	if len(req.Revert) > 0 {
 		conflicts, err = w.Revert(ctx, live, req.Revert)

@@ -38,7 +38,7 @@ func (e *Engine) syncPaths(paths []string) error {
 			all[d] = true
 		}
 		if len(all) > disk.SyncEachUpTo {
-			return unix.Syncfs(e.look.Root)
+			return unix.Syncfs(e.scanner.Root)
 		}
 	}
 	if len(all) == 0 {
@@ -48,7 +48,7 @@ func (e *Engine) syncPaths(paths []string) error {
 	var g errgroup.Group
 	g.SetLimit(8)
 	for p := range all {
-		g.Go(func() error { return disk.SyncBeneath(e.look.Root, p) })
+		g.Go(func() error { return disk.SyncBeneath(e.scanner.Root, p) })
 	}
 	return g.Wait()
 }
@@ -71,11 +71,11 @@ func (e *Engine) Settle(ctx context.Context) error {
 }
 
 func (e *Engine) settleTree(ctx context.Context) error {
-	now, err := e.look.FileClock()
+	now, err := e.scanner.FileClock()
 	if err != nil {
 		return err
 	}
-	cap, cands, err := e.look.Look(ctx, now, false)
+	cap, cands, err := e.scanner.Scan(ctx, now, false)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (e *Engine) settleTree(ctx context.Context) error {
 		}
 		fate := outage.Emptied
 		if c.Stat.Size > 0 {
-			if fate, err = outage.Inspect(e.look.Root, c.Path, nil); err != nil {
+			if fate, err = outage.Inspect(e.scanner.Root, c.Path, nil); err != nil {
 				return err
 			}
 		}
@@ -127,13 +127,13 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 	if err != nil {
 		return reply, fault.Wrap(op, err)
 	}
-	cap, err := e.look.Capture(ctx, false)
+	cap, err := e.scanner.Capture(ctx, false)
 	if err != nil {
 		return reply, fault.Wrap(op, err)
 	}
 	for p, t := range cap.Tracked {
-		if e.look.Index.At(p).Entry == t.Entry {
-			e.look.Index.Set(p, t) // the next checkpoint need not read it again
+		if e.scanner.Index.At(p).Entry == t.Entry {
+			e.scanner.Index.Set(p, t) // the next checkpoint need not read it again
 		}
 	}
 	if reply.Suspect, err = e.findEmptied(ctx, cap, meant); err != nil {
@@ -146,7 +146,7 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 		if err := ctx.Err(); err != nil {
 			return reply, fault.Wrap(op, err)
 		}
-		h, lost, err := e.healFile(ctx, c.Path, e.look.Index.At(c.Path))
+		h, lost, err := e.healFile(ctx, c.Path, e.scanner.Index.At(c.Path))
 		switch {
 		case err != nil:
 			return reply, fault.Wrap(op, err)
@@ -166,7 +166,7 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 
 // healFile restores one file if its content is such as no program left it.
 func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire.Healed, lost bool, err error) {
-	st, err := e.look.Lstat(p)
+	st, err := e.scanner.Lstat(p)
 	if err != nil {
 		return h, false, disk.IgnoreUnreachable(err)
 	}
@@ -174,7 +174,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, nil
 	}
 	h.Path = wire.Path(p)
-	if h.Reason, err = outage.Inspect(e.look.Root, p, nil); err != nil {
+	if h.Reason, err = outage.Inspect(e.scanner.Root, p, nil); err != nil {
 		return h, false, err
 	}
 	was, ok, berr := e.store.SmallContent(ctx, t.Entry)
@@ -183,7 +183,7 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		return h, false, nil
 	}
 	if h.Reason == "" && berr == nil && ok && st.Size > 4096 {
-		h.Reason, err = outage.Inspect(e.look.Root, p, was)
+		h.Reason, err = outage.Inspect(e.scanner.Root, p, was)
 	}
 	if err != nil || h.Reason == "" {
 		return h, false, err
@@ -192,12 +192,12 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 		h.Reason = "" // it was all zeroes before
 		return h, false, nil
 	}
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return h, false, err
 	}
 	defer unix.Close(dir)
-	e.look.Invalidate()
+	e.scanner.Invalidate()
 	tmp := e.store.Work("incoming-" + publish.Token())
 	if err := e.store.Materialize(ctx, tmp, t.Entry, true); err != nil {
 		return h, true, disk.RemoveIfThere(tmp) // the copy is damaged as well, which is reported

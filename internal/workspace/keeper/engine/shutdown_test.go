@@ -180,9 +180,9 @@ func TestAfterShutdownNothingChanges(t *testing.T) {
 	}
 }
 
-// TestAnEndBeforeTheLookIsNoShutdown shows that when an engine ends before it has looked for damage,
+// TestAnEndBeforeTheCheckIsNoShutdown shows that when an engine ends before it has looked for damage,
 // that is no clean end, so that the next engine still looks.
-func TestAnEndBeforeTheLookIsNoShutdown(t *testing.T) {
+func TestAnEndBeforeTheCheckIsNoShutdown(t *testing.T) {
 	c := open(t)
 	c.write("a", "a\n")
 	c.checkpoint("a")

@@ -2,11 +2,12 @@ package engine
 
 import (
 	"bytes"
-	"choir.dev/choiros/internal/workspace/keeper/disk"
-	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"crypto/sha256"
 	"encoding/json"
 	"os"
+
+	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // What the engine knows about the files that it has hashed is kept between starts, so that
@@ -26,7 +27,7 @@ const statsVersion = "choir stats 2\n"
 func (e *Engine) saveStats() error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	for p, t := range e.look.Index.All() {
+	for p, t := range e.scanner.Index.All() {
 		if t.Stat == (disk.Stat{}) {
 			continue
 		}
@@ -54,7 +55,7 @@ func (e *Engine) loadStats() {
 		if dec.Decode(&s) != nil {
 			return
 		}
-		if t := e.look.Index.Leaf(string(s.Path)); t != nil && t.ID == s.ID && t.Chunked == s.Chunked && t.Mode == s.Stat.GitMode() {
+		if t := e.scanner.Index.Leaf(string(s.Path)); t != nil && t.ID == s.ID && t.Chunked == s.Chunked && t.Mode == s.Stat.GitMode() {
 			t.Stat = s.Stat
 		}
 	}

@@ -25,15 +25,15 @@ func (c *computer) underStill(still string) wire.CheckpointReply {
 	return r
 }
 
-// TestWhoeverMayHaveWrittenIsLookedFor shows that a change is missed only by a request that states
+// TestWhoeverMayHaveWrittenIsScannedFor shows that a change is missed only by a request that states
 // that nobody can have made it since the last scan.
-func TestWhoeverMayHaveWrittenIsLookedFor(t *testing.T) {
+func TestWhoeverMayHaveWrittenIsScannedFor(t *testing.T) {
 	for name, see := range map[string]func(c *computer) wire.CheckpointReply{
 		"another stillness": func(c *computer) wire.CheckpointReply { return c.underStill("two") },
 		"none":              func(c *computer) wire.CheckpointReply { return c.underStill("") },
 		"an engine's start": func(c *computer) wire.CheckpointReply { c.reopen(); return c.underStill("one") },
 		"a person's wish": func(c *computer) wire.CheckpointReply {
-			r, err := c.Checkpoint(scan.WithStill(c.t.Context(), "one"), wire.CheckpointRequest{Look: true, Note: wire.Note{Kind: "manual"}})
+			r, err := c.Checkpoint(scan.WithStill(c.t.Context(), "one"), wire.CheckpointRequest{FullScan: true, Note: wire.Note{Kind: "manual"}})
 			must(t, err)
 			return r
 		},
@@ -53,8 +53,8 @@ func TestWhoeverMayHaveWrittenIsLookedFor(t *testing.T) {
 			c.underStill("one")
 			c.underStill("one")
 			c.write("workspace/d1/foreign", "nobody said so\n")
-			if r := c.underStill("one"); r.Created || r.Looked > 10 {
-				t.Fatalf("under one stillness it looked at %d names: %+v", r.Looked, r)
+			if r := c.underStill("one"); r.Created || r.NamesRead > 10 {
+				t.Fatalf("under one stillness it read %d names: %+v", r.NamesRead, r)
 			}
 			if r := see(c); !r.Created {
 				t.Error("the change was not seen")
@@ -130,13 +130,13 @@ func TestItsOwnWritesAreKnown(t *testing.T) {
 			continue // several at once
 		}
 		r := c.underStill("s")
-		if r.Looked < 100 {
+		if r.NamesRead < 100 {
 			few++
 		}
 		st, err := c.Status(t.Context())
 		must(t, err)
 		if len(st.Changes) > 0 {
-			t.Fatalf("after %s the checkpoint, which looked at %d, lacks %+v", strings.Join(did[max(0, len(did)-12):], "\n"), r.Looked, st.Changes)
+			t.Fatalf("after %s the checkpoint, which read %d names, lacks %+v", strings.Join(did[max(0, len(did)-12):], "\n"), r.NamesRead, st.Changes)
 		}
 		ign, err := c.Ignored(ctx)
 		must(t, err)
@@ -145,9 +145,9 @@ func TestItsOwnWritesAreKnown(t *testing.T) {
 		}
 		c.underStill("s") // Status told nobody what it saw
 	}
-	t.Logf("%d looks at a few paths only", few)
+	t.Logf("%d scans of a few paths only", few)
 	if few == 0 {
-		t.Error("all of the tree was looked at each time")
+		t.Error("all of the tree was scanned each time")
 	}
 }
 

@@ -24,7 +24,7 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 	if err := e.moves.BeforeAct(ctx); err != nil {
 		return wire.Removed{}, fault.Wrap(op, err)
 	}
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(e.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)
 	}
@@ -33,7 +33,7 @@ func (e *Engine) Remove(ctx context.Context, req wire.RemoveRequest) (wire.Remov
 	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)
 	}
-	e.look.Wrote(p)
+	e.scanner.Wrote(p)
 	m, err := e.moves.Remove(publish.TrashEntry{Trashed: wire.Trashed{Path: req.Path}, Op: "remove", Want: want, Actor: req.Actor, User: req.User, Host: true}, dir, changedMeanwhile(p))
 	if err != nil {
 		return wire.Removed{}, fileError(op, p, err)

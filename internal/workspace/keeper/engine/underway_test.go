@@ -49,7 +49,7 @@ func TestAStillnessIsAsOldAsItsName(t *testing.T) {
 		go func() { ends[i] <- ask(context.WithValue(t.Context(), gateKey{}, gates[i])) }()
 		<-road.came
 	}
-	still = wire.Beside
+	still = wire.WritersWatched
 	o := openFor(t, c.path("workspace/w/d2/f2")).mapIt(t)
 	for i := range gates { // they arrive one after the other
 		close(gates[i])

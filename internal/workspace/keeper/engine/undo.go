@@ -176,7 +176,7 @@ func (e *Engine) presence(p wire.Path, wanted bool) error {
 	if err := badPath(string(p), false); err != nil {
 		return err
 	}
-	dir, err := disk.OpenDir(e.look.Root, wire.ParentDir(string(p)))
+	dir, err := disk.OpenDir(e.scanner.Root, wire.ParentDir(string(p)))
 	if err == nil {
 		_, err = disk.Lstat(dir, path.Base(string(p)))
 		err = errors.Join(err, unix.Close(dir))

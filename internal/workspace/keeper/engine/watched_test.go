@@ -53,22 +53,22 @@ func watched(t *testing.T, set ...func(*engine.Options)) *computer {
 // whole scans the whole tree, and fails the test if the checkpoint before was not of all of it.
 func (c *computer) whole(what string, r wire.CheckpointReply) {
 	c.t.Helper()
-	all, err := c.Checkpoint(scan.WithStill(c.t.Context(), "none"), wire.CheckpointRequest{Look: true, Note: wire.Note{Kind: "auto"}})
+	all, err := c.Checkpoint(scan.WithStill(c.t.Context(), "none"), wire.CheckpointRequest{FullScan: true, Note: wire.Note{Kind: "auto"}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	if all.Created || len(all.Unseen) > 0 {
-		c.t.Fatalf("%s: a look at everything made %+v; unseen: %q", what, all.Commit, all.Unseen)
+		c.t.Fatalf("%s: a full scan made %+v; unseen: %q", what, all.Commit, all.Unseen)
 	}
 	if !reflect.DeepEqual(all.LeftOut, r.LeftOut) {
-		c.t.Fatalf("%s: left out %+v\na look at everything says %+v", what, r.LeftOut, all.LeftOut)
+		c.t.Fatalf("%s: left out %+v\na full scan says %+v", what, r.LeftOut, all.LeftOut)
 	}
 	c.underStill("none") // this names the same stillness, so nobody wrote during that scan
 }
 
-// TestWhatIsWatchedIsNotLookedFor shows that what somebody wrote who has ended is captured without
+// TestWhatIsWatchedIsNotScannedFor shows that what somebody wrote who has ended is captured without
 // a full scan, also when it was captured before and written again.
-func TestWhatIsWatchedIsNotLookedFor(t *testing.T) {
+func TestWhatIsWatchedIsNotScannedFor(t *testing.T) {
 	c := watched(t)
 	for i, do := range []func(){
 		func() { c.write("workspace/w/d1/f1", "other") },
@@ -85,22 +85,22 @@ func TestWhatIsWatchedIsNotLookedFor(t *testing.T) {
 		},
 	} {
 		do()
-		if r := c.underStill(fmt.Sprint("after ", i)); !r.Created || r.Looked > 20 {
-			t.Errorf("%d: it looked at %d names, and made a checkpoint: %t", i, r.Looked, r.Created)
+		if r := c.underStill(fmt.Sprint("after ", i)); !r.Created || r.NamesRead > 20 {
+			t.Errorf("%d: it read %d names, and made a checkpoint: %t", i, r.NamesRead, r.Created)
 		}
 	}
 	for i := range 3 { // an ignored log, and nothing at all
 		c.write("workspace/w/seen.log", strings.Repeat("x", i))
-		if r := c.underStill(fmt.Sprint("nothing ", i)); r.Created || r.Looked > 20 {
-			t.Errorf("nothing happened, and it looked at %d names: %+v", r.Looked, r.Commit)
+		if r := c.underStill(fmt.Sprint("nothing ", i)); r.Created || r.NamesRead > 20 {
+			t.Errorf("nothing happened, and it read %d names: %+v", r.NamesRead, r.Commit)
 		}
 	}
 	c.whole("at the end", c.underStill("none"))
 }
 
-// TestWhatTheWatchCantTellIsLookedFor shows that each way to write that the events of the watched
+// TestWhatTheWatchCantTellIsScannedFor shows that each way to write that the events of the watched
 // folders do not name is found by a full scan.
-func TestWhatTheWatchCantTellIsLookedFor(t *testing.T) {
+func TestWhatTheWatchCantTellIsScannedFor(t *testing.T) {
 	c := watched(t)
 	victim := func(i int) string { return fmt.Sprintf("workspace/w/d%d/f%d", i%15, i) }
 	for i, way := range []struct {
@@ -109,7 +109,7 @@ func TestWhatTheWatchCantTellIsLookedFor(t *testing.T) {
 	}{
 		{"another name in a folder, which is gone", func(p string) { throughLink(t, c, p, "workspace/w/d7/alias", true) }},
 		{"another name, which stays", func(p string) { throughLink(t, c, p, "workspace/w/d7/stays", false) }},
-		{"a name that the look met, which is another now", func(p string) { throughLink(t, c, p, "workspace/w/d7/stays", false) }},
+		{"a name that the scan met, which is another now", func(p string) { throughLink(t, c, p, "workspace/w/d7/stays", false) }},
 		{"another name in a folder that is ignored, which is gone", func(p string) { throughLink(t, c, p, "workspace/node_modules/m/deep/alias", true) }},
 		{"another name in a folder that is new, which is gone", func(p string) {
 			must(t, os.Mkdir(c.path("workspace/w/d7/new"), 0o755))
@@ -132,7 +132,7 @@ func TestWhatTheWatchCantTellIsLookedFor(t *testing.T) {
 			must(t, os.WriteFile(c.path(".git/choir/alias"), []byte("from outside"), 0o644))
 			must(t, os.Remove(c.path(".git/choir/alias")))
 		}},
-		{"a name that is gone since before the last look", func(p string) {
+		{"a name that is gone since before the last scan", func(p string) {
 			must(t, os.Link(c.path(p), c.path("workspace/w/d9/open")))
 			f, err := os.OpenFile(c.path("workspace/w/d9/open"), os.O_WRONLY, 0)
 			must(t, err)
@@ -193,9 +193,9 @@ func mapped(t *testing.T, p string, with byte) (write func()) {
 	}
 }
 
-// TestAFileWithTwoNamesIsAlwaysLookedAt shows that a file that the scan met under two names is
+// TestAFileWithTwoNamesIsAlwaysScanned shows that a file that the scan met under two names is
 // always inspected, because a change through one name is not told at the other.
-func TestAFileWithTwoNamesIsAlwaysLookedAt(t *testing.T) {
+func TestAFileWithTwoNamesIsAlwaysScanned(t *testing.T) {
 	c := watched(t)
 	must(t, os.Link(c.path("workspace/w/d1/f1"), c.path("workspace/w/d2/two")))
 	c.underStill("linked")
@@ -204,19 +204,19 @@ func TestAFileWithTwoNamesIsAlwaysLookedAt(t *testing.T) {
 	c.underStill("believed")
 	c.write("workspace/w/d2/two", "by the other name")
 	r := c.underStill("written")
-	if held := stockGit(t, c.opts.Root, "show", "HEAD:workspace/w/d1/f1"); held != "by the other name" || r.Looked > 20 {
-		t.Errorf("it holds %q; looked at %d", held, r.Looked)
+	if held := stockGit(t, c.opts.Root, "show", "HEAD:workspace/w/d1/f1"); held != "by the other name" || r.NamesRead > 20 {
+		t.Errorf("it holds %q; read %d names", held, r.NamesRead)
 	}
 }
 
-// TestWithoutAWatchEverythingIsLookedAt shows that checkpoints hold the same when there are more
+// TestWithoutAWatchEverythingIsScanned shows that checkpoints hold the same when there are more
 // folders than may be watched, or when none may be.
-func TestWithoutAWatchEverythingIsLookedAt(t *testing.T) {
+func TestWithoutAWatchEverythingIsScanned(t *testing.T) {
 	for most, why := range map[int]string{-1: "watching is off", 5: "there are more than 5 directories"} {
 		c := watched(t, func(o *engine.Options) { o.Watched = most })
 		c.write("workspace/w/d1/f1", "other")
-		if r := c.underStill("after"); !r.Created || r.Looked < 300 || r.Unwatched != why {
-			t.Errorf("with at most %d watches it looked at %d names, for %q", most, r.Looked, r.Unwatched)
+		if r := c.underStill("after"); !r.Created || r.NamesRead < 300 || r.Unwatched != why {
+			t.Errorf("with at most %d watches it read %d names, for %q", most, r.NamesRead, r.Unwatched)
 		}
 	}
 }
@@ -234,20 +234,20 @@ func TestAWatchThatMissedSomethingIsNotTrusted(t *testing.T) {
 	believed(t)
 	c.underStill("believed")
 	copy(m, "mmap")
-	all, err := c.Checkpoint(scan.WithStill(t.Context(), "believed"), wire.CheckpointRequest{Look: true, Note: wire.Note{Kind: "auto"}})
+	all, err := c.Checkpoint(scan.WithStill(t.Context(), "believed"), wire.CheckpointRequest{FullScan: true, Note: wire.Note{Kind: "auto"}})
 	must(t, err)
 	if !all.Created || len(all.Unseen) != 1 || all.Unseen[0] != "workspace/w/d1/f1" {
 		t.Errorf("it says that %q was not seen", all.Unseen)
 	}
 	must(t, unix.Munmap(m))
-	if r := c.underStill("later"); r.Looked < 300 || !strings.HasPrefix(r.Unwatched, "a change was not seen") {
-		t.Errorf("after that it looked at %d names, for %q", r.Looked, r.Unwatched)
+	if r := c.underStill("later"); r.NamesRead < 300 || !strings.HasPrefix(r.Unwatched, "a change was not seen") {
+		t.Errorf("after that it read %d names, for %q", r.NamesRead, r.Unwatched)
 	}
 }
 
-// TestAWatchSeesWhatALookSees makes random changes, each by somebody who has ended when the next
+// TestAWatchSeesWhatAScanFinds makes random changes, each by somebody who has ended when the next
 // checkpoint is made, and compares with full scans.
-func TestAWatchSeesWhatALookSees(t *testing.T) {
+func TestAWatchSeesWhatAScanFinds(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CHOIR_LOOK_SEED"); s != "" {
 		_, err := fmt.Sscan(s, &seed)
@@ -262,7 +262,7 @@ func TestAWatchSeesWhatALookSees(t *testing.T) {
 			slyEdit(t, c, rnd)
 		}
 		r := c.underStill(fmt.Sprint("step ", step))
-		if r.Looked < 100 {
+		if r.NamesRead < 100 {
 			few++
 		}
 		c.underStill(fmt.Sprint("step ", step)) // before the next change
@@ -274,7 +274,7 @@ func TestAWatchSeesWhatALookSees(t *testing.T) {
 		}
 	}
 	if few < 5 {
-		t.Errorf("only %d of the looks were not at everything", few)
+		t.Errorf("only %d of the scans were not full ones", few)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestAKeeperHasAsManyWatchesAsItIsTold(t *testing.T) {
 	c := watched(t)
 	srv := httptest.NewServer(door.Handler(c.Engine))
 	t.Cleanup(srv.Close)
-	asked, err := json.Marshal(wire.CheckpointRequest{Look: true, Note: wire.Note{Kind: "before"}})
+	asked, err := json.Marshal(wire.CheckpointRequest{FullScan: true, Note: wire.Note{Kind: "before"}})
 	must(t, err)
 	ask := func(still string, may int) (r wire.CheckpointReply, has int) {
 		t.Helper()

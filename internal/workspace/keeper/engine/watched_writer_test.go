@@ -25,10 +25,10 @@ func (m *meanwhile) Err() error {
 	return m.Context.Err()
 }
 
-// TestAWriterThatBeganDuringALookIsLookedFor shows that what is written during a scan is found,
+// TestAWriterThatBeganDuringAScanIsScannedFor shows that what is written during a scan is found,
 // although the stillness that the request names ended meanwhile and the file was written through
 // another name in a folder that is not watched yet, which no event tells.
-func TestAWriterThatBeganDuringALookIsLookedFor(t *testing.T) {
+func TestAWriterThatBeganDuringAScanIsScannedFor(t *testing.T) {
 	c := open(t)
 	const trials = 10
 	for i := range trials {
@@ -55,6 +55,6 @@ func TestAWriterThatBeganDuringALookIsLookedFor(t *testing.T) {
 		c.whole(fmt.Sprint(i), r)
 	}
 	if ran < trials/2 {
-		t.Errorf("only %d of the looks were met", ran)
+		t.Errorf("only %d of the scans were met", ran)
 	}
 }

@@ -27,18 +27,18 @@ func (s *Store) PlainFiles(ctx context.Context, commit string, paths, names []st
 	var raw bytes.Buffer
 	kind, size, err := s.reads.Read(ctx, commit, plainTreeBytes, &raw)
 	if err != nil {
-		return nil, false, fault.Wrap("keeper.Beside", err)
+		return nil, false, fault.Wrap("keeper.Contains", err)
 	}
 	line, _, _ := strings.Cut(raw.String(), "\n")
 	root, ok := strings.CutPrefix(line, "tree ")
 	if kind != "commit" || size > plainTreeBytes || !ok || !wire.IsHex(root) {
-		return nil, false, fault.New("keeper.Beside", fault.Invalid, "", fmt.Errorf("%s is no commit", wire.Short(commit)))
+		return nil, false, fault.New("keeper.Contains", fault.Invalid, "", fmt.Errorf("%s is no commit", wire.Short(commit)))
 	}
 	b := folderCache{store: s, names: names, seen: map[string]map[string]TreeItem{}, plain: true}
 	there = make([]bool, len(paths))
 	for i, p := range paths {
 		if there[i], err = b.file(ctx, root, p); err != nil || !b.plain {
-			return nil, false, fault.Wrap("keeper.Beside", err)
+			return nil, false, fault.Wrap("keeper.Contains", err)
 		}
 	}
 	return there, true, nil

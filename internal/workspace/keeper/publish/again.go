@@ -132,7 +132,7 @@ func (mv *Mover) again(ctx context.Context, u *unsettled, before []unsettled) er
 	}
 	// Otherwise a start that goes on where this one died would do it with what the acts
 	// after it left.
-	return mv.Took(u.entry.ID)
+	return mv.MarkPlaced(u.entry.ID)
 }
 
 // state says what of a removal or a move came to the disk.
@@ -252,7 +252,7 @@ func (mv *Mover) moveAgain(u *unsettled, is state) (done bool, err error) {
 	if meant, err := is.meant(in, a, from); err != nil || !meant {
 		return err == nil && there.is(u.Was), err
 	}
-	b, err := disk.MakeDirs(mv.look.Root, wire.ParentDir(to))
+	b, err := disk.MakeDirs(mv.scanner.Root, wire.ParentDir(to))
 	if err != nil {
 		return false, err
 	}
@@ -278,7 +278,7 @@ func (mv *Mover) moveAgain(u *unsettled, is state) (done bool, err error) {
 // openNamed opens the folder of a live path, and returns the inode of what has its name
 // there. Without the folder or the name that is the zero Inode, and nothing is open.
 func (mv *Mover) openNamed(p string) (dir int, in Inode, err error) {
-	if dir, err = disk.OpenDir(mv.look.Root, wire.ParentDir(p)); err != nil {
+	if dir, err = disk.OpenDir(mv.scanner.Root, wire.ParentDir(p)); err != nil {
 		return -1, Inode{}, disk.IgnoreUnreachable(err)
 	}
 	in, err = at(dir, path.Base(p))
@@ -346,7 +346,7 @@ func (mv *Mover) putAgain(ctx context.Context, u *unsettled, before []unsettled)
 			return err
 		}
 	}
-	dir, err := disk.MakeDirs(mv.look.Root, wire.ParentDir(string(u.entry.Path)))
+	dir, err := disk.MakeDirs(mv.scanner.Root, wire.ParentDir(string(u.entry.Path)))
 	if err != nil {
 		return err
 	}
@@ -358,7 +358,7 @@ func (mv *Mover) putAgain(ctx context.Context, u *unsettled, before []unsettled)
 	if err := disk.RenameAt(unix.AT_FDCWD, content, dir, path.Base(string(u.entry.Path)), flag); err != nil {
 		return err
 	}
-	return mv.Took(u.entry.ID)
+	return mv.MarkPlaced(u.entry.ID)
 }
 
 // tookPlace reports whether a put, or something newer, reached the disk: live is what has
@@ -412,7 +412,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	live, err := mv.look.Lstat(p)
+	live, err := mv.scanner.Lstat(p)
 	if disk.IsGone(err) {
 		if u.Was == (Inode{}) {
 			return false, nil
@@ -422,7 +422,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 	if err := disk.IgnoreUnreachable(err); err != nil {
 		return false, err
 	}
-	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(mv.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return false, err
 	}

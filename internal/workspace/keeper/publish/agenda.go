@@ -16,17 +16,17 @@ import (
 // those that are: nobody has a displaced file open any more. What is to be done for a
 // plan changes only when one of its records does, which this process alone writes, or
 // when its day has passed. So the records of a plan are read when one of them may have
-// changed, or its time has come, and not in each look at all plans.
+// changed, or its time has come, and not each time that all plans are gone through.
 
 // readAllAfter is after what time all records are read again, whoever wrote them: one that
 // is damaged under a running keeper is found by then, though nobody asks for that plan.
 const readAllAfter = time.Hour
 
-// agenda says which plans the next look is at. It holds nothing of what their records
+// agenda says which plans are gone through next. It holds nothing of what their records
 // say: that is read from the disk, whenever it is asked for.
 type agenda struct {
 	read  time.Time       // when all plans were listed; zero before the first time
-	next  map[string]bool // plans whose records the next look reads
+	next  map[string]bool // plans whose records are read next time
 	later []resting       // the soonest first; a plan may be there more than once
 }
 
@@ -39,7 +39,7 @@ type resting struct {
 // never is when nothing is to be done for a plan unless its records change.
 const never = int64(-1)
 
-// touch has the next look read a plan's records. It comes before they are written: a
+// touch has the next pass read a plan's records. It comes before they are written: a
 // write that fails may have changed them, too.
 func (a *agenda) touch(id string) {
 	if a.next != nil {
@@ -47,7 +47,7 @@ func (a *agenda) touch(id string) {
 	}
 }
 
-// rest takes a plan whose records were read from the next look.
+// rest takes a plan whose records were read from the next pass.
 func (a *agenda) rest(id string, until int64) {
 	delete(a.next, id)
 	if until == never {

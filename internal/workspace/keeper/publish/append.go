@@ -67,7 +67,7 @@ func (mv *Mover) catchUp(ctx context.Context, was, placed gitstore.Entry, displa
 }
 
 // appendLate appends to the live file the whole lines that a program, which still has the
-// displaced file open, added to that file since it was last looked at. Anything else, or
+// displaced file open, added to that file since it was last read. Anything else, or
 // too much, is only in the version that is kept under a ref.
 func (mv *Mover) appendLate(ctx context.Context, seen, late gitstore.Entry, dir int, name string) error {
 	if !seen.IsRegular() || !late.IsRegular() {

@@ -66,9 +66,9 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, pla
 		}
 		for _, s := range p.Ops {
 			if s.To.Exists() {
-				mv.look.Index.Set(string(s.Path), scan.Tracked{Entry: s.To})
+				mv.scanner.Index.Set(string(s.Path), scan.Tracked{Entry: s.To})
 			} else {
-				mv.look.Index.Delete(string(s.Path))
+				mv.scanner.Index.Delete(string(s.Path))
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (mv *Mover) stage(ctx context.Context, p Plan) error {
 		mv.crash("apply.staging")
 	}
 	if writes > disk.SyncAllAbove {
-		if err := unix.Syncfs(mv.look.Root); err != nil {
+		if err := unix.Syncfs(mv.scanner.Root); err != nil {
 			return fmt.Errorf("sync: %w", err)
 		}
 	}
@@ -143,10 +143,10 @@ func (mv *Mover) syncParents(p Plan) error {
 		dirs[wire.ParentDir(string(s.Path))] = true
 	}
 	if len(dirs) > disk.SyncAllAbove {
-		return unix.Syncfs(mv.look.Root)
+		return unix.Syncfs(mv.scanner.Root)
 	}
 	for d := range dirs {
-		if err := disk.SyncDirAt(mv.look.Root, d); err != nil && !disk.IsGone(err) && !disk.IsDenied(err) {
+		if err := disk.SyncDirAt(mv.scanner.Root, d); err != nil && !disk.IsGone(err) && !disk.IsDenied(err) {
 			return err
 		}
 	}
@@ -177,7 +177,7 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 	if err := wire.CheckPath(p, false); err != nil {
 		return fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(p), err))
 	}
-	a.mover.look.Wrote(p)
+	a.mover.scanner.Wrote(p)
 	if s.From.Mode == wire.ModeEmptyDir && s.To.Mode != wire.ModeEmptyDir {
 		if s.To.Exists() || !a.needed(p) {
 			a.removeDir(p)
@@ -193,7 +193,7 @@ func (a *applier) step(ctx context.Context, n int, s Step) error {
 				return err
 			}
 		}
-		fd, err := disk.MakeDirs(a.mover.look.Root, p)
+		fd, err := disk.MakeDirs(a.mover.scanner.Root, p)
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EEXIST) {
 			return nil // the user has a file there, for which a directory gives way
 		}
@@ -223,7 +223,7 @@ func (a *applier) denied(n int, s Step) error {
 // removeDir removes an empty directory and its parents that became empty.
 func (a *applier) removeDir(p string) {
 	for ; p != "." && !a.needed(p); p = wire.ParentDir(p) {
-		dir, err := disk.OpenDir(a.mover.look.Root, wire.ParentDir(p))
+		dir, err := disk.OpenDir(a.mover.scanner.Root, wire.ParentDir(p))
 		if err != nil {
 			return
 		}
@@ -239,7 +239,7 @@ func (a *applier) removeDir(p string) {
 func (a *applier) remove(ctx context.Context, n int, s Step) error {
 	aside := a.mover.aside(a.plan.ID, n)
 	p := string(s.Path)
-	dir, err := disk.OpenDir(a.mover.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(a.mover.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		if disk.IsGone(err) {
 			return nil
@@ -301,7 +301,7 @@ func (a *applier) place(ctx context.Context, n int, s Step) error {
 		return nil // an earlier try put it in place; what the user did since stays
 	}
 	p := string(s.Path)
-	dir, err := disk.MakeDirs(a.mover.look.Root, wire.ParentDir(p))
+	dir, err := disk.MakeDirs(a.mover.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			a.conflict(s.Path, "its directory is a file or a link now")

@@ -16,7 +16,7 @@ import (
 // neither is synced or kept here. Anything else goes back to its place. What was written in
 // between stays at the path, and the other file goes to the trash.
 func (mv *Mover) Follow(file string, p wire.Path, dir int, name string, displaced func(gitstore.Entry) bool) (took bool, err error) {
-	mv.look.Wrote(string(p))
+	mv.scanner.Wrote(string(p))
 	ours, _, err := mv.store.EntryAt(unix.AT_FDCWD, file)
 	if err != nil {
 		return false, err

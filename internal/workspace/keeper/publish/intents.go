@@ -162,7 +162,7 @@ func (mv *Mover) inodeOf(p string) (Inode, error) {
 	if err := wire.CheckPath(p, false); err != nil {
 		return Inode{}, err
 	}
-	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(mv.scanner.Root, wire.ParentDir(p))
 	if err != nil {
 		return Inode{}, disk.IgnoreUnreachable(err)
 	}

@@ -14,11 +14,11 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// LookAtDisplaced looks again at the files that plans moved aside. A program that had one
+// CheckDisplaced reads again the files that plans moved aside. A program that had one
 // open may have written to it since. That is the user's newest work, and is merged into the
 // live file or kept under refs/choir/kept/. A file that nobody has open for writing any
 // more is removed.
-func (mv *Mover) LookAtDisplaced(ctx context.Context) error {
+func (mv *Mover) CheckDisplaced(ctx context.Context) error {
 	ids, err := mv.attend()
 	if err != nil {
 		return err
@@ -26,13 +26,13 @@ func (mv *Mover) LookAtDisplaced(ctx context.Context) error {
 	for _, id := range ids {
 		s, err := mv.standing(id)
 		if err == nil && s.there {
-			err = mv.lookAtPlan(ctx, id, s)
+			err = mv.checkPlan(ctx, id, s)
 		}
 		if err != nil {
 			err = mv.setAside(ctx, id, err)
 		}
 		if err != nil {
-			return fmt.Errorf("look at what publish %s displaced: %w", id, err)
+			return fmt.Errorf("check what publish %s displaced: %w", id, err)
 		}
 	}
 	return nil
@@ -42,7 +42,7 @@ func (mv *Mover) LookAtDisplaced(ctx context.Context) error {
 // that applying it again is recognised.
 const keepResults = 24 * 3600
 
-func (mv *Mover) lookAtPlan(ctx context.Context, id string, s standing) error {
+func (mv *Mover) checkPlan(ctx context.Context, id string, s standing) error {
 	if until := s.forget(); until != never && until <= mv.now().Unix() {
 		refs := mv.store.DeleteRef(ctx, PublishRef(id))
 		if !s.done {
@@ -113,8 +113,8 @@ func (mv *Mover) lateWrite(ctx context.Context, name string, p wire.Path, seen g
 // bringBack merges a late version into the live file, or appends the lines that it has
 // more.
 func (mv *Mover) bringBack(ctx context.Context, name string, p wire.Path, seen, late gitstore.Entry) error {
-	mv.look.Wrote(string(p))
-	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(string(p)))
+	mv.scanner.Wrote(string(p))
+	dir, err := disk.OpenDir(mv.scanner.Root, wire.ParentDir(string(p)))
 	if err != nil {
 		return err
 	}

@@ -16,11 +16,11 @@ import (
 
 // MoverOptions say what a mover works with.
 type MoverOptions struct {
-	Store  *gitstore.Store
-	Look   *scan.Scanner
-	Now    func() time.Time
-	Logger *slog.Logger
-	Crash  func(point string)
+	Store   *gitstore.Store
+	Scanner *scan.Scanner
+	Now     func() time.Time
+	Logger  *slog.Logger
+	Crash   func(point string)
 	// May returns an error that says why the tree may not be changed now, or nil.
 	May func() error
 	// Heal restores what is damaged of an entry and says from which copy, "" when there is
@@ -33,14 +33,14 @@ type MoverOptions struct {
 // Mover moves files of one live tree and journals each move before it is made. Its caller
 // ensures that one change is under way at a time.
 type Mover struct {
-	store  *gitstore.Store
-	look   *scan.Scanner
-	now    func() time.Time
-	logger *slog.Logger
-	crash  func(point string)
-	may    func() error
-	heal   func(ctx context.Context, en gitstore.Entry, p string) (string, error)
-	boot   func() (string, error)
+	store   *gitstore.Store
+	scanner *scan.Scanner
+	now     func() time.Time
+	logger  *slog.Logger
+	crash   func(point string)
+	may     func() error
+	heal    func(ctx context.Context, en gitstore.Entry, p string) (string, error)
+	boot    func() (string, error)
 
 	// Head is the newest commit, "" before the first, and Tree its tree: the next plan
 	// starts from them, and a finished plan replaces them.
@@ -60,7 +60,7 @@ func NewMover(o MoverOptions) *Mover {
 	if o.Boot == nil {
 		o.Boot = disk.BootID
 	}
-	return &Mover{store: o.Store, look: o.Look, now: o.Now, logger: o.Logger, crash: o.Crash, may: o.May, heal: o.Heal, boot: o.Boot}
+	return &Mover{store: o.Store, scanner: o.Scanner, now: o.Now, logger: o.Logger, crash: o.Crash, may: o.May, heal: o.Heal, boot: o.Boot}
 }
 
 // Advance moves HEAD to a commit on top of it.

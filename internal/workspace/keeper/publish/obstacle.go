@@ -51,10 +51,10 @@ func (mv *Mover) Obstacles(ctx context.Context, steps []Step) (stay []wire.Confl
 // folder that is to be put there.
 func (mv *Mover) obstacle(s Step) (string, error) {
 	p := string(s.Path)
-	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(p))
+	dir, err := disk.OpenDir(mv.scanner.Root, wire.ParentDir(p))
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		for d := wire.ParentDir(p); d != "."; d = wire.ParentDir(d) {
-			if mv.look.Index.At(d).Exists() {
+			if mv.scanner.Index.At(d).Exists() {
 				return "", nil // it is moved away first
 			}
 		}
@@ -82,7 +82,7 @@ func (mv *Mover) obstacle(s Step) (string, error) {
 	case err != nil:
 		return "", err
 	case !st.IsDir():
-		if was := mv.look.Index.At(p); was.Exists() && was.Mode != wire.ModeEmptyDir {
+		if was := mv.scanner.Index.At(p); was.Exists() && was.Mode != wire.ModeEmptyDir {
 			return "", nil
 		}
 		return inTheWay, nil
@@ -103,7 +103,7 @@ func (mv *Mover) holdsForeign(folder string) (bool, error) {
 		if len(p) > wire.MaxTreePath {
 			return true, nil
 		}
-		fd, err := disk.OpenDir(mv.look.Root, p)
+		fd, err := disk.OpenDir(mv.scanner.Root, p)
 		if err != nil {
 			if disk.IsGone(err) {
 				continue
@@ -119,7 +119,7 @@ func (mv *Mover) holdsForeign(folder string) (bool, error) {
 			q := p + "/" + en.Name()
 			if en.IsDir() {
 				queue = append(queue, q)
-			} else if !mv.look.Index.At(q).Exists() {
+			} else if !mv.scanner.Index.At(q).Exists() {
 				return true, nil
 			}
 		}

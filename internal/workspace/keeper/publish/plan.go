@@ -55,7 +55,7 @@ type Step struct {
 // Result is the outcome of a plan, and what is known of the files that it moved aside.
 type Result struct {
 	wire.Applied
-	// Seen is, by step number, the content of aside/{n} when it was last looked at.
+	// Seen is, by step number, the content of aside/{n} when it was last read.
 	Seen   map[string]gitstore.Entry `json:"seen,omitempty"`
 	Since  int64                     `json:"since"`          // Unix seconds
 	Logged bool                      `json:"told,omitempty"` // the host has logged it

@@ -166,7 +166,7 @@ func (mv *Mover) Remove(m TrashEntry, dir int, changed error) (TrashEntry, error
 		return m, err
 	}
 	err = errors.Join(changed, err)
-	mv.look.Invalidate() // a folder may appear there
+	mv.scanner.Invalidate() // a folder may appear there
 	if back := disk.MoveTo(unix.AT_FDCWD, content, dir, name); back != nil {
 		return m, errors.Join(err, fmt.Errorf("what was there is in the trash: %w", back))
 	}
@@ -195,7 +195,7 @@ func (mv *Mover) Move(m TrashEntry, a, b int) (TrashEntry, error) {
 	}
 	mv.crash("deed.done")
 	// Nothing else tells, from now on, that the file was moved even if it comes back.
-	if err := mv.Took(m.ID); err != nil {
+	if err := mv.MarkPlaced(m.ID); err != nil {
 		if back := disk.MoveTo(b, to, a, from); back != nil {
 			return m, errors.Join(err, back) // it was moved, as a start sees
 		}
@@ -318,14 +318,14 @@ func (mv *Mover) syncActs() error {
 }
 
 func (mv *Mover) syncAll() error {
-	return errors.Join(unix.Syncfs(mv.look.Root), disk.SyncAll(mv.store.Work()))
+	return errors.Join(unix.Syncfs(mv.scanner.Root), disk.SyncAll(mv.store.Work()))
 }
 
 var errElsewhere = errors.New("the folder is another one now")
 
 // syncLive syncs a folder of the live tree if it still is the folder that is meant.
 func (mv *Mover) syncLive(d string, want Inode) error {
-	fd, err := disk.OpenDir(mv.look.Root, d)
+	fd, err := disk.OpenDir(mv.scanner.Root, d)
 	if err == nil {
 		defer unix.Close(fd)
 		var in Inode

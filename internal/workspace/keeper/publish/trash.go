@@ -88,7 +88,7 @@ func (mv *Mover) Compared(m TrashEntry) (bool, error) {
 	if alone {
 		// Nobody can change it, so a start that does not find this mark, which is not
 		// synced, compares the same.
-		return true, mv.Took(m.ID)
+		return true, mv.MarkPlaced(m.ID)
 	}
 	m.Want = ""
 	raw, err := json.Marshal(m)
@@ -109,7 +109,7 @@ func (mv *Mover) back(m TrashEntry) error {
 	if was, err := mv.Compared(m); err != nil || was {
 		return err
 	}
-	dir, err := disk.OpenDir(mv.look.Root, wire.ParentDir(string(m.Path)))
+	dir, err := disk.OpenDir(mv.scanner.Root, wire.ParentDir(string(m.Path)))
 	if err != nil {
 		return disk.IgnoreUnreachable(err)
 	}
@@ -124,7 +124,7 @@ func (mv *Mover) back(m TrashEntry) error {
 	if err != nil {
 		return err
 	}
-	mv.look.Invalidate()
+	mv.scanner.Invalidate()
 	return mv.RemoveEntry(m.ID)
 }
 
@@ -301,7 +301,7 @@ func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry,
 // if it isn't a file). If nothing is at name, the content goes there if fresh is true. It
 // returns false if nothing was put.
 func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool, was gitstore.Entry, err error) {
-	mv.look.Wrote(string(m.Path))
+	mv.scanner.Wrote(string(m.Path))
 	content := mv.Trash(m.ID, "content")
 	if fresh {
 		err = disk.RenameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_NOREPLACE)
@@ -313,7 +313,7 @@ func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool
 		}
 		if err == nil {
 			mv.crash("trash.exchanged")
-			was, _, err = mv.store.EntryAt(unix.AT_FDCWD, content, mv.look.Index.At(string(m.Path)).Entry)
+			was, _, err = mv.store.EntryAt(unix.AT_FDCWD, content, mv.scanner.Index.At(string(m.Path)).Entry)
 		}
 	}
 	if err != nil {
@@ -328,7 +328,7 @@ func (mv *Mover) Swap(m TrashEntry, dir int, name string, fresh bool) (took bool
 // TakeBack undoes a swap. A file that is newer than what the swap put in place stays there,
 // and what can't go back stays in the entry.
 func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
-	mv.look.Invalidate() // a folder may come back
+	mv.scanner.Invalidate() // a folder may come back
 	content := mv.Trash(m.ID, "content")
 	there, err := disk.Exists(content)
 	if err != nil {
@@ -439,10 +439,10 @@ func (mv *Mover) MarkLogged(id string) error {
 	return mv.dropMove(m)
 }
 
-// Took records that an act took place, where nothing else shows it: a move, or a put of what
+// MarkPlaced records that an act took place, where nothing else shows it: a move, or a put of what
 // was there already. It is not synced, but comes to the disk after the act and before the
 // next one: after a power cut the redo record has the act done again otherwise.
-func (mv *Mover) Took(id string) error { return mv.mark(id, "took") }
+func (mv *Mover) MarkPlaced(id string) error { return mv.mark(id, "took") }
 
 // mark gives an entry a name that means something by its presence. It is another hard link
 // to the record, for a file of its own takes a file system longer to make.

@@ -20,8 +20,8 @@ type trashAge struct {
 	Age  time.Duration `json:"age"`  // when it was last stored
 	Wall int64         `json:"wall"` // Unix milliseconds at that time
 
-	at     time.Time // that time by the monotonic clock of this process
-	looked bool      // since the engine was opened
+	at      time.Time // that time by the monotonic clock of this process
+	checked bool      // since the engine was opened
 }
 
 // betweenEngines limits how much of the time between two engines counts.
@@ -62,10 +62,10 @@ func (mv *Mover) EmptyTrash() {
 func (mv *Mover) emptyTrash() error {
 	t := mv.now()
 	now := mv.trashAge.now(t)
-	if mv.trashAge.looked && now-mv.trashAge.Age < keepAgeEach {
+	if mv.trashAge.checked && now-mv.trashAge.Age < keepAgeEach {
 		return nil
 	}
-	mv.trashAge = trashAge{Age: now, Wall: t.UnixMilli(), at: t, looked: true}
+	mv.trashAge = trashAge{Age: now, Wall: t.UnixMilli(), at: t, checked: true}
 	raw, err := json.Marshal(mv.trashAge)
 	if err != nil {
 		return err

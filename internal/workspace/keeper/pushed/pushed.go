@@ -19,19 +19,19 @@ import (
 
 // Receiver takes pushes into one store.
 type Receiver struct {
-	store  *gitstore.Store
-	scan   *scan.Scanner
-	moves  *publish.Mover
-	alone  func(func() error) error
-	limits wire.Limits
-	crash  func(point string)
+	store   *gitstore.Store
+	scanner *scan.Scanner
+	moves   *publish.Mover
+	alone   func(func() error) error
+	limits  wire.Limits
+	crash   func(point string)
 }
 
 // Options say what takes pushes.
 type Options struct {
-	Store *gitstore.Store
-	Look  *scan.Scanner
-	Moves *publish.Mover
+	Store   *gitstore.Store
+	Scanner *scan.Scanner
+	Moves   *publish.Mover
 	// Alone runs a function that must not run beside a change of the tree or its history;
 	// it refuses if the history can't be read.
 	Alone  func(func() error) error
@@ -41,7 +41,7 @@ type Options struct {
 
 // New returns a Receiver for a store.
 func New(o Options) *Receiver {
-	return &Receiver{store: o.Store, scan: o.Look, moves: o.Moves, alone: o.Alone, limits: o.Limits, crash: o.Crash}
+	return &Receiver{store: o.Store, scanner: o.Scanner, moves: o.Moves, alone: o.Alone, limits: o.Limits, crash: o.Crash}
 }
 
 // mostBehind is how many checkpoints there may be since the one that a push is based on.
@@ -69,12 +69,12 @@ func (r *Receiver) Receive(ctx context.Context, req wire.ReceiveRequest, from io
 		return reply, err
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
-	l := &look{Receiver: r, spool: &spool{file: f}}
+	l := &inspection{Receiver: r, spool: &spool{file: f}}
 	if err := l.fill(from, min(req.Most, r.limits.NewBytes), r.limits.FileBytes); err != nil {
 		return reply, err
 	}
 	var head string
-	if err := r.alone(func() error { head, l.files = r.moves.Head, r.scan.Index.N; return nil }); err != nil {
+	if err := r.alone(func() error { head, l.files = r.moves.Head, r.scanner.Index.N; return nil }); err != nil {
 		return reply, err
 	}
 	if err := r.newest(ctx, head, req.Base); err != nil {
@@ -86,7 +86,7 @@ func (r *Receiver) Receive(ctx context.Context, req wire.ReceiveRequest, from io
 	if err := l.differs(ctx, req.Base, req.Tip); err != nil {
 		return reply, err
 	}
-	r.crash("push.looked")
+	r.crash("push.checked")
 	if err := l.write(ctx, beside); err != nil {
 		return reply, err
 	}
@@ -131,7 +131,7 @@ func (r *Receiver) newest(ctx context.Context, head, base string) error {
 const small = 1 << 20
 
 // write writes all objects, each after the objects that it names.
-func (l *look) write(ctx context.Context, to *gitstore.Store) error {
+func (l *inspection) write(ctx context.Context, to *gitstore.Store) error {
 	var ids []string
 	bytes := int64(0)
 	for _, kind := range []string{blobKind, treeKind, commitKind} {

@@ -45,11 +45,11 @@ type Candidate struct {
 	Written bool
 }
 
-// Look walks the live tree and finds what may differ from HEAD and is within the limits;
+// Scan walks the live tree and finds what may differ from HEAD and is within the limits;
 // write says that it is to be stored, now is the file system's time before the walk.
-func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []Candidate, error) {
+func (s *Scanner) Scan(ctx context.Context, now int64, write bool) (*Capture, []Candidate, error) {
 	s.foretold, s.goesOn = nil, false
-	if cap, cands, ok := s.lookAgain(ctx); ok && ctx.Value(lookKey{}) == nil {
+	if cap, cands, ok := s.scanDirty(ctx); ok && ctx.Value(fullKey{}) == nil {
 		cands, err := s.choose(cap, cands, write)
 		return cap, cands, err
 	} else if ok && s.known.watched {
@@ -57,7 +57,7 @@ func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []
 	}
 	s.Invalidate()
 	for {
-		cap, cands, err := s.lookOnce(ctx, write)
+		cap, cands, err := s.scanAll(ctx, write)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -70,7 +70,7 @@ func (s *Scanner) Look(ctx context.Context, now int64, write bool) (*Capture, []
 	}
 }
 
-func (s *Scanner) lookOnce(ctx context.Context, write bool) (*Capture, []Candidate, error) {
+func (s *Scanner) scanAll(ctx context.Context, write bool) (*Capture, []Candidate, error) {
 	sc, err := s.scanTree(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -103,7 +103,7 @@ func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	cap, cands, err := s.Look(ctx, now, write)
+	cap, cands, err := s.Scan(ctx, now, write)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	return cap, nil
 }
 
-// RacyWindow is how soon after a file's change looking at it proves nothing: file system
+// RacyWindow is how soon after a file's change its times prove nothing: file system
 // clocks have a resolution, and a second change within one tick leaves no trace.
 const RacyWindow = int64(50e6) // ns
 
@@ -229,7 +229,7 @@ func (s *Scanner) keep(ctx context.Context, cap *Capture, todo []Candidate, now 
 			cap.put(c, stored[i], now)
 		case refused[i] == nil || errors.Is(refused[i], disk.ErrGone) || disk.IsGone(refused[i]):
 			// Shrunk or gone under our hands. A file that is being written to
-			// keeps what was captured of it; the next checkpoint looks again.
+			// keeps what was captured of it; the next checkpoint scans again.
 			if _, err := s.Lstat(c.Path); err == nil {
 				cap.Skipped = append(cap.Skipped, wire.Skip{Path: wire.Path(c.Path), Reason: "was changing while it was read"})
 				if c.Prev.Exists() {

@@ -90,7 +90,7 @@ func (w *walker) plain(d *walkDir, before disk.Stat, entries []disk.DirEntry, fr
 }
 
 // remember keeps the skippedDirs of heaps that were left out, and reports whether one
-// that was passed over would have been taken: then it must be looked at.
+// that was passed over would have been taken: then it must be read.
 func (s *Scanner) remember(cap *Capture, now int64) (again bool) {
 	sc := cap.Scan
 	skippedDirs := make(map[string]*skippedDir, len(sc.known))

@@ -57,7 +57,7 @@ type Left struct {
 	paths   []string             // the first of them, ignored ones too; without those of heaps
 	anyway  map[string]bool      // ignored, and kept all the same
 	heaps   map[string]wire.Skip // by path: folders with too much for one checkpoint
-	notIn   wire.NotIn           // for commits that are made of what was looked at
+	notIn   wire.NotIn           // for commits that are made of what was scanned
 	ignored []string             // the outermost of what is ignored
 	more    int                  // how many more of these there are
 }
@@ -174,7 +174,7 @@ func (s *Scanner) MarkUnkept(l *Left, err error, dir string, files []wire.FileIn
 			f.Beneath = beneath[path.Base(p)]
 		}
 		if f.Unkept != "" && isDir && strings.HasPrefix(f.Unkept, "is ") {
-			if _, empty := lookInto(s.Root, p); empty {
+			if _, empty := peekInto(s.Root, p); empty {
 				f.Unkept = "" // nothing of an empty folder is lost
 			}
 		}

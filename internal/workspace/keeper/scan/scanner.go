@@ -36,7 +36,7 @@ type Scanner struct {
 
 	Index       *Index
 	skippedDirs map[string]*skippedDir // by path: directories that were left out because they are in a heap
-	looks       uint64                 // the number of scans so far
+	scans       uint64                 // the number of scans so far
 
 	slowIgnores map[slowIgnore]bool
 	Left        atomic.Pointer[Left]    // what the newest scan of the live tree left out

@@ -28,12 +28,12 @@ type stillness struct {
 	at   time.Time // when it held surely: it was named after that
 }
 
-// beside says that somebody who can write is running, but only in ways that watches report.
-func (s stillness) beside() bool { return s.name == wire.Beside }
+// writersWatched says that somebody who can write is running, but only in ways that watches report.
+func (s stillness) writersWatched() bool { return s.name == wire.WritersWatched }
 
-type lookKey struct{}
+type fullKey struct{}
 
-// WithStill is a context in which looks are taken under a stillness; "" for none. It is
+// WithStill is a context in which scans are made under a stillness; "" for none. It is
 // made when the stillness is named.
 func WithStill(ctx context.Context, still string) context.Context {
 	return WithStillSince(ctx, still, time.Now())
@@ -50,12 +50,12 @@ type allKey struct{}
 // WithAll is a context in which nothing is ignored and no amount of new bytes is too much:
 // another computer's checkpoint contained the tree.
 func WithAll(ctx context.Context) context.Context {
-	return context.WithValue(WithLook(ctx), allKey{}, true)
+	return context.WithValue(WithFullScan(ctx), allKey{}, true)
 }
 
-// WithLook is a context in which the whole tree is scanned, whatever is known.
-func WithLook(ctx context.Context) context.Context {
-	return context.WithValue(ctx, lookKey{}, true)
+// WithFullScan is a context in which the whole tree is scanned, whatever is known.
+func WithFullScan(ctx context.Context) context.Context {
+	return context.WithValue(ctx, fullKey{}, true)
 }
 
 type watchesKey struct{}
@@ -65,16 +65,16 @@ func WithWatches(ctx context.Context, n int) context.Context {
 	return context.WithValue(ctx, watchesKey{}, n)
 }
 
-type seenKey struct{}
+type watchedKey struct{}
 
-// WithWish is a context in which the whole tree is looked at, whatever is known, or as
-// long as what programs on the host may have written was not watched too.
-func WithWish(ctx context.Context, look, seen bool) context.Context {
+// WithScope is a context in which the whole tree is scanned: with full, whatever is known;
+// with hostWatched, unless what programs on the host may have written was watched too.
+func WithScope(ctx context.Context, full, hostWatched bool) context.Context {
 	switch {
-	case look:
-		return WithLook(ctx)
-	case seen:
-		return context.WithValue(ctx, seenKey{}, true)
+	case full:
+		return WithFullScan(ctx)
+	case hostWatched:
+		return context.WithValue(ctx, watchedKey{}, true)
 	}
 	return ctx
 }
@@ -91,8 +91,8 @@ type known struct {
 	dirty map[string]bool // paths that may differ from the index
 	// watched says that the watch reports what somebody else has written since.
 	watched bool
-	// alone says that nobody began to write while the last look at everything was taken,
-	// which was over at ended: a request that came later named the same stillness. Before
+	// alone says that nobody began to write during the last full scan, which was
+	// over at ended: a request that came later named the same stillness. Before
 	// all directories are watched, what is written through another name goes unseen.
 	alone bool
 	ended time.Time
@@ -114,15 +114,15 @@ func (s *Scanner) Wrote(p string) {
 	}
 }
 
-// Invalidate has the next look be at the whole tree, which may have changed in ways that nobody
-// wrote down.
+// Invalidate has the next scan be one of the whole tree, which may have changed in ways that
+// nobody wrote down.
 func (s *Scanner) Invalidate() { s.known = known{} }
 
-// found notes what a look at everything found.
+// found notes what a full scan found.
 func (s *Scanner) found(still string, cap *Capture) {
 	s.known, s.Index.changed = known{}, nil
 	w := cap.Scan
-	if still == "" || still == wire.Beside && !s.goesOn || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
+	if still == "" || still == wire.WritersWatched && !s.goesOn || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
 		return // what is left out is judged anew each time
 	}
 	s.known = known{still: still, walk: w, dirty: map[string]bool{}, watched: s.watch.Lost() == "", alone: s.goesOn, ended: time.Now()}
@@ -133,7 +133,7 @@ func (s *Scanner) found(still string, cap *Capture) {
 
 // IgnoredNow are the directories that are left out because they are ignored.
 func (s *Scanner) IgnoredNow(ctx context.Context, now int64) ([]string, error) {
-	cap, _, err := s.Look(ctx, now, false)
+	cap, _, err := s.Scan(ctx, now, false)
 	if err != nil {
 		return nil, err
 	}
@@ -156,11 +156,11 @@ func (s *Scanner) settled(cap *Capture) {
 	maps.DeleteFunc(s.known.dirty, func(p string, _ bool) bool { return !differs[p] })
 }
 
-// lookAgain looks at what may be other since the last look, and at nothing else.
-// It reports false where only a look at everything can say.
-func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
+// scanDirty examines what may have changed since the last scan, and nothing else. It
+// reports false where only a full scan can tell.
+func (s *Scanner) scanDirty(ctx context.Context) (*Capture, []Candidate, bool) {
 	still := stillOf(ctx)
-	if still.name == "" || s.Left.Load() == nil || s.may() != nil || !s.knows(still, ctx.Value(seenKey{}) != nil || ctx.Value(lookKey{}) != nil) {
+	if still.name == "" || s.Left.Load() == nil || s.may() != nil || !s.knows(still, ctx.Value(watchedKey{}) != nil || ctx.Value(fullKey{}) != nil) {
 		return nil, nil, false
 	}
 	for p := range s.Index.changed {
@@ -170,9 +170,9 @@ func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 	if len(s.known.dirty) > maxDirty {
 		return nil, nil, false
 	}
-	g := again{scanner: s, left: s.Left.Load(), seen: map[string]bool{}, gone: map[string]bool{}, places: map[string]*Place{}}
+	g := dirtyScan{scanner: s, left: s.Left.Load(), seen: map[string]bool{}, gone: map[string]bool{}, places: map[string]*Place{}}
 	for p := range s.known.dirty {
-		if !g.look(p) {
+		if !g.examine(p) {
 			return nil, nil, false
 		}
 	}
@@ -180,7 +180,7 @@ func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 	w := s.known.walk
 	cap := &Capture{
 		Tracked: map[string]Tracked{}, Gone: slices.Collect(maps.Keys(g.gone)), Ignored: w.ignored, outside: w.outside, Nested: w.nested,
-		Scan: &Walk{Looked: len(g.seen)},
+		Scan: &Walk{NamesRead: len(g.seen)},
 	}
 	cap.held = s.Index.N - len(cap.Gone)
 	for _, c := range g.cands {
@@ -191,8 +191,8 @@ func (s *Scanner) lookAgain(ctx context.Context) (*Capture, []Candidate, bool) {
 	return cap, g.cands, true
 }
 
-// again is a look at some paths.
-type again struct {
+// dirtyScan is a scan of some paths.
+type dirtyScan struct {
 	scanner *Scanner
 	left    *Left
 	seen    map[string]bool
@@ -201,9 +201,9 @@ type again struct {
 	places  map[string]*Place
 }
 
-// look looks at one path and the folders above it, and reports false where that
-// does not tell enough.
-func (g *again) look(p string) bool {
+// examine examines one path and the folders above it, and reports false where that does not
+// tell enough.
+func (g *dirtyScan) examine(p string) bool {
 	if p == "." || g.seen[p] {
 		return true
 	}
@@ -226,7 +226,7 @@ func (g *again) look(p string) bool {
 	case err != nil:
 		return false
 	case st.IsDir():
-		git, empty := lookInto(g.scanner.Root, p)
+		git, empty := peekInto(g.scanner.Root, p)
 		switch {
 		case git:
 			return false
@@ -242,10 +242,10 @@ func (g *again) look(p string) bool {
 	default:
 		return false
 	}
-	return g.look(wire.ParentDir(p))
+	return g.examine(wire.ParentDir(p))
 }
 
-func (g *again) candidate(p string, st disk.Stat, leaf *Leaf) {
+func (g *dirtyScan) candidate(p string, st disk.Stat, leaf *Leaf) {
 	var prev Tracked
 	if leaf != nil {
 		prev = leaf.Tracked
@@ -257,7 +257,7 @@ func (g *again) candidate(p string, st disk.Stat, leaf *Leaf) {
 }
 
 // goneBelow notes that nothing is beneath a path any more.
-func (g *again) goneBelow(p string) {
+func (g *dirtyScan) goneBelow(p string) {
 	if f := g.scanner.Index.Folder(p); f != nil {
 		f.Each(p, func(q string, _ *Leaf) bool { g.gone[q] = true; return true })
 	}
@@ -265,7 +265,7 @@ func (g *again) goneBelow(p string) {
 
 // place is what ignore files say in a folder; in one that is gone, what they say
 // of it.
-func (g *again) place(dir string) (*Place, bool) {
+func (g *dirtyScan) place(dir string) (*Place, bool) {
 	if in, ok := g.places[dir]; ok {
 		return in, in != nil
 	}

@@ -123,7 +123,7 @@ func (w *upperWalker) walk(dir string, sets []ignoreSet, inIgnored, inGit bool) 
 		return err
 	}
 	if w.limit -= len(entries); w.limit < 0 {
-		return fault.New("", fault.Exhausted, "Have the task write fewer files.", errors.New("the task's tree has too many entries to look at"))
+		return fault.New("", fault.Exhausted, "Have the task write fewer files.", errors.New("the task's tree has too many entries to scan"))
 	}
 	if !inGit {
 		git := wire.JoinPath(dir, ".git")

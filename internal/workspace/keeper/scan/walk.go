@@ -21,19 +21,19 @@ import (
 
 // Walk is what one walk over a tree saw.
 type Walk struct {
-	fresh   []Candidate // files, links and empty directories that are not as they were captured
-	same    int         // those that are
-	Looked  int         // names in the directories that were read
-	ignored []string    // directories left out because they are ignored
-	outside outside     // what is in no checkpoint because it is ignored
-	skipped []wire.Skip
-	kept    map[string]bool // directories that could not be read: what they held stays captured
-	more    int             // left out beyond skipped
-	nested  []string        // directories with a .git of their own
-	known   []*skippedDir   // directories that were passed over
-	plains  []*skippedDir   // and those that might be the next time
-	all     bool            // nothing is ignored
-	linked  map[string]bool // files with more than one name
+	fresh     []Candidate // files, links and empty directories that are not as they were captured
+	same      int         // those that are
+	NamesRead int         // names in the directories that were read
+	ignored   []string    // directories left out because they are ignored
+	outside   outside     // what is in no checkpoint because it is ignored
+	skipped   []wire.Skip
+	kept      map[string]bool // directories that could not be read: what they held stays captured
+	more      int             // left out beyond skipped
+	nested    []string        // directories with a .git of their own
+	known     []*skippedDir   // directories that were passed over
+	plains    []*skippedDir   // and those that might be the next time
+	all       bool            // nothing is ignored
+	linked    map[string]bool // files with more than one name
 }
 
 // keeps reports whether a path is in a directory that could not be read.
@@ -48,11 +48,11 @@ func (s *Walk) keeps(p string) bool {
 
 type walker struct {
 	ctx         context.Context
-	max         int // entries that are looked at
+	max         int // entries that are read
 	share       int // of them in one directory
 	limit       int // of them left
 	tracked     *Index
-	look        uint64 // its number
+	scanNumber  uint64
 	skippedDirs map[string]*skippedDir
 	queue       []walkDir // directories that hold something captured
 	fringe      []walkDir // and those that do not: their turn comes after
@@ -79,17 +79,17 @@ func (s *Scanner) scanTree(ctx context.Context) (*Walk, error) {
 // scanOnce walks the live tree, and says whether an ignore file had a say for a
 // while and then lost it.
 func (s *Scanner) scanOnce(ctx context.Context, last bool) (*Walk, bool, error) {
-	s.looks++
+	s.scans++
 	w := &walker{
 		ignores: ignoreFiles{slow: s.slowIgnores, none: last},
-		ctx:     ctx, max: s.limits.WalkEntries, share: max(1, s.limits.WalkEntries/3), limit: s.limits.WalkEntries, tracked: s.Index, look: s.looks, skippedDirs: s.skippedDirs,
+		ctx:     ctx, max: s.limits.WalkEntries, share: max(1, s.limits.WalkEntries/3), limit: s.limits.WalkEntries, tracked: s.Index, scanNumber: s.scans, skippedDirs: s.skippedDirs,
 	}
 	w.all = ctx.Value(allKey{}) != nil
 	err := s.watching(ctx, w, func() error { return w.run(s.Root) })
 	return &w.Walk, w.ignores.over(s.slowIgnores), err
 }
 
-// missing are the captured paths that the newest look did not meet.
+// missing are the captured paths that the newest scan did not meet.
 func (s *Scanner) missing(sc *Walk) []string {
 	met := sc.same
 	for _, s := range sc.fresh {
@@ -102,7 +102,7 @@ func (s *Scanner) missing(sc *Walk) []string {
 	}
 	var out []string
 	for p, l := range s.Index.All() {
-		if l.seen != s.looks && (len(sc.kept) == 0 || !sc.keeps(p)) {
+		if l.seen != s.scans && (len(sc.kept) == 0 || !sc.keeps(p)) {
 			out = append(out, p)
 		}
 	}
@@ -186,7 +186,7 @@ func (w *walker) keep(dir, reason string) {
 	w.skip(dir, reason)
 }
 
-// walk looks at one directory.
+// walk reads one directory.
 func (w *walker) walk(rootfd int, d walkDir) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (w *walker) walk(rootfd int, d walkDir) error {
 	}
 	defer unix.Close(fd)
 	if w.watch != nil {
-		w.watch.Dir(fd, d.dir, watch.Looked)
+		w.watch.Dir(fd, d.dir, watch.Scanned)
 	}
 	if w.skipKnownDir(fd, &d) {
 		return nil
@@ -239,9 +239,9 @@ func (w *walker) walk(rootfd int, d walkDir) error {
 	return nil
 }
 
-// names reads a directory. One with more than its share of what a look may take,
+// names reads a directory. One with more than its share of what a scan may take,
 // and all whose turn comes when that is used up, are left as they were captured:
-// the look at the rest, and what is done to remove them, go on.
+// the scan of the rest, and what is done to remove them, go on.
 func (w *walker) names(fd int, d *walkDir) (_ []disk.DirEntry, ok bool, err error) {
 	share := min(w.limit, w.share)
 	entries, err := disk.ReadDir(fd, share)
@@ -249,7 +249,7 @@ func (w *walker) names(fd int, d *walkDir) (_ []disk.DirEntry, ok bool, err erro
 		return nil, false, err
 	}
 	w.limit -= min(len(entries), share)
-	w.Looked += len(entries)
+	w.NamesRead += len(entries)
 	if len(entries) > share {
 		w.keep(d.dir, fmt.Sprintf("is not looked into: there are more than %d files and folders", w.max))
 		return nil, false, nil
@@ -283,10 +283,10 @@ func (w *walker) rules(fd int, d *walkDir, entries []disk.DirEntry) {
 func (w *walker) see(p string, st disk.Stat, l *Leaf) {
 	var prev Tracked
 	if l != nil {
-		if l.seen == w.look { // named twice, as while it is renamed
+		if l.seen == w.scanNumber { // named twice, as while it is renamed
 			return
 		}
-		prev, l.seen = l.Tracked, w.look
+		prev, l.seen = l.Tracked, w.scanNumber
 		if prev.Stat == st && !st.IsDir() || st.IsDir() && prev.Mode == wire.ModeEmptyDir {
 			w.same++
 			return
@@ -356,7 +356,7 @@ func (w *walker) entry(fd int, d *walkDir, en disk.DirEntry) error {
 	return nil
 }
 
-// dir decides whether a directory in d is looked into.
+// dir decides whether a directory in d is read.
 func (w *walker) dir(fd int, d *walkDir, p, name, why string, gitHere bool) {
 	was := d.was.sub(name)
 	if name == "objects" && d.inGit && path.Base(d.dir) == ".git" {
@@ -364,7 +364,7 @@ func (w *walker) dir(fd int, d *walkDir, p, name, why string, gitHere bool) {
 		return
 	}
 	if why != "" && was == nil && !w.repos.Dirs[p] {
-		git, empty := lookInto(fd, name)
+		git, empty := peekInto(fd, name)
 		if !git || strings.Contains(p, "node_modules") {
 			if len(w.ignored) < maxListed {
 				w.ignored = append(w.ignored, p)
@@ -387,10 +387,10 @@ func (w *walker) dir(fd int, d *walkDir, p, name, why string, gitHere bool) {
 	}
 }
 
-// lookInto reports whether the directory name has a .git, for a repository inside
+// peekInto reports whether the directory name has a .git, for a repository inside
 // workspace/ is kept even where the outer tree ignores it, and whether it is
 // empty, so that nothing in it can be lost.
-func lookInto(fd int, name string) (git, empty bool) {
+func peekInto(fd int, name string) (git, empty bool) {
 	sub, err := disk.OpenDir(fd, name)
 	if err != nil {
 		return false, disk.IsGone(err)

@@ -24,9 +24,9 @@ const maxLinked = 1000
 func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) error {
 	still := stillOf(ctx)
 	switch {
-	case w.all || still.name == "" || still.beside() && !s.goesOn:
+	case w.all || still.name == "" || still.writersWatched() && !s.goesOn:
 		return run()
-	case still.beside():
+	case still.writersWatched():
 		s.watch.Again()
 	default:
 		if n, told := ctx.Value(watchesKey{}).(int); told {
@@ -39,7 +39,7 @@ func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) err
 	w.watch = s.watch
 	err := run()
 	if err != nil {
-		s.watch.Lose("the look ended early")
+		s.watch.Lose("the scan ended early")
 	}
 	return errors.Join(err, s.watch.End())
 }
@@ -120,8 +120,8 @@ func (w *walker) watchOne(top int, p, rel string, how watch.Kind) (subs []string
 // stillness: because it is the same one, or because the watch reports the rest, which is
 // then noted.
 func (s *Scanner) knows(still stillness, seen bool) bool {
-	if still.beside() {
-		return s.knowsBeside()
+	if still.writersWatched() {
+		return s.knowsByWatch()
 	}
 	s.quiet(still)
 	same := s.known.still == still.name
@@ -161,15 +161,15 @@ func (s *Scanner) quiet(still stillness) {
 	s.noted = noted{still.name, time.Now()}
 }
 
-// knowsBeside reports whether everything that differs from the last full scan is known
+// knowsByWatch reports whether everything that differs from the last full scan is known
 // while somebody who can write is running: events report most writes, and all others go to
 // files that were opened, or got their name, since nobody could write.
-func (s *Scanner) knowsBeside() bool {
+func (s *Scanner) knowsByWatch() bool {
 	s.noted = noted{}
 	if s.known.still == "" || !s.known.alone {
 		return false
 	}
-	paths, ok := s.toldBeside()
+	paths, ok := s.toldByWatch()
 	if !ok {
 		return false
 	}
@@ -178,9 +178,9 @@ func (s *Scanner) knowsBeside() bool {
 	return true
 }
 
-// toldBeside is what the watch reports since it was last asked, with the files that
+// toldByWatch is what the watch reports since it was last asked, with the files that
 // somebody may have open and that differ from the index.
-func (s *Scanner) toldBeside() ([]string, bool) {
+func (s *Scanner) toldByWatch() ([]string, bool) {
 	paths, ok := s.toldOf()
 	if !ok {
 		return nil, false
@@ -255,10 +255,10 @@ func (s *Scanner) compare(cap *Capture) {
 		return out
 	}
 	missed := unseen()
-	if len(missed) > 0 { // by somebody on the host, while the look was under way
+	if len(missed) > 0 { // by somebody on the host, while the scan was under way
 		ask := s.toldOf
 		if s.goesOn {
-			ask = s.toldBeside
+			ask = s.toldByWatch
 		}
 		paths, ok := ask()
 		if !ok {

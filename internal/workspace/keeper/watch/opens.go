@@ -27,7 +27,7 @@ type opens struct {
 	dirs  map[int32]dir
 	names map[place]bool
 	lost  string // why not all are known; "" when they are
-	met   int    // directories that looks met
+	met   int    // directories that scans met
 }
 
 // begin starts the watching for a full scan.

@@ -39,7 +39,7 @@ func TestWhoGotANameMayBeOpen(t *testing.T) {
 	if err := w.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	w.Dir(fd, ".", watch.Looked)
+	w.Dir(fd, ".", watch.Scanned)
 	if err := w.End(); err != nil {
 		t.Fatal(err)
 	}

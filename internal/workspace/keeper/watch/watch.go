@@ -35,14 +35,14 @@ type Watch struct {
 type dir struct {
 	path  string
 	round int  // in which it was met last
-	how   Kind // what the look makes of it
+	how   Kind // how scans treat it
 }
 
 // Kind says how a scan treats a directory.
 type Kind int
 
 const (
-	Looked     Kind = iota // its files are scanned
+	Scanned    Kind = iota // its files are scanned
 	IgnoredTop             // it is ignored: the scan reports that it contains something
 	Ignored                // it is in one that is ignored
 )
@@ -84,7 +84,7 @@ const (
 // New makes a Watch; at most max directories will be watched, and none ever if it is
 // negative.
 func New(max int) *Watch {
-	w := &Watch{fd: -1, max: max, lost: "nothing was looked at yet", opens: opens{fd: -1}}
+	w := &Watch{fd: -1, max: max, lost: "nothing was scanned yet", opens: opens{fd: -1}}
 	if max < 0 {
 		w.never = "watching is off"
 	}
@@ -183,7 +183,7 @@ func (w *Watch) Dir(fd int, p string, how Kind) {
 		return
 	}
 	mask := uint32(always)
-	if how == Looked {
+	if how == Scanned {
 		mask |= content
 	}
 	wd, err := unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(fd), mask)
@@ -200,12 +200,12 @@ func (w *Watch) Dir(fd int, p string, how Kind) {
 	case w.again && !known:
 		w.Lose("a directory came that was not told of")
 	case known && (w.again || d.round == w.round) && (d.path != p || d.how != how):
-		w.Lose("a directory moved while it was looked at")
+		w.Lose("a directory moved while it was scanned")
 	case !known && len(w.dirs) >= w.max || len(w.dirs) > w.max:
 		w.Lose(fmt.Sprintf("there are more than %d directories", w.max))
 	}
 	w.dirs[int32(wd)] = dir{p, w.round, how}
-	if how == Looked {
+	if how == Scanned {
 		w.opens.dir(fd, p, w.round)
 	}
 }
@@ -266,14 +266,14 @@ func (w *Watch) Changed(see StatFunc, captured, linked func(p string) bool) (pat
 		st, links, err := see(p)
 		switch {
 		case err != nil && !disk.IsGone(err):
-			w.Lose("a path can't be looked at")
+			w.Lose("a path can't be read")
 		case err != nil && f.now != none:
 			w.Lose("a file is gone of which that is not known")
 		case err == nil && st.IsDir():
 			w.Lose("a directory took a file's place")
 		case err == nil && st.IsRegular() && links > 1 && (f.named || !linked(p)):
 			w.Lose("a file has more than one name")
-		case d.how != Looked:
+		case d.how != Scanned:
 		case !f.named && !captured(p) && path.Base(p) != ".gitignore":
 			// It was there and was not taken, for it is ignored, and so it stays.
 		default:

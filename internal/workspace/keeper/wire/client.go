@@ -32,10 +32,10 @@ const maxAnswer = 96 << 20
 // else could write in between.
 const StillHeader = "X-Choir-Still"
 
-// Beside is the value of StillHeader while others can write, each of them only to the
+// WritersWatched is the value of StillHeader while others can write, each of them only to the
 // directories and files of the live tree itself and through the same kernel as the keeper:
 // no box has an overlay above the tree, or can mount one.
-const Beside = "beside"
+const WritersWatched = "writers-watched"
 
 // WatchesHeader says, in a request, how many inotify watches the keeper may have, and in
 // the answer how many it has: the process that runs the keepers of several computers adds

@@ -39,17 +39,17 @@ func TestWhatEndsAStreamIsTold(t *testing.T) {
 	}
 	k := wire.NewClient(transport{to}, nil)
 	full := fault.New("op", fault.DiskFull, fault.FreeSpace, errors.New("the disk is full"))
-	_, err = k.Stream(t.Context(), "write", wire.Done{}, io.MultiReader(strings.NewReader("some"), failing{full}))
+	_, err = k.Stream(t.Context(), "write", wire.Empty{}, io.MultiReader(strings.NewReader("some"), failing{full}))
 	if !fault.Is(err, fault.DiskFull) {
 		t.Errorf("what can't be read for want of space is told as %v", err)
 	}
-	r, err := k.Stream(t.Context(), "write", wire.Done{}, strings.NewReader("all"))
+	r, err := k.Stream(t.Context(), "write", wire.Empty{}, strings.NewReader("all"))
 	if err != nil {
 		t.Fatalf("what is read whole: %v", err)
 	}
 	r.Body.Close()
 	s.Close()
-	if _, err := k.Stream(t.Context(), "write", wire.Done{}, strings.NewReader("all")); !fault.Is(err, fault.Unavailable) {
+	if _, err := k.Stream(t.Context(), "write", wire.Empty{}, strings.NewReader("all")); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a keeper that is gone is told as %v", err)
 	}
 }
@@ -83,7 +83,7 @@ func TestASmallBodyIsSentWhole(t *testing.T) {
 	k := wire.NewClient(transport{to}, nil)
 	for length, want := range map[int]int64{0: 0, 1: 1, 8 << 10: 8 << 10, 12 << 10: 12 << 10, 12<<10 + 1: -1, 1 << 20: -1} {
 		body := strings.Repeat("x", length)
-		r, err := k.Stream(t.Context(), "write", wire.Done{}, iotest.OneByteReader(strings.NewReader(body)))
+		r, err := k.Stream(t.Context(), "write", wire.Empty{}, iotest.OneByteReader(strings.NewReader(body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestASmallBodyIsSentWhole(t *testing.T) {
 	}
 	for _, length := range []int{0, 1, 12 << 10, 1 << 20} {
 		cut := io.MultiReader(strings.NewReader(strings.Repeat("x", length)), failing{io.ErrUnexpectedEOF})
-		if _, err := k.Stream(t.Context(), "write", wire.Done{}, cut); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := k.Stream(t.Context(), "write", wire.Empty{}, cut); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("a body that is cut off after %d bytes: %v", length, err)
 		}
 		select {

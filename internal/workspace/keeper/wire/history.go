@@ -205,16 +205,16 @@ type SnapshotReply struct {
 
 // CheckpointRequest asks for a checkpoint; Force makes one even if nothing changed. Under
 // limits the reported ignored paths to a folder. Look scans everything, whatever is known
-// about who could write; Seen scans everything unless what programs on the host write is
+// about who could write; HostWatched scans everything unless what programs on the host write is
 // known as well. Whole lets the first checkpoint of a history contain all files, even
 // ignored ones, however many bytes they have: another computer's checkpoint contained them.
 type CheckpointRequest struct {
 	Note
-	Whole bool `json:"whole,omitempty"`
-	Look  bool `json:"look,omitempty"`
-	Seen  bool `json:"seen,omitempty"`
-	Force bool `json:"force,omitempty"`
-	Under Path `json:"under,omitempty"`
+	Whole       bool `json:"whole,omitempty"`
+	FullScan    bool `json:"full_scan,omitempty"`
+	HostWatched bool `json:"host_watched,omitempty"`
+	Force       bool `json:"force,omitempty"`
+	Under       Path `json:"under,omitempty"`
 }
 
 // CheckpointReply is the newest checkpoint, whether it was made now, and what was left out
@@ -224,8 +224,8 @@ type CheckpointReply struct {
 	Created bool `json:"created"`
 	// Puts are checkpoints that were made before it, of put files that a program has
 	// changed or removed since.
-	Puts   []Commit `json:"puts,omitempty"`
-	Looked int      `json:"looked,omitempty"` // how many names the scan of the tree read
+	Puts      []Commit `json:"puts,omitempty"`
+	NamesRead int      `json:"names_read,omitempty"` // how many names the scan of the tree read
 	LeftOut
 	// Unseen are the first paths that changed without the tree's watch noticing.
 	Unseen []Path `json:"unseen,omitempty"`

@@ -15,11 +15,11 @@ type Limits struct {
 	ChunkBytes  int64 // most that chunks may take on the disk; 64 GiB when 0
 	Files       int   // most files and empty directories in a tree; 200,000 when 0
 	NewBytes    int64 // most new content in one checkpoint, without large files; 4 GiB when 0
-	WalkEntries int   // most directory entries looked at; 3,000,000, and four times Files at least, when 0
+	WalkEntries int   // most directory entries read in a scan; 3,000,000, and four times Files at least, when 0
 }
 
-// MaxBeside bounds each list of a BesideRequest.
-const MaxBeside = 64
+// MaxContains bounds each list of a ContainsRequest.
+const MaxContains = 64
 
 // WithDefaults returns the limits with defaults in place of zeros.
 func (l Limits) WithDefaults() Limits {

@@ -64,22 +64,22 @@ type (
 		Offset int64  `json:"offset,omitempty"`
 		Limit  int64  `json:"limit,omitempty"`
 	}
-	// BesideRequest asks which of Paths are files in each of Commits (at most MaxBeside of
+	// ContainsRequest asks which of Paths are files in each of Commits (at most MaxContains of
 	// each), and whether one of Names exists in their folders or above. A name that ends in
 	// a slash may be a folder.
-	BesideRequest struct {
+	ContainsRequest struct {
 		Commits []string `json:"commits"`
 		Paths   []Path   `json:"paths"`
 		Names   []string `json:"names"`
 	}
-	// BesideReply is the answer, by commit and path. If Plain is false, the answer can't be
+	// ContainsReply is the answer, by commit and path. If Plain is false, the answer can't be
 	// given in this form, and the rest is empty.
-	BesideReply struct {
+	ContainsReply struct {
 		Plain bool     `json:"plain"`
 		There [][]bool `json:"there,omitempty"`
 	}
-	// Done is an empty reply.
-	Done struct{}
+	// Empty is a request or a reply that says nothing more.
+	Empty struct{}
 )
 
 // Headers of the answer to a read with Named: the id of the content, if there is one, and

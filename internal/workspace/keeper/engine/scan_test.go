@@ -18,10 +18,10 @@ import (
 	"choir.dev/choiros/test/choirtest"
 )
 
-// TestALookThatRemembersSeesTheSame makes random changes, some of them meant to deceive, and
+// TestAScanThatRemembersFindsTheSame makes random changes, some of them meant to deceive, and
 // compares each checkpoint of an engine that remembers what it saw with that of an engine that
 // hashes everything. The second must find nothing to add, and must leave out the same paths.
-func TestALookThatRemembersSeesTheSame(t *testing.T) {
+func TestAScanThatRemembersFindsTheSame(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("CHOIR_LOOK_SEED"); s != "" {
 		if _, err := fmt.Sscan(s, &seed); err != nil {
@@ -58,10 +58,10 @@ func TestALookThatRemembersSeesTheSame(t *testing.T) {
 			t.Fatal(err, cerr)
 		}
 		if again.Created || again.Tree != r.Tree {
-			t.Fatalf("step %d: another look made %+v", step, again.Commit)
+			t.Fatalf("step %d: another scan made %+v", step, again.Commit)
 		}
 		if !reflect.DeepEqual(again.LeftOut, r.LeftOut) {
-			t.Fatalf("step %d: left out %+v\nanother look says %+v", step, r.LeftOut, again.LeftOut)
+			t.Fatalf("step %d: left out %+v\nanother scan says %+v", step, r.LeftOut, again.LeftOut)
 		}
 		if step%10 == 9 {
 			c.reopen()
@@ -132,9 +132,9 @@ func edit(t *testing.T, c *computer, rnd *rand.Rand) {
 	}
 }
 
-// TestWhatIsLeftOutIsNotLookedAtAgain shows that folders with too many files for a checkpoint cost
+// TestWhatIsLeftOutIsNotScannedAgain shows that folders with too many files for a checkpoint cost
 // nothing as long as nothing happens in them, and that they are captured when there is room.
-func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
+func TestWhatIsLeftOutIsNotScannedAgain(t *testing.T) {
 	c := open(t, func(o *engine.Options) { o.Limits.Files = 100 })
 	for i := range 60 {
 		c.write(fmt.Sprintf("workspace/mine/f%d", i), "")
@@ -148,7 +148,7 @@ func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
 	var r wire.CheckpointReply
 	choirtest.Eventually(t, 10*time.Second, "the heaps are passed over", func() bool {
 		r = c.checkpoint("again")
-		return r.Looked < first.Looked+20
+		return r.NamesRead < first.NamesRead+20
 	})
 	if r.Total != 500 || len(r.Left) != 10 || !strings.Contains(r.Left[0].Reason, "raise storage.files, which is 100") {
 		t.Errorf("left out: %d, %+v", r.Total, r.Left)
@@ -190,9 +190,9 @@ func TestWhatIsLeftOutIsNotLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestMoreThanALookTakes shows that a tree with more names than one scan may visit is captured as
+// TestMoreThanAScanTakes shows that a tree with more names than one scan may visit is captured as
 // far as the scan comes, that this is said, and that what was captured stays.
-func TestMoreThanALookTakes(t *testing.T) {
+func TestMoreThanAScanTakes(t *testing.T) {
 	c := open(t, func(o *engine.Options) { o.Limits.WalkEntries = 90 })
 	for i := range 20 {
 		c.write(fmt.Sprintf("workspace/mine/f%d", i), "")

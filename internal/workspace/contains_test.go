@@ -12,10 +12,10 @@ import (
 	"choir.dev/choiros/internal/workspace"
 )
 
-// TestNamesTellWhatALookWould shows that for plain paths the names in a commit say which kind of
+// TestNamesTellWhatReadingTheTreesWould shows that for plain paths the names in a commit say which kind of
 // project the files belong to just as the files themselves do, and that no answer is given from
 // names where the files could say more.
-func TestNamesTellWhatALookWould(t *testing.T) {
+func TestNamesTellWhatReadingTheTreesWould(t *testing.T) {
 	h := newHost(t)
 	live := filepath.Join(h.dir, "workspace")
 	for p, text := range map[string]string{
@@ -57,7 +57,7 @@ func TestNamesTellWhatALookWould(t *testing.T) {
 		names, ok := verify.Plain(list)
 		var there [][]bool
 		if ok {
-			if there, err = h.Beside(t.Context(), []string{k.Commit, k.Commit}, list, names); err != nil {
+			if there, err = h.Contains(t.Context(), []string{k.Commit, k.Commit}, list, names); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,17 +74,17 @@ func TestNamesTellWhatALookWould(t *testing.T) {
 		}
 		for _, got := range there {
 			if got := verify.Loose(list, got); !reflect.DeepEqual(got, want) {
-				t.Errorf("of %q names tell %+v, a look %+v", paths, got, want)
+				t.Errorf("of %q names tell %+v, the facts %+v", paths, got, want)
 			}
 		}
 	}
 	if told == 0 {
 		t.Error("nothing was told by names alone")
 	}
-	if there, err := h.Beside(t.Context(), []string{strings.Repeat("1", 40)}, []string{"a"}, nil); err == nil {
+	if there, err := h.Contains(t.Context(), []string{strings.Repeat("1", 40)}, []string{"a"}, nil); err == nil {
 		t.Errorf("a commit that is not there says %v", there)
 	}
-	if there, err := h.Beside(t.Context(), []string{k.Commit}, make([]string, 65), nil); err != nil || there != nil {
+	if there, err := h.Contains(t.Context(), []string{k.Commit}, make([]string, 65), nil); err != nil || there != nil {
 		t.Errorf("of 65 paths it says %v, %v", there, err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// look checks everything that a push brings, before any of it is written.
-type look struct {
+// inspection checks everything that a push brings, before any of it is written.
+type inspection struct {
 	*Receiver
 	*spool
 	files     int                 // how many the live tree has
@@ -31,7 +31,7 @@ type look struct {
 }
 
 // all checks each object by itself, then the objects that they name.
-func (l *look) all(ctx context.Context, base, tip string) error {
+func (l *inspection) all(ctx context.Context, base, tip string) error {
 	l.outside, l.links, l.manifests = map[string]string{}, map[string]struct{}{}, map[string]struct{}{}
 	if l.at[tip].kind != commitKind {
 		return fault.New("", fault.Invalid, "", errors.New("what is pushed is not in it"))
@@ -68,7 +68,7 @@ var commitHead = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // commit checks what a commit names, and that it says nothing that only checkpoints say.
-func (l *look) commit(id string) error {
+func (l *inspection) commit(id string) error {
 	content, err := l.content(id)
 	if err != nil {
 		return err
@@ -96,10 +96,10 @@ func (l *look) commit(id string) error {
 	return l.want(tree, treeKind)
 }
 
-func (l *look) brought(id string) bool { _, ok := l.at[id]; return ok }
+func (l *inspection) brought(id string) bool { _, ok := l.at[id]; return ok }
 
 // want records that an object is named as one of a kind.
-func (l *look) want(id, kind string) error {
+func (l *inspection) want(id, kind string) error {
 	got, brought := l.at[id]
 	if !brought {
 		was, known := l.outside[id]
@@ -116,7 +116,7 @@ func (l *look) want(id, kind string) error {
 	return nil
 }
 
-func (l *look) tree(id string) error {
+func (l *inspection) tree(id string) error {
 	content, err := l.content(id)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (l *look) tree(id string) error {
 }
 
 // there ensures that objects that are named and were not brought are in the store.
-func (l *look) there(ctx context.Context) error {
+func (l *inspection) there(ctx context.Context) error {
 	if len(l.outside) == 0 {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (l *look) there(ctx context.Context) error {
 }
 
 // linked ensures that the target of each symbolic link is a possible path.
-func (l *look) linked(ctx context.Context) error {
+func (l *inspection) linked(ctx context.Context) error {
 	for id := range l.links {
 		var target []byte
 		var err error
@@ -184,12 +184,12 @@ func (l *look) linked(ctx context.Context) error {
 
 // large refuses manifests of large files that the history does not have: a tree has, in
 // place of such a file, the list of its parts, which only the keeper writes.
-func (l *look) large(ctx context.Context, base string) error {
+func (l *inspection) large(ctx context.Context, base string) error {
 	if len(l.manifests) == 0 {
 		return nil
 	}
 	err := l.alone(func() error {
-		for _, t := range l.scan.Index.All() {
+		for _, t := range l.scanner.Index.All() {
 			if t.Chunked {
 				delete(l.manifests, t.ID)
 			}
@@ -214,7 +214,7 @@ func (l *look) large(ctx context.Context, base string) error {
 
 // onwards ensures that the push builds on the checkpoint that it names, and on nothing
 // outside the history of that checkpoint.
-func (l *look) onwards(ctx context.Context, base string) error {
+func (l *inspection) onwards(ctx context.Context, base string) error {
 	if !slices.Contains(l.parents, base) {
 		return behind()
 	}
@@ -234,7 +234,7 @@ func behind() error {
 
 // differs checks what the push changes of its base: that the paths are permitted, and that
 // there are no more files than a computer may have.
-func (l *look) differs(ctx context.Context, base, tip string) error {
+func (l *inspection) differs(ctx context.Context, base, tip string) error {
 	content, err := l.content(tip)
 	if err != nil {
 		return err
