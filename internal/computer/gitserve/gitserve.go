@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -183,6 +184,7 @@ func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	}
 	said := out
 	advertise := ""
+	var wants []byte
 	if c.Advertise {
 		advertise = "advertise"
 		if c.Protocol < 2 || c.Push {
@@ -196,13 +198,16 @@ func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.
 		if len(asked) > mostAsked {
 			return fault.New("", fault.Exhausted, "Fetch less at once.", errors.New("the request is too long"))
 		}
-		in = bytes.NewReader(asked) // the request was read completely, so that a client that disconnects is noticed
+		if wants, err = wanted(asked); err != nil {
+			return err
+		}
+		in = io.MultiReader(bytes.NewReader(wants), bytes.NewReader(asked)) // the request was read completely, so that a client that disconnects is noticed
 	}
 	var stdin io.Reader
 	if !c.Advertise {
 		stdin = in
 	}
-	return s.run(ctx, "git-"+contract.NewID(), mounts, c.Protocol, []string{script("/repository", readRepository), "sh", strings.TrimPrefix(c.Service(), "git-"), advertise}, stdin, said)
+	return s.run(ctx, "git-"+contract.NewID(), mounts, c.Protocol, []string{script("/repository", readRepository), "sh", strings.TrimPrefix(c.Service(), "git-"), advertise, strconv.Itoa(len(wants))}, stdin, said)
 }
 
 // run runs a script in a box of its own, which has ended when it returns.

@@ -1,5 +1,6 @@
 # Serves a repository that lies at /repository, which is read-only here, to who
-# reads it: $1 is upload-pack or receive-pack, $2 "advertise" or empty. Of the
+# reads it: $1 is upload-pack or receive-pack, $2 "advertise" or empty, and $3 how many
+# bytes of the input are the ids of what is wanted, before the request itself. Of the
 # repository only objects, refs and HEAD are shown to git: its configuration is
 # whoever could write there, and so are its alternates.
 git=/tmp/git
@@ -15,9 +16,25 @@ head -c 4096 "$at/HEAD" >"$git/HEAD"
 {
 	printf '[core]\n\trepositoryformatversion = %s\n\tbare = true\n\thooksPath = /dev/null\n\tfsmonitor = false\n' "$version"
 	[ "$version" = 0 ] || printf '[extensions]\n\tobjectFormat = sha256\n'
-	printf '[transfer]\n\thideRefs = refs/choir\n[uploadpack]\n\tallowFilter = true\n[gc]\n\tauto = 0\n[advice]\n\tgraftFileDeprecated = false\n'
+	printf '[transfer]\n\thideRefs = refs/choir\n[uploadpack]\n\tallowFilter = true\n[uploadpackfilter "sparse:oid"]\n\tallow = false\n[gc]\n\tauto = 0\n[advice]\n\tgraftFileDeprecated = false\n'
 } >"$git/config"
 if [ -n "$2" ]; then
 	exec git "$1" --stateless-rpc --http-backend-info-refs "$git"
+fi
+if [ "$3" -gt 0 ]; then
+	head -c "$3" >/tmp/wanted
+	{
+		git --git-dir="$git" for-each-ref --format='%(refname) %(objectname)' | grep -v '^refs/choir/' | cut -d ' ' -f 2
+		git --git-dir="$git" rev-parse -q --verify HEAD || :
+	} | sort -u | comm -13 - /tmp/wanted >/tmp/beyond
+	if [ -s /tmp/beyond ]; then # what a shallow or partial clone lacks, or nobody's business
+		git --git-dir="$git" rev-list --objects --no-object-names --missing=allow-any --exclude='refs/choir/*' --all |
+			grep -F -x -m "$(wc -l </tmp/beyond)" -f /tmp/beyond | sort -u | comm -13 - /tmp/beyond >/tmp/unreached
+		if [ -s /tmp/unreached ]; then
+			refusal="ERR upload-pack: not our ref $(head -n 1 /tmp/unreached)"
+			printf '%04x%s' $((${#refusal} + 4)) "$refusal"
+			exit
+		fi
+	fi
 fi
 exec git "$1" --stateless-rpc --strict "$git"
