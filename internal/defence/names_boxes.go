@@ -33,12 +33,15 @@ const (
 	BoxPending       Name = "box.pending"       // row 13: how many signals and timers of a box wait
 	BoxQueues        Name = "box.queues"        // row 13: how much a box holds in message queues
 	BoxLeases        Name = "box.leases"        // row 13: no box but a keeper's takes leases on files, by which others wait (seccomp)
+	BoxNotices       Name = "box.notices"       // row 13: no box is told of what happens in a folder by F_NOTIFY, through which all go who read there (seccomp)
 	BoxNewCalls      Name = "box.new-calls"     // row 17: no system call that is newer than the filter (seccomp)
 	BoxEpoll         Name = "box.epoll"         // row 13: a box that uses up the host user's epoll watches is ended
 	BoxFiles         Name = "box.files"         // row 13: a box that opens nearly all files that the machine can is ended
 	BoxSockets       Name = "box.sockets"       // row 13: how much the kernel holds for a box's network sockets, where control groups count it apart
 	BoxAllSockets    Name = "box.all-sockets"   // row 13: a box that uses up the machine's memory for TCP or UDP is ended
 	BoxUnderWay      Name = "box.under-way"     // row 13: a box that leaves so many descriptors under way in sockets that no other can pass any is ended
+	BoxLocks         Name = "box.locks"         // row 13: a box that holds so many locks on files that everybody waits who closes one is ended
+	BoxFilters       Name = "box.filters"       // row 13: no programs that the kernel translates for a socket, of which a machine has so much (seccomp)
 	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
 	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered
 	BoxKernelModes   Name = "box.kernel-modes"  // row 17: no mode of a device or of the kernel's own files is changed

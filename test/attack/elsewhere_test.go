@@ -85,4 +85,5 @@ var otherDefences = []OneDefence{
 	{defence.BoxSockets, "internal/sandbox/local/sockets_internal_test.go", "TestSocketsOfABoxAreBounded"},
 	{defence.BoxAllSockets, "internal/sandbox/local/sockets_internal_test.go", "TestOneBoxTakesTheMemoryOfSockets"},
 	{defence.BoxUnderWay, "internal/sandbox/local/underway_internal_test.go", "TestOneBoxPassesAllDescriptors"},
+	{defence.BoxLocks, "internal/sandbox/local/locks_internal_test.go", "TestOneBoxTakesAllLocks"},
 }

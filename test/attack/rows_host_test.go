@@ -222,6 +222,7 @@ var hostRows = []Row{
 	{Number: 13, Attack: "one box opens all terminals of the machine", Defences: []defence.Name{defence.BoxTerminals}, Run: inTree("terminals", "200")},
 	{Number: 13, Attack: "one box opens all file watchers of the host's user", Defences: []defence.Name{defence.BoxWatchers}, Run: inTree("watchers", "80")},
 	{Number: 13, Attack: "every start of a program in other boxes waits for one box's lease on a file that each of them reads", Defences: []defence.Name{defence.BoxLeases}, Run: leased},
+	{Number: 13, Attack: "who reads a file that all boxes have goes through as many notices as one box wants", Defences: []defence.Name{defence.BoxNotices}, Run: noticed},
 	{Number: 13, Attack: "a box of our own programs opens all terminals of the machine", Defences: []defence.Name{defence.BoxTerminals}, Run: inOwn("terminals", "200")},
 	{Number: 13, Attack: "a box of our own programs opens all file watchers of the host's user", Defences: []defence.Name{defence.BoxWatchers}, Run: inOwn("watchers", "80")},
 }
@@ -253,4 +254,21 @@ func leased(t *testing.T) Verdict {
 	said := sandboxtest.Run(t, attacker, "sh", "-c", "setsid "+sandboxtest.ProbeInside+" lease "+file+" >/tmp/said 2>&1 & until read -r line </tmp/said; do :; done 2>/dev/null; echo $line")
 	v := probed(t, other, "leased", file)
 	return Verdict{v.Worked, clip(said.Out) + "; " + v.Evidence}
+}
+
+// noticed has a box ask for notices of a folder that is the same in every box, and looks whether it
+// gets one when another box reads there.
+func noticed(t *testing.T) Verdict {
+	const dir = "/etc/ssl/certs"
+	e := newEnv(t, sandboxtest.BareGuest(t))
+	_, attacker := e.Box(t, sandbox.BoxSpec{ID: "attack", Mounts: []sandbox.Mount{e.LiveMount()}})
+	_, other := e.Box(t, sandbox.BoxSpec{ID: "other", Kind: contract.BoxTerminal})
+	const read = "until read -r line </tmp/said; do :; done 2>/dev/null; echo $line"
+	said := sandboxtest.Run(t, attacker, "sh", "-c", "setsid "+sandboxtest.ProbeInside+" notices "+dir+" >/tmp/said 2>&1 & "+read)
+	if strings.TrimSpace(said.Out) != "waits" {
+		return Verdict{false, clip(said.Out)}
+	}
+	seen := sandboxtest.Run(t, other, "sh", "-c", "cat "+dir+"/* >/dev/null")
+	heard := sandboxtest.Run(t, attacker, "sh", "-c", "until [ \"$(wc -l </tmp/said)\" -ge 2 ]; do :; done; tail -n 1 /tmp/said")
+	return Verdict{strings.TrimSpace(heard.Out) == "was told", clip(said.Out + seen.Err + "; " + heard.Out)}
 }

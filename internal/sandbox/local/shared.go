@@ -65,6 +65,7 @@ type guard struct {
 	others map[string]int // checks in a row in which the resource was used up by none of the boxes
 
 	flights flights
+	locks   locks
 }
 
 func newGuard(d *Driver) (*guard, error) {
@@ -83,6 +84,7 @@ func newGuard(d *Driver) (*guard, error) {
 		{"memory for TCP", defence.BoxAllSockets, socketMemory("tcp"), noSocketMemory("tcp"), ofEach(heldBySockets("tcp"))},
 		{"memory for UDP", defence.BoxAllSockets, socketMemory("udp"), noSocketMemory("udp"), ofEach(heldBySockets("udp"))},
 		{"descriptors under way in sockets", defence.BoxUnderWay, mostUnderWay, g.flights.many, g.flights.held},
+		{"locks on files", defence.BoxLocks, mostLocks, g.locks.full, g.locks.held},
 	}
 	return g, nil
 }
@@ -315,9 +317,7 @@ func unseen(b *box, table string, err error) int64 {
 // each calls f with the directory in /proc of each table of descriptors in a box, until f
 // returns false. Threads usually share one table, but need not.
 func each(b *box, f func(table string) bool) {
-	b.mu.Lock()
-	guest := b.pid
-	b.mu.Unlock()
+	guest := b.guestPID()
 	if guest == 0 {
 		return
 	}
@@ -338,6 +338,13 @@ func each(b *box, f func(table string) bool) {
 	}
 }
 
+// guestPID is the process of the box's guest, 0 while there is none.
+func (b *box) guestPID() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pid
+}
+
 // sameTable says whether a thread shares its process's descriptors.
 func sameTable(pid, tid int) bool {
 	const kcmpFiles = 2
@@ -351,7 +358,11 @@ func inFlight(fdinfo string) int64 {
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(string(data)) {
+	return inFlightOf(data)
+}
+
+func inFlightOf(fdinfo []byte) int64 {
+	for line := range strings.Lines(string(fdinfo)) {
 		if v, ok := strings.CutPrefix(line, "scm_fds:"); ok {
 			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 			return n

@@ -72,9 +72,7 @@ func heldBySockets(protocol string) func(b *box) int64 {
 		if n, ok := b.group.Sockets(); ok {
 			return n
 		}
-		b.mu.Lock()
-		guest := b.pid
-		b.mu.Unlock()
+		guest := b.guestPID()
 		if guest == 0 {
 			return 0
 		}

@@ -77,8 +77,13 @@ func TestFilter(t *testing.T) {
 		"fcntl, a lock":     {auditArch, unix.SYS_FCNTL, []uint64{3, unix.F_SETLK}, retAllow},
 		"fcntl, a lease":    {auditArch, unix.SYS_FCNTL, []uint64{3, unix.F_SETLEASE}, retEINVAL},
 		"fcntl, lease high": {auditArch, unix.SYS_FCNTL, []uint64{3, unix.F_SETLEASE | 1<<32}, retEINVAL},
+		"fcntl, notices":    {auditArch, unix.SYS_FCNTL, []uint64{3, unix.F_NOTIFY}, retEINVAL},
 		"fcntl, newest":     {auditArch, unix.SYS_FCNTL, []uint64{3, newestCommand}, retAllow},
 		"fcntl, newer":      {auditArch, unix.SYS_FCNTL, []uint64{3, newestCommand + 1}, retEINVAL},
+		"socket's filter":   {auditArch, unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}, retENOPROTOOPT},
+		"filter of many":    {auditArch, unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF}, retENOPROTOOPT},
+		"socket's buffer":   {auditArch, unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_SNDBUF}, retAllow},
+		"TCP's own 26":      {auditArch, unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_TCP, unix.SO_ATTACH_FILTER}, retAllow},
 		"aio":               {auditArch, unix.SYS_IO_SETUP, []uint64{1}, retENOSYS},
 		"newest call":       {auditArch, newestCall, nil, retAllow},
 		"newer call":        {auditArch, newestCall + 1, nil, retENOSYS},
@@ -94,6 +99,9 @@ func TestFilter(t *testing.T) {
 	}
 	if got := runOf(t, filter(Lets{Lease: true}), auditArch, unix.SYS_FCNTL, 3, unix.F_SETLEASE); got != retAllow {
 		t.Errorf("a lease: got %#x in a box that may take them", got)
+	}
+	if got := runOf(t, filter(Lets{Watch: true, Lease: true}), auditArch, unix.SYS_FCNTL, 3, unix.F_NOTIFY); got != retEINVAL {
+		t.Errorf("notices of a folder: got %#x in a keeper's box", got)
 	}
 	if x32Bit != 0 && run(t, auditArch, x32Bit|1) != retENOSYS {
 		t.Error("an x32 call is let through")

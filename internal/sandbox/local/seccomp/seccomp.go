@@ -25,6 +25,7 @@ const (
 	retEINVAL = unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)
 	retENOSYS = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 
+	retENOPROTOOPT     = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOPROTOOPT)
 	retEAFNOSUPPORT    = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
 	retEPROTONOSUPPORT = unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)
 	retKill            = unix.SECCOMP_RET_KILL_PROCESS
@@ -156,8 +157,9 @@ func filter(lets Lets) []instruction {
 		}
 		a.ifEqual(tioclinux, retEPERM)
 	})
-	if !lets.Lease && !defence.Off(defence.BoxLeases) {
-		a.call(unix.SYS_FCNTL, leases)
+	a.call(unix.SYS_FCNTL, func(a *assembler) { fileCommands(a, lets) })
+	if !defence.Off(defence.BoxFilters) {
+		a.call(unix.SYS_SETSOCKOPT, socketFilters)
 	}
 	for _, nr := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
 		if !defence.Off(defence.BoxFamilies) {
@@ -176,15 +178,38 @@ const tioclinux = 0x541C
 // newestCommand is the newest command of fcntl that this filter knows, F_SET_FILE_RW_HINT.
 const newestCommand = 1038
 
-// leases refuses leases, as a file system without them does. Who opens a file waits up to 45
-// seconds until the holder of a lease on it has given it up. The files that each box has are
-// the same on the host and in every other box, and many belong to the box's user: with a
-// lease on /etc/ld.so.cache a box would have every start of a program in the others wait.
-// Newer kernels have further commands of that kind, for folders.
-func leases(a *assembler) {
+// fileCommands refuses commands of fcntl by which a box has others wait who only open or read
+// a file. The files that each box has are the same on the host and in every other box, and
+// many belong to the box's user.
+//
+// Who opens a file waits up to 45 seconds until the holder of a lease on it has given it up:
+// with a lease on /etc/ld.so.cache a box would have every start of a program in the others
+// wait. Who reads a file of a folder goes through all that were to be told of it (F_NOTIFY,
+// which inotify took the place of), without a bound of how many these are: 16,000 make each
+// read 2 ms longer, for everybody. Both are refused as by a file system without them. Newer
+// kernels have further commands of that kind, for folders.
+func fileCommands(a *assembler, lets Lets) {
 	a.load(offArg1)
-	a.ifEqual(unix.F_SETLEASE, retEINVAL)
-	a.ifAtLeast(newestCommand+1, retEINVAL)
+	if !defence.Off(defence.BoxNotices) {
+		a.ifEqual(unix.F_NOTIFY, retEINVAL)
+	}
+	if !lets.Lease && !defence.Off(defence.BoxLeases) {
+		a.ifEqual(unix.F_SETLEASE, retEINVAL)
+		a.ifAtLeast(newestCommand+1, retEINVAL)
+	}
+}
+
+// socketFilters refuses programs that the kernel is to run for each packet of a socket. It
+// translates each to code of the processor, up to 50 KiB, and all that users without
+// privileges have of that is bounded for the machine (net.core.bpf_jit_limit) and counted for
+// nobody: with some 10,000 sockets one box has all, and no further box could be started, for its
+// filter of system calls is such a program.
+func socketFilters(a *assembler) {
+	a.load(offArg1)
+	a.unlessEqual(unix.SOL_SOCKET, retAllow)
+	a.load(offArg2)
+	a.ifEqual(unix.SO_ATTACH_FILTER, retENOPROTOOPT)
+	a.ifEqual(unix.SO_ATTACH_REUSEPORT_CBPF, retENOPROTOOPT)
 }
 
 // sockets lets only the socket families and protocols pass that programs need, so that the

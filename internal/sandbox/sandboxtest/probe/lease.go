@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,7 @@ import (
 func init() {
 	probes["lease"] = probeLease
 	probes["leased"] = probeLeased
+	probes["notices"] = probeNotices
 }
 
 // probeLease: path [once]: takes a lease on a file and holds it for as long as the kernel lets
@@ -44,4 +46,29 @@ func probeLeased(args []string) error {
 		return err
 	}
 	return errors.Join(errors.New("nobody waits"), unix.Close(fd))
+}
+
+// dnAccess is DN_ACCESS, which package unix lacks.
+const dnAccess = 1
+
+// probeNotices: directory: asks for a signal when a file of the directory is read, says so, and
+// says when it came. It gives up after a minute.
+func probeNotices(args []string) error {
+	came := make(chan os.Signal, 1)
+	signal.Notify(came, syscall.SIGIO)
+	dir, err := os.Open(arg(args, 0))
+	if err != nil {
+		return err
+	}
+	if _, err := unix.FcntlInt(dir.Fd(), unix.F_NOTIFY, dnAccess); err != nil {
+		return err
+	}
+	fmt.Println("waits")
+	select {
+	case <-came:
+		fmt.Println("was told")
+		return dir.Close()
+	case <-time.After(time.Minute):
+		return errors.New("nothing was told")
+	}
 }
