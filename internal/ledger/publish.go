@@ -76,6 +76,18 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 	return true
 }
 
+// refused answers a group of which the server plainly refused to store the first message.
+// That may be for one of its requests alone, which is too long for the server, so the others
+// are tried without it.
+func (l *Log) refused(group []*request, err error) {
+	if len(group) == 1 {
+		fail(group, refusal(err))
+		return
+	}
+	l.commit(group[:len(group)/2])
+	l.commit(group[len(group)/2:])
+}
+
 // commit stores a group and answers each of its requests.
 //
 // Only what the stream holds counts: unless the server's answer to a try is a plain
@@ -140,7 +152,7 @@ func (l *Log) commit(group []*request) {
 			misses++
 		}
 		if refused != nil && !conflict && !grown && p.stored == 0 && refused.Code != 503 && err == nil {
-			fail(group, refusal(perr))
+			l.refused(group, perr)
 			return
 		}
 		if sick := l.health(); sick != nil {
