@@ -111,6 +111,7 @@ type Dispatcher struct {
 	wg      sync.WaitGroup
 	tasks   slots.Slots // one slot for each task that may work
 	slots   slots.Slots // one slot for each run that may go on
+	drops   slots.Slots // one slot for each overlay that may be removed at once
 	// publishing is held while the live tree is being changed, so that no task publishes into another's
 	// half-finished publish.
 	publishing sync.Mutex
@@ -151,7 +152,7 @@ func New(o Options) (*Dispatcher, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	d := &Dispatcher{options: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
+	d := &Dispatcher{options: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs), drops: make(slots.Slots, o.Parallel)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	d.unwatch = awake.Notify(d.stoodStill)
 	return d, nil

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/slots"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
@@ -44,7 +45,14 @@ func (a *attempt) drive(ctx context.Context) error {
 		if step == machine.NothingTo {
 			crash.At("dispatch.task.finished")
 			// Its result is in the log, so only the end of the run waits for the removal of its overlay.
+			// While that of as many as may be at work is slow, the task keeps its slot, so that those that
+			// follow make no further overlays.
+			place := &slots.Slot{Slots: a.run.dispatcher.drops}
+			if !place.Take(a.run.dispatcher.ctx) {
+				return nil // the next start removes it
+			}
 			a.run.drops.Go(func() {
+				defer place.Give()
 				if err := supervise.Safely(func() error { a.discard(); return nil }); err != nil {
 					a.run.dispatcher.log.Error("what an ended task left could not be removed", "task", a.ref.Task, "attempt", a.ref.Attempt, "error", err, "stack", supervise.Stack(err))
 				}

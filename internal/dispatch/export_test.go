@@ -14,3 +14,8 @@ func (d *Dispatcher) Asking(id string) int {
 	defer r.mu.Unlock()
 	return r.asking
 }
+
+// Full returns whether as many tasks are at work, and as many overlays are being removed, as may be.
+func (d *Dispatcher) Full() bool {
+	return len(d.tasks) == cap(d.tasks) && len(d.drops) == cap(d.drops)
+}

@@ -1,12 +1,16 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 )
 
@@ -75,5 +79,41 @@ func TestOverlaysWhoseRemovalNobodyLivedToDoAreSweptAtAStart(t *testing.T) {
 	h.quiet()
 	if got := left(); len(got) != 0 {
 		t.Errorf("there are %q", got)
+	}
+}
+
+// TestWhatTasksLeaveDoesNotPileUp: while the removal of an overlay is slow, no more tasks make
+// theirs than may be at work at once.
+func TestWhatTasksLeaveDoesNotPileUp(t *testing.T) {
+	h := newHouse(t)
+	h.tune = func(o *dispatch.Options) { o.Parallel = 1 }
+	h.sleep()
+	h.wake()
+	two := make(chan struct{})
+	release := sync.OnceFunc(func() { close(two) })
+	defer release()
+	var most atomic.Int32
+	h.ws.drop = func() {
+		there, err := os.ReadDir(filepath.Join(h.ws.dir, "boxes"))
+		if err != nil {
+			t.Error(err)
+		}
+		most.Store(max(most.Load(), int32(len(there))))
+		<-two
+	}
+	var tasks []m
+	for i := range 4 {
+		tasks = append(tasks, m{"kind": "exec", "goal": fmt.Sprint("step ", i), "steps": []m{{"write": m{"path": fmt.Sprintf("workspace/%d.txt", i), "content": "x\n"}}}})
+	}
+	h.model.director = plan(tasks...)
+	run := h.submit("do four things")
+	eventually(t, func() bool { n := len(h.results()); return n == 2 && h.d.Full() || n == len(tasks) })
+	release()
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Errorf("%+v", rep)
+	}
+	h.quiet()
+	if h.ws.dropped != 4 || most.Load() > 2 {
+		t.Errorf("%d overlays were removed; there were %d at once", h.ws.dropped, most.Load())
 	}
 }
