@@ -41,7 +41,7 @@ const (
 	BoxAllSockets    Name = "box.all-sockets"   // row 13: a box that uses up the machine's memory for TCP or UDP is ended
 	BoxUnderWay      Name = "box.under-way"     // row 13: a box that leaves so many descriptors under way in sockets that no other can pass any is ended
 	BoxLocks         Name = "box.locks"         // row 13: a box that holds so many locks on files that everybody waits who closes one is ended
-	BoxFilters       Name = "box.filters"       // row 13: no programs that the kernel translates for a socket, of which a machine has so much (seccomp)
+	BoxFilters       Name = "box.filters"       // row 13: no filters of calls and sockets of its own, which the kernel translates, and has so much room for (seccomp)
 	BoxTyping        Name = "box.typing"        // row 17: nobody types into a terminal by ioctl (seccomp)
 	BoxProc          Name = "box.proc"          // row 17: the kernel's own files are covered
 	BoxKernelModes   Name = "box.kernel-modes"  // row 17: no mode of a device or of the kernel's own files is changed

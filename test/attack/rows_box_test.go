@@ -183,6 +183,8 @@ var boxRows = []Row{
 	{Number: 17, Attack: "a socket of a family that nobody thought of", Defences: []defence.Name{defence.BoxFamilies}, Lacks: withoutBox("calls", "syscall", "smc"), Run: inBox("syscall", "smc")},
 	{Number: 17, Attack: "a socket to the kernel's drivers (generic netlink)", Defences: []defence.Name{defence.BoxFamilies}, Run: inBox("syscall", "generic-netlink")},
 	{Number: 17, Attack: "a system call newer than the filter", Defences: []defence.Name{defence.BoxNewCalls}, Lacks: withoutBox("calls", "syscall", "getxattrat"), Run: inBox("syscall", "getxattrat")},
+	{Number: 13, Attack: "a filter of a program's own calls, of whose translations a machine has so much", Defences: []defence.Name{defence.BoxFilters}, Lacks: withoutBox("calls", "call-filter", "seccomp"), Run: inBox("call-filter", "seccomp")},
+	{Number: 13, Attack: "the same, by prctl", Defences: []defence.Name{defence.BoxFilters}, Lacks: withoutBox("calls", "call-filter", "prctl"), Run: inBox("call-filter", "prctl")},
 	{Number: 13, Attack: "a socket's filter, of whose translations a machine has so much", Defences: []defence.Name{defence.BoxFilters}, Lacks: withoutBox("calls", "socket-filter"), Run: inBox("socket-filter")},
 	{Number: 13, Attack: "a context of asynchronous I/O, of which a machine has so many", Defences: []defence.Name{defence.BoxAIO}, Lacks: withoutBox("calls", "syscall", "aio"), Run: inBox("syscall", "aio")},
 	{Number: 13, Attack: "one box holds all timers and queued signals of the host's user", Defences: []defence.Name{defence.BoxPending}, Lacks: withoutBox("calls", "timers", "5000"), Run: inBox("timers", "5000")},

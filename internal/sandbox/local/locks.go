@@ -18,7 +18,6 @@ const (
 	// locksEvery is how often the locks are counted, for which the kernel waits some
 	// milliseconds each time.
 	locksEvery = time.Second
-	noLocks    = 0 // the process in place of those that are gone, or can't be told
 )
 
 // locks counts locks on files. One goroutine uses it.
@@ -37,102 +36,142 @@ func (l *locks) full(limit int64) bool {
 		return l.many
 	}
 	n := int64(0)
-	eachLock(func(int) bool { n++; return n <= limit })
+	eachLock(func(int, string) bool { n++; return n <= limit })
 	l.looked, l.many = time.Now(), n > limit
 	l.found = l.many
 	return l.many
 }
 
-// held says how many each box has. Those on descriptors of its processes are certain, and are
-// not counted further than it takes to know that it has many. A lock also stays with a
-// descriptor under way, or with a mapping of a file that is closed: there it is only known
-// which process locked it. If that one has ended, or nobody may look at a process, the box is
-// held to have as many as it could.
+// held says how many each box has. Those on descriptors of its processes are certain, and
+// count before all others. A lock also stays with a mapping of a file that is closed, or with
+// a descriptor under way: there it is only known which process locked it, or, when that one
+// has ended, which file is locked. A box that hides descriptors is suspected last.
 func (l *locks) held(boxes []*box) map[*box]int64 {
 	if l.resting() {
 		return nil
 	}
-	owners := lockOwners(2 * mostLocks)
+	o := lockOwners(2 * mostLocks)
 	out := make(map[*box]int64, len(boxes))
 	l.found = false
 	for _, b := range boxes {
-		out[b] = locksOf(b, owners)
+		out[b] = o.of(b)
 		l.found = l.found || out[b] >= mostLocks/suspect
 	}
 	return out
 }
 
-func locksOf(b *box, owners map[int]int64) int64 {
+// owners says whose the machine's locks are.
+type owners struct {
+	took   map[int]int64   // by the process that took them, of those that live
+	gone   int64           // those of processes that have ended, and of open files, which have no process
+	locked map[string]bool // their files, by device and inode
+}
+
+// lockOwners looks at so many locks at most.
+func lockOwners(most int) owners {
+	type lock struct {
+		pid  int
+		file string
+	}
+	var all []lock
+	o := owners{took: map[int]int64{}, locked: map[string]bool{}}
+	eachLock(func(pid int, file string) bool {
+		all = append(all, lock{pid, file})
+		o.took[pid]++
+		return len(all) < most
+	})
+	for pid := range o.took {
+		if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); pid <= 0 || err != nil {
+			delete(o.took, pid)
+		}
+	}
+	for _, l := range all {
+		if o.took[l.pid] == 0 {
+			o.gone++
+			o.locked[l.file] = true
+		}
+	}
+	return o
+}
+
+// of is how many locks a box has, for comparing it with others: it is not counted further
+// than it takes to know that it has many.
+func (o owners) of(b *box) int64 {
 	guest := b.guestPID()
 	if guest == 0 {
 		return 0
 	}
-	n, may, looked := int64(0), int64(0), 0
+	sure, may, hides, looked := int64(0), int64(0), false, 0
 	for _, pid := range descendants(guest) {
-		may += owners[pid]
+		may += o.took[pid]
 	}
 	each(b, func(table string) bool {
+		if o.gone > 0 {
+			may += o.mapped(table + "/maps")
+		}
 		entries, err := os.ReadDir(table + "/fd")
 		if err != nil {
-			if unseen(b, table, err) > 0 {
-				may += owners[noLocks]
-			}
+			hides = hides || unseen(b, table, err) > 0
 			return true
 		}
 		for _, e := range entries {
-			if looked++; looked > maxLooked || n > mostLocks/enough {
+			if looked++; looked > maxLooked || sure > mostLocks/enough {
 				return false
 			}
 			info, err := os.ReadFile(table + "/fdinfo/" + e.Name())
 			if err != nil {
 				continue // it is closed
 			}
-			n += int64(bytes.Count(info, []byte("\nlock:")))
-			if inFlightOf(info) > 0 {
-				may += owners[noLocks]
-			}
-		}
-		if owners[noLocks] >= mostLocks/suspect { // each lock that a mapping keeps takes one
-			may += min(owners[noLocks], lines(table+"/maps", ""))
+			sure += int64(bytes.Count(info, []byte("\nlock:")))
+			hides = hides || inFlightOf(info) > 0
 		}
 		return true
 	})
-	return max(n, min(may, mostLocks/enough))
+	switch {
+	case sure >= mostLocks/suspect:
+		return mostLocks + sure + may
+	case hides && o.gone >= mostLocks/suspect:
+		return max(may, mostLocks/suspect)
+	}
+	return may
 }
 
-// lockOwners is how many locks each process took, of at most so many. Those of processes that
-// are gone, and those of an open file, which have no process, are noLocks'.
-func lockOwners(most int) map[int]int64 {
-	out := map[int]int64{}
-	seen := 0
-	eachLock(func(pid int) bool { out[pid]++; seen++; return seen < most })
-	for pid, n := range out {
-		if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); pid != noLocks && err != nil {
-			out[noLocks] += n
-			delete(out, pid)
+// mapped counts the mappings in a list of the kernel's of files on which there are locks of
+// processes that have ended.
+func (o owners) mapped(maps string) (n int64) {
+	f, err := os.Open(maps)
+	if err != nil {
+		return 0 // ended, or nobody may look
+	}
+	defer f.Close()
+	for all := bufio.NewScanner(f); all.Scan(); {
+		// 7f5e00000000-7f5e00001000 r--s 00000000 fe:00 6348812    /tmp/file
+		if field := strings.Fields(all.Text()); len(field) > 4 && o.locked[field[3]+":"+field[4]] {
+			n++
 		}
 	}
-	return out
+	return n
 }
 
-// eachLock calls f with the process that took each lock of the machine, until f returns false.
-func eachLock(f func(pid int) bool) {
-	file, err := os.Open("/proc/locks")
+// eachLock calls f with the process that took each lock of the machine and the file that it is
+// on, until f returns false.
+func eachLock(f func(pid int, file string) bool) {
+	list, err := os.Open("/proc/locks")
 	if err != nil {
 		return // this kernel has no locks
 	}
-	defer file.Close()
-	for all := bufio.NewScanner(file); all.Scan(); {
+	defer list.Close()
+	for all := bufio.NewScanner(list); all.Scan(); {
 		// 1: POSIX  ADVISORY  READ 4711 fe:00:6348812 128 128
 		field := strings.Fields(all.Text())
-		if len(field) < 5 || field[1] == "->" { // who waits for one has none
+		if len(field) < 6 || field[1] == "->" { // who waits for one has none
 			continue
 		}
 		pid, err := strconv.Atoi(field[4])
-		if err != nil || pid < 0 {
-			pid = noLocks
+		if err != nil {
+			continue
 		}
-		if !f(pid) {
+		if !f(pid, field[5]) {
 			return
 		}
 	}

@@ -160,6 +160,11 @@ func filter(lets Lets) []instruction {
 	a.call(unix.SYS_FCNTL, func(a *assembler) { fileCommands(a, lets) })
 	if !defence.Off(defence.BoxFilters) {
 		a.call(unix.SYS_SETSOCKOPT, socketFilters)
+		a.call(unix.SYS_SECCOMP, func(a *assembler) {
+			a.load(offArg0)
+			a.ifEqual(unix.SECCOMP_SET_MODE_FILTER, retEINVAL)
+		})
+		a.call(unix.SYS_PRCTL, callFilters)
 	}
 	for _, nr := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
 		if !defence.Off(defence.BoxFamilies) {
@@ -199,11 +204,22 @@ func fileCommands(a *assembler, lets Lets) {
 	}
 }
 
-// socketFilters refuses programs that the kernel is to run for each packet of a socket. It
-// translates each to code of the processor, up to 50 KiB, and all that users without
-// privileges have of that is bounded for the machine (net.core.bpf_jit_limit) and counted for
-// nobody: with some 10,000 sockets one box has all, and no further box could be started, for its
-// filter of system calls is such a program.
+// callFilters refuses that a program filters its own system calls by prctl, as is refused for
+// seccomp, in the words of a kernel that has no filters: programs go on without.
+//
+// The kernel translates such a filter, and one of a socket, to code of the processor, up to 50
+// KiB. All that users without privileges have of that is bounded for the machine
+// (net.core.bpf_jit_limit, often 264 MB) and counted for nobody. Each process may have seven of
+// its own and each socket one: with 1,000 processes or 10,000 sockets a box has all, and no
+// further box could be started, for its own filter is one of them.
+func callFilters(a *assembler) {
+	a.load(offArg0)
+	a.unlessEqual(unix.PR_SET_SECCOMP, retAllow)
+	a.load(offArg1)
+	a.ifEqual(unix.SECCOMP_MODE_FILTER, retEINVAL)
+}
+
+// socketFilters refuses filters of sockets, for the same reason.
 func socketFilters(a *assembler) {
 	a.load(offArg1)
 	a.unlessEqual(unix.SOL_SOCKET, retAllow)

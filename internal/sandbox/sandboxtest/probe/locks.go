@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,15 +13,6 @@ import (
 
 func init() {
 	probes["locks"] = probeLocks
-	probes["socket-filter"] = func([]string) error { // one that has the kernel translate as much as it takes
-		s, _, err := pair()
-		if err != nil {
-			return err
-		}
-		program := slices.Repeat([]unix.SockFilter{{Code: unix.BPF_ALU | unix.BPF_DIV | unix.BPF_K, K: 3}}, 4096)
-		program[len(program)-1] = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
-		return unix.SetsockoptSockFprog(s, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
-	}
 	probes["lock-inherited"] = func(args []string) error { // count: locks the descriptors from 3 on
 		n, err := strconv.Atoi(arg(args, 0))
 		for fd := 3; err == nil && fd < 3+n; fd++ {
