@@ -237,6 +237,7 @@ type RestoreRequest struct {
 	To        string // a commit, or at least 7 digits of it
 	Paths     []string
 	Revert    []wire.Reverted // instead of To: only the changes of these commits are undone, newest first
+	Except    []string        // paths at which Revert undoes nothing, nor beneath them
 	Message   string          // of the new checkpoint; empty: one that says what it goes back to
 	DryRun    bool
 	By        contract.Actor
@@ -284,6 +285,9 @@ func (w *Workspace) restore(ctx context.Context, req RestoreRequest, undo bool) 
 	}
 	for _, p := range req.Keep {
 		in.Keep = append(in.Keep, wire.Path(p))
+	}
+	for _, p := range req.Except {
+		in.Except = append(in.Except, wire.Path(p))
 	}
 	var reply wire.RestoreReply
 	if err := w.opts.Keeper.Call(ctx, "restore", in, &reply); err != nil {

@@ -123,7 +123,9 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 	if err := c.options.Workspace.Settle(after); err != nil {
 		return view.Exit{}, fault.Wrap(op, err)
 	}
-	c.options.Mirror.Settle(after, document.By(r.By), false)
+	by := document.By(r.By)
+	by.Cause = started[0].ID // so that undo tells what it wrote from what its user revised meanwhile
+	c.options.Mirror.Settle(after, by, false)
 	kept, unmade, sequence, err := c.end(after, r.By, programOf(argv), finished, unmade)
 	if err != nil {
 		return view.Exit{}, err

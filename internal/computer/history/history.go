@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/shown"
@@ -37,11 +38,20 @@ type Options struct {
 	Shell     Shell
 }
 
+// tree is what undo reads of checkpoints and of the live tree; *workspace.Workspace is one.
+type tree interface {
+	Diff(ctx context.Context, req wire.DiffRequest) (wire.DiffReply, error)
+	Read(ctx context.Context, commit, p string, offset, limit int64) (*workspace.Content, error)
+}
+
 // History is time travel in one computer whose files and documents are open.
-type History struct{ options Options }
+type History struct {
+	options Options
+	tree    tree
+}
 
 // New makes a History.
-func New(o Options) *History { return &History{o} }
+func New(o Options) *History { return &History{o, o.Workspace} }
 
 // Checkpoint answers rpc.CheckpointCreate.
 func (h *History) Checkpoint(ctx context.Context, by contract.Actor, message string) (view.Checkpointed, error) {
@@ -122,9 +132,10 @@ func (h *History) Restore(ctx context.Context, r view.RestoreRequest) (view.Rest
 	return h.goBack(ctx, h.options.Workspace.Restore, workspace.RestoreRequest{To: to.Commit, Paths: r.Paths, DryRun: r.DryRun, By: r.By})
 }
 
-// goBack restores, and tells the desktop.
-func (h *History) goBack(ctx context.Context, do restoring, req workspace.RestoreRequest) (view.Restored, error) {
-	done, err := h.restore(ctx, do, req)
+// goBack restores, and tells the desktop. The files of documents stay as they are, except
+// those that are named, unless req names paths.
+func (h *History) goBack(ctx context.Context, do restoring, req workspace.RestoreRequest, documents ...string) (view.Restored, error) {
+	done, err := h.restore(ctx, do, req, documents)
 	if err != nil {
 		return view.Restored{}, err
 	}
@@ -150,18 +161,20 @@ type restoring func(context.Context, workspace.RestoreRequest) (workspace.Restor
 
 // restore restores files, and the documents in them: the content of a file becomes a
 // revision by whoever restored. If no path is named, the files of documents stay as they
-// are.
-func (h *History) restore(ctx context.Context, do restoring, req workspace.RestoreRequest) (done workspace.Restored, err error) {
+// are, but for those in documents.
+func (h *History) restore(ctx context.Context, do restoring, req workspace.RestoreRequest, documents []string) (done workspace.Restored, err error) {
+	kept := func(files []string, err error) ([]string, error) {
+		return slices.DeleteFunc(files, func(p string) bool { return slices.Contains(documents, p) }), err
+	}
 	if req.DryRun {
-		req.Keep, err = h.options.Mirror.Files(ctx)
-		if err != nil {
+		if req.Keep, err = kept(h.options.Mirror.Files(ctx)); err != nil {
 			return done, err
 		}
 		return do(ctx, req)
 	}
 	err = h.options.Mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
 		by := document.By(req.By)
-		if req.Keep, err = held.Files(ctx); err != nil {
+		if req.Keep, err = kept(held.Files(ctx)); err != nil {
 			return nil, by, err
 		}
 		done, err = do(ctx, req)

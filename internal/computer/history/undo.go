@@ -29,11 +29,9 @@ type act struct {
 	view.Undone
 	operation wire.UndoRequest
 	commits   []wire.Reverted // newest first
+	share     share           // what of the commits it changed itself
 	document  contract.DocumentRevised
 }
-
-// acts are the types of the events of what people do to files and documents themselves.
-var acts = []string{"file.written", "file.removed", "repository.added", "document.revised"}
 
 // undoable are the types of the events that report acts, and of those that report the
 // checkpoints of what commands did.
@@ -69,8 +67,8 @@ func (h *History) undoAct(ctx context.Context, a act, r view.RestoreRequest) (vi
 		return h.goBack(ctx, h.options.Workspace.Undo, workspace.RestoreRequest{DryRun: r.DryRun, By: r.By})
 	case len(a.commits) > 0:
 		return h.goBack(ctx, h.options.Workspace.Restore, workspace.RestoreRequest{
-			Revert: a.commits, Paths: r.Paths, DryRun: r.DryRun, By: r.By, Message: "Undo: " + contract.Clip(a.told(), 200),
-		})
+			Revert: a.commits, Except: a.share.others, Paths: r.Paths, DryRun: r.DryRun, By: r.By, Message: "Undo: " + contract.Clip(a.told(), 200),
+		}, a.share.documents...)
 	case a.What == view.UndoneRevision:
 		return h.undoRevision(ctx, a.document, r)
 	}
@@ -105,7 +103,7 @@ func (a act) told() string {
 // lastAct goes back through the log to the newest act that changed files or documents, and
 // skips those that changed nothing.
 func (h *History) lastAct(ctx context.Context) (act, error) {
-	l := lastLook{history: h, idle: map[string]bool{}}
+	l := lastLook{history: h, idle: map[string]bool{}, named: map[string]bool{}}
 	for looked, before := 0, uint64(0); looked < maxLooked; {
 		events, err := h.options.State.Events(ctx, state.EventFilter{Newest: true, Before: before, Types: undoable, Limit: 200})
 		if err != nil {
@@ -131,6 +129,7 @@ func (h *History) lastAct(ctx context.Context) (act, error) {
 type lastLook struct {
 	history *History
 	after   string          // the checkpoint after a command, whose end is further back, as earlier versions appended them
+	named   map[string]bool // checkpoints that the end of a command names
 	idle    map[string]bool // runs that changed nothing
 }
 
@@ -147,7 +146,7 @@ func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, er
 	}
 	switch p := data.(type) {
 	case *contract.CheckpointCreated:
-		if p.Kind == contract.CheckpointAfter {
+		if p.Kind == contract.CheckpointAfter && !l.named[p.Commit] {
 			l.after = p.Commit
 		}
 		return a, false, nil
@@ -228,60 +227,6 @@ func fileAct(data contract.Payload) (a act, found bool, err error) {
 	return a, found, err
 }
 
-// command returns the act of a user's command: the commits of the checkpoints between its
-// start and its end, or the checkpoint behind that in what earlier versions appended. It is
-// an error if what it did is not in checkpoints of its own, because one could not be made:
-// going further back would undo something older.
-func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.CommandFinished) (a act, found bool, err error) {
-	a.What = view.UndoneCommand
-	starts, err := l.history.options.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.started"}, Limit: 1})
-	if err != nil {
-		return a, false, err
-	}
-	since, until := e.Sequence, e.Sequence
-	if len(starts) > 0 {
-		since = starts[0].Sequence
-		var started contract.CommandStarted
-		if err := json.Unmarshal(starts[0].Data, &started); err == nil {
-			a.Title = started.Line()
-		}
-	}
-	if p.NoCheckpoint != "" {
-		return a, false, fault.New(opUndo, fault.Conflict, "`choir checkpoints` lists what you can go back to: choir restore ID, or choir restore ID --path PATH.",
-			fmt.Errorf("the last thing that was done, %s, can't be undone by itself: %s", a.told(), p.NoCheckpoint))
-	}
-	own := false // whether a checkpoint says that there was something left to keep when it ended
-	if behind := l.after; behind != "" && p.Checkpoint == "" {
-		after, err := l.history.options.State.Checkpoint(ctx, behind)
-		if err != nil {
-			return a, false, err
-		}
-		until, own = after.Sequence, true
-	}
-	l.after = ""
-	rows, err := l.history.options.State.Checkpoints(ctx, until+1, state.MaxPage)
-	if err != nil {
-		return a, false, err
-	}
-	for _, k := range rows {
-		if k.Sequence < since {
-			break
-		}
-		// Whatever the reason for a checkpoint during the command, it contains what the
-		// command had done by then.
-		if k.Files > 0 && k.Kind != contract.CheckpointTask && k.Kind != contract.CheckpointPush && k.Kind != contract.CheckpointRestore {
-			a.commits, own = append(a.commits, wire.Reverted{Commit: k.Commit}), own || k.Kind == contract.CheckpointAfter
-		}
-	}
-	if len(a.commits) == 0 || own {
-		return a, len(a.commits) > 0, nil
-	}
-	// Nothing was left to keep at its end. What others did meanwhile and the log tells by
-	// itself may be all that those checkpoints contain.
-	others, err := l.history.options.State.Events(ctx, state.EventFilter{Newest: true, Before: e.Sequence, Types: acts, Limit: 1})
-	return a, err == nil && (len(others) == 0 || others[0].Sequence < since), err
-}
-
 // actOfRun returns what a run changed: the checkpoints of its publishes. It is an error if
 // the run has not ended, for its changes are not complete.
 func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
@@ -295,6 +240,7 @@ func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
 		return a, err
 	}
 	inverted := map[string]bool{} // tasks whose edits were already reverted
+	var spans []span
 	for _, e := range made {
 		var p contract.PublishFinished
 		if err := json.Unmarshal(e.Data, &p); err != nil {
@@ -309,12 +255,14 @@ func (h *History) actOfRun(ctx context.Context, run string) (act, error) {
 		}
 		if err == nil && k.Run == run && k.Files > 0 { // a checkpoint that is not the run's was there before
 			a.commits = append(a.commits, wire.Reverted{Commit: p.Commit, Publish: p.Publish})
+			spans = append(spans, spanOf(k))
 		}
 	}
 	if len(a.commits) > 0 && !r.Status.Ended() {
 		return a, a.atWork(r.Status)
 	}
-	return a, nil
+	a.share.documents, err = h.documentsIn(ctx, spans)
+	return a, err
 }
 
 // atWork refuses to undo a run that has not ended.
@@ -356,7 +304,7 @@ func (h *History) noCommandAtWork(ctx context.Context, after uint64) error {
 		if len(ended) > 0 {
 			continue
 		}
-		if changed, err := h.changedSince(ctx, e.Sequence); err != nil || !changed {
+		if changed, err := h.changedSince(ctx, e); err != nil || !changed {
 			return err
 		}
 		a := act{Undone: view.Undone{What: view.UndoneCommand}}
@@ -368,21 +316,6 @@ func (h *History) noCommandAtWork(ctx context.Context, after uint64) error {
 			fmt.Errorf("%s is still at work, and has changed files", a.told()))
 	}
 	return nil
-}
-
-// changedSince says whether the files have changed since an event was appended.
-func (h *History) changedSince(ctx context.Context, seq uint64) (bool, error) {
-	rows, err := h.options.State.Checkpoints(ctx, 0, state.MaxPage) // newest first
-	if err != nil {
-		return false, err
-	}
-	for _, k := range rows {
-		if k.Seq > seq && k.Files > 0 {
-			return true, nil
-		}
-	}
-	now, err := h.options.Workspace.Status(ctx)
-	return len(now.Changes) > 0, err
 }
 
 // undoRun reverts what a run changed.

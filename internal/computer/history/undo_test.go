@@ -1,7 +1,10 @@
 package history
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -13,6 +16,8 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // TestUndoingACommandTakesAllOfIt: what a command did before another act made a checkpoint is in
@@ -40,6 +45,8 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 		}
 	})
 	id := func(n string) string { return strings.Repeat(n, 40) }
+	files := changed{}
+	c.tree = files
 	say := func(by contract.Actor, eventType, subject string, p contract.Payload) {
 		t.Helper()
 		if _, err := c.options.Log.Append(t.Context(), contract.Draft{Actor: by, Type: eventType, Subject: subject, Data: p}); err != nil {
@@ -49,6 +56,9 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	last := ""
 	checkpoint := func(n string, kind contract.CheckpointKind) {
 		t.Helper()
+		if files[id(n)] == "" {
+			files[id(n)] = "made in " + n
+		}
 		say(contract.System(), "checkpoint.created", "checkpoint/"+id(n), contract.CheckpointCreated{Commit: id(n), Tree: id("e"), Parent: last, Kind: kind, Message: "as it was", Verified: "unknown", Files: 1})
 		last = id(n)
 	}
@@ -92,8 +102,9 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	if a, err := c.lastAct(t.Context()); err != nil || a.Title != "watch" || len(a.commits) != 1 || a.commits[0].Commit != id("7") {
 		t.Errorf("the last act: %+v, %v", a, err)
 	}
+	files[id("8")] = "a"
 	ended(func() {
-		say(contract.Person("ann"), "file.written", "file/a", contract.FileWritten{Path: "a", Operation: contract.FilePut})
+		say(contract.Person("ann"), "file.written", "file/a", contract.FileWritten{Path: "a", Operation: contract.FilePut, SHA256: contract.NewBlobRef(sha256.Sum256([]byte("a")))})
 		checkpoint("8", contract.CheckpointManual)
 	}, contract.CommandFinished{Checkpoint: id("8")})
 	if a, err := c.lastAct(t.Context()); err != nil || a.What != view.UndonePut {
@@ -130,4 +141,15 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 	if a, err := c.lastAct(t.Context()); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "watch") {
 		t.Errorf("the last act: %+v, %v", a, err)
 	}
+}
+
+// changed are commits, and the one file that each of them changed; a file holds its own name.
+type changed map[string]string
+
+func (c changed) Diff(_ context.Context, r wire.DiffRequest) (wire.DiffReply, error) {
+	return wire.DiffReply{Changes: []wire.Change{{Path: wire.Path(c[r.B])}}}, nil
+}
+
+func (c changed) Read(_ context.Context, _, p string, _, _ int64) (*workspace.Content, error) {
+	return &workspace.Content{ReadCloser: io.NopCloser(strings.NewReader(p))}, nil
 }

@@ -214,7 +214,7 @@ func (e *Engine) planRestore(ctx context.Context, reply *wire.RestoreReply, toTr
 	w := wanted.New(e.store, e.scanner.Index)
 	var conflicts []wire.Conflict
 	if len(req.Revert) > 0 {
-		conflicts, err = w.Revert(ctx, live, req.Revert)
+		conflicts, err = w.Revert(ctx, live, req.Revert, req.Except)
 		w.Only(req.Paths)
 	} else {
 		err = w.Becomes(ctx, live, toTree, req.Paths)

@@ -125,12 +125,14 @@ func (w *Tree) leave(files []string) []gitstore.Change {
 // paths.
 type takenBack struct{ yours, mine []gitstore.Change }
 
-// Revert makes the live tree wanted without the changes of commits, newest first. If a path
-// can't be reverted for one of them, it is reverted for none and stays as it is.
-func (w *Tree) Revert(ctx context.Context, live string, commits []wire.Reverted) ([]wire.Conflict, error) {
+// Revert makes the live tree wanted without the changes of commits, newest first, except
+// those at the paths of but or beneath them. If a path can't be reverted for one of them,
+// it is reverted for none and stays as it is.
+func (w *Tree) Revert(ctx context.Context, live string, commits []wire.Reverted, but []wire.Path) ([]wire.Conflict, error) {
 	var all []takenBack
+	stay := Plain(but)
 	for _, r := range commits {
-		back, err := w.reverted(ctx, live, r)
+		back, err := w.reverted(ctx, live, r, stay)
 		if err != nil {
 			return nil, err
 		}
@@ -162,7 +164,7 @@ func (w *Tree) Revert(ctx context.Context, live string, commits []wire.Reverted)
 
 // reverted computes the revert of a commit; it is empty if the commit is not the one that
 // is meant.
-func (w *Tree) reverted(ctx context.Context, live string, r wire.Reverted) (back takenBack, err error) {
+func (w *Tree) reverted(ctx context.Context, live string, r wire.Reverted, but []string) (back takenBack, err error) {
 	made, err := w.store.Commit(ctx, r.Commit)
 	if err != nil || r.Publish != "" && made.Publish != r.Publish {
 		return back, err
@@ -177,6 +179,9 @@ func (w *Tree) reverted(ctx context.Context, live string, r wire.Reverted) (back
 	}
 	if back.yours, err = w.store.Differences(ctx, made.Tree, before); err != nil {
 		return back, err
+	}
+	if len(but) > 0 {
+		back.yours = slices.DeleteFunc(back.yours, func(c gitstore.Change) bool { return gitstore.Within(c.Path, but) })
 	}
 	back.mine, err = w.store.Around(ctx, made.Tree, live, back.yours)
 	return back, err

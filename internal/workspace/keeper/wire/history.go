@@ -67,7 +67,8 @@ type Commit struct {
 
 // RestoreRequest asks to make the tree, or paths of it, as in To. ID identifies the
 // restore's plan. Undo goes to the state before the newest restore. Revert undoes the
-// changes of these commits, newest first, and nothing else.
+// changes of these commits, newest first, and nothing else: those at Except and beneath it
+// stay, for they are not what is meant by the commits.
 type RestoreRequest struct {
 	ID     string     `json:"id"`
 	To     string     `json:"to,omitempty"`
@@ -75,6 +76,7 @@ type RestoreRequest struct {
 	DryRun bool       `json:"dry_run,omitempty"`
 	Undo   bool       `json:"undo,omitempty"`
 	Revert []Reverted `json:"revert,omitempty"`
+	Except []Path     `json:"except,omitempty"`
 	Cause  string     `json:"cause,omitempty"` // id of the event that caused it
 	// Keep are files whose content the tree does not decide: in a restore of everything,
 	// those that exist stay as they are.
