@@ -90,8 +90,8 @@ func (g *guard) frame() error {
 	}
 	switch kind {
 	case frameData:
-		if length > window {
-			return fmt.Errorf("tether: frame of %d bytes, the limit is %d", length, window)
+		if int64(length) > int64(g.limits.Window) {
+			return fmt.Errorf("tether: frame of %d bytes, the limit is %d", length, g.limits.Window)
 		}
 		g.body = length
 	case framePing:

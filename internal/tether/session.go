@@ -19,16 +19,16 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// window is how many bytes a peer may send on a stream before the reader has read them.
-// Together with Limits.Streams it bounds what a session can make this end buffer.
+// window is Limits.Window where nothing else is asked for, and the least that the
+// multiplexer takes.
 const window = 256 << 10
 
 // writeBuffer is the size of the buffer for requests, so that a header and a small body go
 // out as one frame: each frame costs either end a switch of goroutines.
 const writeBuffer = 16 << 10
 
-// Limits bound what the peer can make this end hold in memory. Zero values mean the
-// defaults.
+// Limits bound what the peer can make this end hold in memory, which is at most Streams
+// times Window on streams that the peer opened. Zero values mean the defaults.
 type Limits struct {
 	Handshake      time.Duration // default 5 s
 	ReadHeader     time.Duration // how long a request's header may take to arrive; default 10 s
@@ -36,7 +36,8 @@ type Limits struct {
 	Closing        time.Duration // after this a stream that the host has closed and the guest has not is reset; default 10 s
 	HeaderBytes    int           // default 64 KiB
 	BodyBytes      int64         // of one request; default 32 MiB, negative: no limit
-	Streams        int           // how many may be open at the same time; default 256
+	Streams        int           // how many of the peer's may be open at the same time; default 256
+	Window         int           // bytes that the peer may send on a stream before they are read; default and least 256 KiB
 	OpensPerSecond float64       // how many streams the peer may open each second on average; default 2000
 }
 
@@ -59,6 +60,7 @@ func (l Limits) filled() Limits {
 	if l.Streams <= 0 {
 		l.Streams = 256
 	}
+	l.Window = max(l.Window, window)
 	if l.OpensPerSecond <= 0 {
 		l.OpensPerSecond = 2000
 	}
@@ -132,7 +134,7 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 	config.AcceptBacklog = limits.Streams
 	config.EnableKeepAlive = false // a dead pipe reports itself; a busy box is not dead
 	config.ConnectionWriteTimeout = 30 * time.Second
-	config.MaxStreamWindowSize = window
+	config.MaxStreamWindowSize = uint32(limits.Window)
 	config.StreamOpenTimeout = openTimeout
 	config.StreamCloseTimeout = closeTimeout
 	config.LogOutput = io.Discard

@@ -322,6 +322,41 @@ func hostile(t *testing.T, o tether.Options) (*tether.Session, net.Conn) {
 	return h, b
 }
 
+// TestAWindowIsWhatIsAllowed shows that the other end is told how much of an answer it may
+// send unread, and that as much is taken in one frame.
+func TestAWindowIsWhatIsAllowed(t *testing.T) {
+	const allowed, least = 1 << 20, 256 << 10
+	h, raw := hostile(t, tether.Options{Limits: tether.Limits{Window: allowed}})
+	answered := make(chan error, 1)
+	go func() {
+		res, err := h.Client().Get("http://box/")
+		if err == nil {
+			_, err = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+		}
+		answered <- err
+	}()
+	opened := make([]byte, 12)
+	if _, err := io.ReadFull(raw, opened); err != nil {
+		t.Fatal(err)
+	}
+	stream := binary.BigEndian.Uint32(opened[4:])
+	if want := frame(1, 1, stream, allowed-least); !bytes.Equal(opened, want) {
+		t.Fatalf("the stream was opened by %v, want %v", opened, want)
+	}
+	go func() { _, _ = io.Copy(io.Discard, raw) }()
+	answer := append([]byte("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"), make([]byte, allowed)...)[:allowed]
+	if _, err := raw.Write(append(frame(0, 2, stream, allowed), answer...)); err != nil {
+		t.Error(err)
+	}
+	if _, err := raw.Write(frame(1, 4, stream, 0)); err != nil { // the end of the stream
+		t.Error(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err, h.Err())
+	}
+}
+
 func frame(kind byte, flags uint16, stream, length uint32) []byte {
 	f := []byte{0, kind}
 	f = binary.BigEndian.AppendUint16(f, flags)
@@ -339,7 +374,7 @@ func TestHostileFrames(t *testing.T) {
 	}
 	for name, bytes := range map[string][]byte{
 		"huge frame":        frame(0, 1, 1, 1<<31),
-		"over the window":   frame(0, 1, 1, 300<<10),
+		"over the window":   frame(0, 1, 1, 600<<10),
 		"unknown version":   append([]byte{9}, frame(0, 1, 1, 0)[1:]...),
 		"unknown type":      frame(7, 0, 0, 0),
 		"unknown flags":     frame(0, 0xfff0, 1, 0),
@@ -348,7 +383,7 @@ func TestHostileFrames(t *testing.T) {
 		"not frames at all": []byte("GET / HTTP/1.1\r\nHost: box\r\n\r\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, raw := hostile(t, tether.Options{Handler: say("host"), Limits: tether.Limits{Streams: 64, OpensPerSecond: 100}})
+			h, raw := hostile(t, tether.Options{Handler: say("host"), Limits: tether.Limits{Streams: 64, Window: 512 << 10, OpensPerSecond: 100}})
 			go func() { _, _ = raw.Write(bytes) }()
 			go func() { _, _ = io.Copy(io.Discard, raw) }()
 			select {

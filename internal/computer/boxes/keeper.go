@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/tether"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -78,6 +79,10 @@ func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
 		Env:    wire.Limits{LargestFile: int64(storage.LargeFileMB) << 20, ChunkBytes: int64(storage.LargeFilesMB) << 20, Files: storage.Files}.Env(),
 		Lock:   sandbox.Live(""),
 		Limits: sandbox.Limits{MemoryBytes: int64(k.boxes.options.Machine.Runtime.MemoryMB) << 20, Pids: k.boxes.options.Machine.Runtime.Pids},
+		// Files are read through it, of which more than one frame shall be under way. It asks
+		// the host for nothing, so a quarter of the streams is enough, and what it can make the
+		// host hold is what any box can.
+		TetherLimits: tether.Limits{Window: 1 << 20, Streams: 64},
 	})
 	if err != nil {
 		return nil, err
