@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -223,9 +222,10 @@ func (s *Server) routes() error {
 		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for this address", ""))
 	})
 	cfg := huma.DefaultConfig("ChoirOS", s.options.Version)
+	format := huma.Format{Marshal: httpio.WriteJSON, Unmarshal: json.Unmarshal}
+	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	if defence.Off(defence.ControlBodies) {
-		cfg.Formats = maps.Clone(cfg.Formats)
-		cfg.Formats["text/plain"] = huma.DefaultJSONFormat
+		cfg.Formats["text/plain"] = format
 	}
 	cfg.Info.Description = "What a person can ask of their computers. Errors are RFC 9457 problems with code, hint and field."
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", "", nil
