@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -40,8 +41,8 @@ func prompts(ctx context.Context, e *env) (_ []report.Result, err error) {
 			return err
 		},
 		Between: func(ctx context.Context, _ int) error {
-			if _, err := w.api.Command(ctx, acted.Run, contract.CommandCancel); err != nil {
-				return err
+			if _, err := w.api.Command(ctx, acted.Run, contract.CommandCancel); err != nil && !fault.Is(err, fault.NotFound) {
+				return err // it may have ended by now
 			}
 			_, err := w.api.Wait(ctx, acted.Run)
 			return err

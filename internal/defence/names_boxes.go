@@ -65,3 +65,11 @@ const (
 	TetherPings Name = "tether.pings" // row 15: pings are counted
 	TetherOpens Name = "tether.opens" // row 15: how fast streams are opened
 )
+
+// The boxes that wait for a run (internal/computer/runspace).
+const (
+	SpareNobodys Name = "spare.nobodys" // row 15: a box that waits has no run's answers
+	SpareSilent  Name = "spare.silent"  // row 15: a box that asks for something before a run has it is ended
+	SpareOnce    Name = "spare.once"    // row 14: a box is one run's
+	SpareSame    Name = "spare.same"    // row 9: a box that was opened for other limits, or another view, is nobody's
+)

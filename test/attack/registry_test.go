@@ -15,6 +15,9 @@ type Row struct {
 	Defences []defence.Name
 	// Run tries it once, with whatever is switched on.
 	Run func(t *testing.T) Verdict
+	// Inside are the arguments of the probe, if the attack is what it does in a box: it is tried in a task's
+	// box and in one of our loops that waits for a run.
+	Inside []string
 	// Beside is the test in another package that Run runs, if it is one.
 	Beside *besideTest
 	// Whole says whether it uses the shared computer (whole_test.go).
@@ -47,7 +50,14 @@ var cannot = map[string]string{
 
 // rows returns the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, desktopRows, wholeRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, gitHTTPRows, logRows, actorRows, besideRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, desktopRows, wholeRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, gitHTTPRows, logRows, actorRows, besideRows, spareRows)
+	for i, r := range all {
+		if r.Inside != nil {
+			all[i].Run = inBox(r.Inside...)
+			r.Run, r.Attack = inWaiting(r.Inside...), r.Attack+"; in a box that waits for a run"
+			all = append(all, r)
+		}
+	}
 	slices.SortStableFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }

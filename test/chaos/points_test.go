@@ -379,6 +379,9 @@ func (w *world) killAt(s scenario, point string, round int) {
 	ctx, cancel := w.soon()
 	defer cancel()
 	w.arm(point, 1+round%nth(point))
+	if kind, at, _ := strings.Cut(point, "."); at == "ready" && (kind == "director" || kind == "associate") {
+		w.killBoxes(kind) // one that waits for the next run was ready before
+	}
 	err := s.do(ctx, w)
 	if kind, at, _ := strings.Cut(point, "."); !w.hit() && (kind == "desktop" || kind == "keeper" && at == "ready") {
 		// Such a box lives long. The next request finds it dead and opens another one.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/test/choirtest"
 )
 
 // verify waits until choir has settled and compares everything with what is known. thorough adds a
@@ -270,7 +271,7 @@ func failedWholly(h *history, run string, unverified bool) error {
 }
 
 // checkBoxes returns an error if overlays of ended tasks are still there. A command's open box
-// waits some time for its user's next command.
+// waits some time for its user's next command, and one box of each loop waits for the next run's.
 func (w *world) checkBoxes(h *history) error {
 	kept, epoch := map[string]bool{}, h.events[len(h.events)-1].Epoch
 	for i, e := range h.events {
@@ -294,6 +295,9 @@ func (w *world) checkBoxes(h *history) error {
 			if !kept[e.Name()] && !strings.HasPrefix(e.Name(), "keeper-") && !strings.HasPrefix(e.Name(), "desktop") && !strings.HasPrefix(e.Name(), "build") && !strings.HasPrefix(e.Name(), ".out-build") {
 				left = append(left, e.Name())
 			}
+		}
+		if left, err = choirtest.NotWaiting(h.events, left); err != nil {
+			return err
 		}
 		if len(left) == 0 {
 			return nil

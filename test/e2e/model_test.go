@@ -170,6 +170,12 @@ func eventsOf(t *testing.T, in *choirtest.Instance, types ...string) []contract.
 	for _, typ := range types {
 		args = append(args, "--type", typ)
 	}
+	return eventsSaid(t, in, args...)
+}
+
+// eventsSaid returns the events that a command prints.
+func eventsSaid(t *testing.T, in *choirtest.Instance, args ...string) []contract.Event {
+	t.Helper()
 	lines := bufio.NewScanner(strings.NewReader(in.Must(t, args...)))
 	lines.Buffer(nil, 4<<20)
 	var out []contract.Event

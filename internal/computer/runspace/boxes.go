@@ -24,6 +24,8 @@ type Boxes struct {
 	// Once runs a function in the background that ends by itself.
 	Once   func(what string, f func(context.Context) error)
 	Logger *slog.Logger
+	// Pool has the boxes of our own loops.
+	Pool *Pool
 }
 
 // runBox is a sandbox.Box as the dispatcher sees it.
@@ -37,6 +39,7 @@ func (b Boxes) Open(ctx context.Context, r ports.BoxRequest) (ports.Box, error) 
 	switch r.Kind {
 	case contract.BoxDirector, contract.BoxAssociate:
 		// Only our own loops run in it: it has no tree, and nothing that could fill a disk.
+		return asRunBox(b.Pool.Take(ctx, spec))
 	case contract.BoxTask:
 		o, ok := r.Overlay.(*Overlay)
 		if !ok {
@@ -62,7 +65,7 @@ func (b Boxes) Open(ctx context.Context, r ports.BoxRequest) (ports.Box, error) 
 			return nil, err
 		}
 		spec.Mounts, spec.Env = boxes.WithDependencies(mounts, r.Dependencies)
-		box, err := b.Boxes.Open(ctx, spec)
+		box, err := b.Pool.Run(func() (sandbox.Box, error) { return b.Boxes.Open(ctx, spec) })
 		if err != nil {
 			release()
 			return nil, err
@@ -72,11 +75,14 @@ func (b Boxes) Open(ctx context.Context, r ports.BoxRequest) (ports.Box, error) 
 	default:
 		return nil, fault.New("runspace.Open", fault.Invalid, "", errors.New("runs have no box of kind "+string(r.Kind)))
 	}
-	box, err := b.Boxes.Open(ctx, spec)
+	return asRunBox(b.Pool.Run(func() (sandbox.Box, error) { return b.Boxes.Open(ctx, spec) }))
+}
+
+func asRunBox(b sandbox.Box, err error) (ports.Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runBox{box}, nil
+	return runBox{b}, nil
 }
 
 // Way implements ports.Egress: it is a run's box's access to the network.

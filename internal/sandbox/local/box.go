@@ -89,7 +89,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if err != nil {
 		return nil, err
 	}
-	if (b.limits.DiskBytes > 0 || b.limits.DiskInodes > 0) && !defence.Off(defence.BoxDisk) {
+	if (b.limits.DiskBytes > 0 || b.limits.DiskInodes > 0) && b.writesDisk() && !defence.Off(defence.BoxDisk) {
 		if b.disk, err = newSampler(b); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +39,12 @@ type sampler struct {
 	mu   sync.Mutex
 	now  hostfs.Size
 	base hostfs.Size
+}
+
+// writesDisk says whether anything in the box can write to a disk. The places that every box has for itself
+// are in memory.
+func (b *box) writesDisk() bool {
+	return len(b.limits.Counted) > 0 || slices.ContainsFunc(b.mounts, func(m mount) bool { return m.Mode == sandbox.ReadWrite || m.Mode == sandbox.Overlay })
 }
 
 // newSampler opens the places that are measured: what the driver keeps for the

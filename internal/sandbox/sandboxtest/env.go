@@ -65,7 +65,7 @@ func (e *Env) Box(t testing.TB, spec sandbox.BoxSpec) (sandbox.Box, *guest.Clien
 	if spec.Kind == "" {
 		spec.Kind = contract.BoxTask
 	}
-	spec.Mounts = append([]sandbox.Mount{{Source: e.probe.At("probe"), Target: ProbeInside, Mode: sandbox.ReadOnly}}, spec.Mounts...)
+	spec.Mounts = append([]sandbox.Mount{e.ProbeMount()}, spec.Mounts...)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	b, err := e.Computer.Box(ctx, spec)
@@ -78,6 +78,11 @@ func (e *Env) Box(t testing.TB, spec sandbox.BoxSpec) (sandbox.Box, *guest.Clien
 		}
 	})
 	return b, guest.NewClient(b.Tether().Transport())
+}
+
+// ProbeMount puts the probe at ProbeInside.
+func (e *Env) ProbeMount() sandbox.Mount {
+	return sandbox.Mount{Source: e.probe.At("probe"), Target: ProbeInside, Mode: sandbox.ReadOnly}
 }
 
 // LiveMount puts the live tree at /computer.

@@ -41,8 +41,12 @@ func main() {
 		os.Exit(3)
 	}
 	way := spec.Env["WAY"]
-	if way == "hold-streams" {
+	switch way {
+	case "hold-streams":
 		holdStreams(raw, token)
+		return
+	case "ask":
+		ask(raw, token)
 		return
 	}
 	shakeHands(raw, token)
@@ -116,5 +120,20 @@ func holdStreams(raw net.Conn, token *tether.Token) {
 			_, _ = c.Write([]byte("G"))
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ask has the host begin tasks, whoever it takes the box for, as often as it can.
+func ask(raw net.Conn, token *tether.Token) {
+	s, err := tether.Dial(context.Background(), raw, tether.Options{Token: token})
+	if err != nil {
+		os.Exit(3)
+	}
+	for {
+		if resp, err := s.Client().Post("http://box/tasks", "application/json", strings.NewReader("{}")); err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
