@@ -313,6 +313,9 @@ func (b *box) identify(ctx context.Context, info *os.File) error {
 		Child int `json:"child-pid"`
 	}
 	if err := json.NewDecoder(io.LimitReader(info, 4096)).Decode(&said); err != nil || said.Child <= 1 {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err() // whoever asked for the box went away, and nothing failed
+		}
 		return errors.New("bubblewrap did not start the box")
 	}
 	fd, err := unix.PidfdOpen(said.Child, 0)
