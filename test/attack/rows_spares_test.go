@@ -39,7 +39,7 @@ func newPool(t *testing.T, guestBinary string, spec sandbox.BoxSpec) *pool {
 	p.spec = spec
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
-	p.Pool = runspace.NewPool(p.open, func(what string, f func(context.Context) error) {
+	p.Pool = runspace.NewPool(p, func(what string, f func(context.Context) error) {
 		work.Go(func() { _ = f(ctx) }) // a box that can't be ended fails the computer's end
 		if what == "the watch of a spare box" {
 			p.waits <- struct{}{}
@@ -59,7 +59,16 @@ func newPool(t *testing.T, guestBinary string, spec sandbox.BoxSpec) *pool {
 	return p
 }
 
-func (p *pool) open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+// Lend implements runspace.Opener: here nobody else needs a box.
+func (p *pool) Lend(func() bool) (stop func()) { return func() {} }
+
+// Open implements runspace.Opener.
+func (p *pool) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+	return p.Ahead(ctx, spec)
+}
+
+// Ahead implements runspace.Opener.
+func (p *pool) Ahead(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
 	id, handler := spec.ID, spec.Handler
 	spec.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := httptest.NewRecorder()

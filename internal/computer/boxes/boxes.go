@@ -36,6 +36,7 @@ type Machine struct {
 	warmth  homeWarmer
 	known   toolFacts
 	watches watches
+	lent    lent
 	shared  struct {
 		once  sync.Once
 		trees *trees
@@ -172,8 +173,18 @@ func (c *Boxes) Beyond(ctx context.Context, spec contract.EgressSpec) ([]string,
 	return sources.Beyond(ctx, spec)
 }
 
-// Open opens a box and records it in the log.
+// Open opens a box and records it in the log. If the machine can open no other box, those that wait for a run
+// are ended, of all its computers, and it is tried once more.
 func (c *Boxes) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+	b, err := c.Ahead(ctx, spec)
+	if fault.Is(err, fault.Unavailable) && ctx.Err() == nil && c.options.Awake.Err() == nil && c.options.Machine.lent.end() {
+		return c.Ahead(ctx, spec)
+	}
+	return b, err
+}
+
+// Ahead is Open for a box that nobody needs yet: for it no other is ended.
+func (c *Boxes) Ahead(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
 	env := map[string]string{}
 	if c.options.Machine.Path != "" {
 		env["PATH"] = c.options.Machine.Path

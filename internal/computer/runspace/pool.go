@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +30,7 @@ const (
 // box is used: those of our own loops, which have no tree, no network and no secrets. A box is handed out
 // once. It is opened when runs have rested, and only for kinds that a run has used since the computer woke.
 type Pool struct {
-	open   func(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error)
+	boxes  Opener
 	once   func(what string, f func(context.Context) error)
 	logger *slog.Logger
 
@@ -38,6 +40,17 @@ type Pool struct {
 	spares  map[contract.BoxKind]*spare
 	pause   time.Duration // from when runs begin to rest, or from a failure, until spares are opened
 	changed chan struct{} // holds a value when a box began, ended or was taken since Keep looked
+}
+
+// Opener opens the boxes of one computer, which end with the computer at the latest.
+type Opener interface {
+	// Open opens a box for a run.
+	Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error)
+	// Ahead opens a box that nobody needs yet.
+	Ahead(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error)
+	// Lend has end called if somebody's box can't be opened. end ends what was opened ahead and nobody has, and
+	// says whether there was any.
+	Lend(end func() bool) (stop func())
 }
 
 // spare is a box that is open for whoever needs one next. It is also the handler of what the box asks of the
@@ -61,10 +74,9 @@ func (s *spare) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.run.Load()).ServeHTTP(w, r)
 }
 
-// NewPool makes a Pool that has no box yet. open opens a box of the computer, which ends with the computer at
-// the latest; once runs a function in the background that ends by itself.
-func NewPool(open func(context.Context, sandbox.BoxSpec) (sandbox.Box, error), once func(string, func(context.Context) error), logger *slog.Logger) *Pool {
-	return &Pool{open: open, once: once, logger: logger, used: map[contract.BoxKind]sandbox.BoxSpec{}, spares: map[contract.BoxKind]*spare{},
+// NewPool makes a Pool that has no box yet. once runs a function in the background that ends by itself.
+func NewPool(boxes Opener, once func(string, func(context.Context) error), logger *slog.Logger) *Pool {
+	return &Pool{boxes: boxes, once: once, logger: logger, used: map[contract.BoxKind]sandbox.BoxSpec{}, spares: map[contract.BoxKind]*spare{},
 		pause: rest, changed: make(chan struct{}, 1)}
 }
 
@@ -73,7 +85,7 @@ func (p *Pool) Take(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, err
 	if s := p.take(spec); s != nil {
 		return s.box, nil
 	}
-	return p.Run(func() (sandbox.Box, error) { return p.open(ctx, spec) })
+	return p.Run(func() (sandbox.Box, error) { return p.boxes.Open(ctx, spec) })
 }
 
 // take removes the spare of a kind from the pool and has it answered by the run. If it was opened for other
@@ -174,6 +186,7 @@ func (p *Pool) wake() {
 
 // Keep opens spare boxes whenever the computer's runs have rested, until ctx ends.
 func (p *Pool) Keep(ctx context.Context) error {
+	defer p.boxes.Lend(p.giveUp)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -188,6 +201,21 @@ func (p *Pool) Keep(ctx context.Context) error {
 			p.fill(ctx)
 		}
 	}
+}
+
+// giveUp ends the spares, because the machine can open no box that somebody needs, and returns when they have
+// ended.
+func (p *Pool) giveUp() bool {
+	p.mu.Lock()
+	spares := slices.Collect(maps.Values(p.spares))
+	clear(p.spares)
+	p.mu.Unlock()
+	for _, s := range spares {
+		if err := s.box.Kill(); err != nil {
+			p.logger.Warn("a box that waits for a run could not be ended", "box", s.box.ID(), "error", err)
+		}
+	}
+	return len(spares) > 0
 }
 
 // fill opens a spare of each kind that has none, one after the other, until a run needs a box. One that ends
@@ -220,7 +248,7 @@ func (p *Pool) add(ctx context.Context, spec sandbox.BoxSpec) error {
 	if spec.Handler == nil { // as made leaves it
 		spec.Handler = s
 	}
-	box, err := p.open(ctx, spec)
+	box, err := p.boxes.Ahead(ctx, spec)
 	if err != nil {
 		return err
 	}

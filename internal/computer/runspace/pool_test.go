@@ -49,6 +49,7 @@ type standPool struct {
 	asked  func()                // called when a box is opened
 	early  func(b *standBox) int // called with a box before it is open
 	limits sandbox.Limits
+	lent   func() bool // ends the spares
 }
 
 // withPool runs f beside a pool's Keep.
@@ -59,7 +60,7 @@ func withPool(t *testing.T, f func(p *standPool)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p.cancel = cancel
 		var work sync.WaitGroup
-		p.Pool = NewPool(p.openBox, func(_ string, f func(context.Context) error) { work.Go(func() { _ = f(ctx) }) }, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		p.Pool = NewPool(p, func(_ string, f func(context.Context) error) { work.Go(func() { _ = f(ctx) }) }, slog.New(slog.NewTextHandler(io.Discard, nil)))
 		work.Go(func() { _ = p.Keep(ctx) })
 		f(p)
 		cancel()
@@ -70,7 +71,16 @@ func withPool(t *testing.T, f func(p *standPool)) {
 	})
 }
 
-func (p *standPool) openBox(_ context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+func (p *standPool) Lend(end func() bool) (stop func()) {
+	p.lent = end
+	return func() {}
+}
+
+func (p *standPool) Open(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
+	return p.Ahead(ctx, spec)
+}
+
+func (p *standPool) Ahead(_ context.Context, spec sandbox.BoxSpec) (sandbox.Box, error) {
 	b := &standBox{spec: spec, done: make(chan struct{})}
 	b.end = sync.OnceFunc(func() { close(b.done) })
 	p.mu.Lock()
@@ -232,7 +242,7 @@ func TestSparesThatEndAtOnce(t *testing.T) {
 func TestWhatIsGivenReachesItsBoxOnly(t *testing.T) {
 	withPool(t, func(p *standPool) {
 		other := &standPool{t: p.t}
-		other.Pool = NewPool(other.openBox, p.once, p.logger)
+		other.Pool = NewPool(other, p.once, p.logger)
 		for _, pool := range []*standPool{p, other} {
 			pool.lease(contract.BoxDirector, 201).end()
 			pool.lease(contract.BoxAssociate, 201).end()
@@ -286,6 +296,36 @@ func TestASpareThatIsLateIsEnded(t *testing.T) {
 		p.rested(rest)
 		if left := p.living(); len(left) != 1 {
 			t.Errorf("after the run there are %v", left)
+		}
+	})
+}
+
+// TestSparesAreGivenUp: when the machine can open no other box, those that wait are ended at once, and not opened
+// again at once.
+func TestSparesAreGivenUp(t *testing.T) {
+	withPool(t, func(p *standPool) {
+		p.lease(contract.BoxDirector, 201).end()
+		p.lease(contract.BoxAssociate, 201).end()
+		synctest.Wait()
+		if p.lent() {
+			t.Error("there was something to give up")
+		}
+		p.rested(rest)
+		mine := p.lease(contract.BoxDirector, 202)
+		if !p.lent() || p.lent() {
+			t.Error("the box that waits was not given up, or twice")
+		}
+		if left := p.living(); len(left) != 1 || left[0] != mine {
+			t.Errorf("beside the run's %v there are %v", mine, left)
+		}
+		mine.end()
+		p.rested(rest)
+		if n := len(p.living()); n != 0 {
+			t.Errorf("%d boxes wait again", n)
+		}
+		p.rested(longest)
+		if n := len(p.living()); n != 2 {
+			t.Errorf("%d boxes wait after a while", n)
 		}
 	})
 }
