@@ -91,10 +91,10 @@ var kinds = map[ActorKind]CapabilitySet{
 	KindSystem:    SetOf(CanRecord, CanPrompt, CanWrite, CanPropose, CanRestore, CanApprove, CanPlan, CanWork, CanExec),
 }
 
-// Lendable is what a token may be made for: all that people may do, except what takes a
+// TokenCapabilities is what a token may be made for: all that people may do, except what takes a
 // person on the console, which no program does for them, and CanNetwork, which no run is
 // held to yet.
-var Lendable = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanManage, CanInvite,
+var TokenCapabilities = []Capability{CanRead, CanPrompt, CanWrite, CanExec, CanRestore, CanArrange, CanManage, CanInvite,
 	CanSelf, CanSecrets, CanModels, CanMachine, CanComputers, CanAccounts}
 
 // ActorKinds lists every kind, those of people first.

@@ -96,7 +96,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	if err := p.openFleet(ctx, fleet.Options{
 		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Spending: p.identity, Driver: driver,
 		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger, Report: report,
-		Said: func(cid contract.CID, name string, state view.ComputerState, err error) {
+		StateChanged: func(cid contract.CID, name string, state view.ComputerState, err error) {
 			o.computer(string(cid), name, state, err)
 		},
 	}); err != nil {
@@ -182,7 +182,7 @@ func (p *plane) openFleet(ctx context.Context, o fleet.Options) (err error) {
 // look finds out what of the data directory is damaged, and prepares what is whole for
 // opening.
 func look(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*recovery.Report, error) {
-	report, err := recovery.Look(ctx, dir)
+	report, err := recovery.FinishAndInspect(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

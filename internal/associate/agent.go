@@ -146,7 +146,7 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 		System:    system,
 		Wake:      func(_ context.Context, s harness.State) (string, error) { return wake(m, s), nil },
 		Steer: func(ctx context.Context) ([]string, error) {
-			var w Wake
+			var w WakeReply
 			err := h.Post(ctx, "/wake", nil, struct{}{}, &w)
 			return w.Notes, err
 		},

@@ -53,8 +53,8 @@ type Draft struct {
 	Turns         int                   `json:"turns,omitempty"`
 }
 
-// Wake is the host's answer to POST /wake, which waits while the run is paused.
-type Wake struct {
+// WakeReply is the host's answer to POST /wake, which waits while the run is paused.
+type WakeReply struct {
 	Notes []string `json:"notes,omitempty"` // what the user or the host said since the last wake
 }
 

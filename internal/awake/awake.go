@@ -16,19 +16,19 @@ const (
 	slack = 1500 * time.Millisecond
 )
 
-// Why says what kept a process from running.
-type Why string
+// Cause says what kept a process from running.
+type Cause string
 
 // What kept a process from running.
 const (
-	Stopped   Why = "stopped"   // only the process, or its box, was stopped
-	Suspended Why = "suspended" // the whole machine was suspended
+	Stopped   Cause = "stopped"   // only the process, or its box, was stopped
+	Suspended Cause = "suspended" // the whole machine was suspended
 )
 
 // Gap is a time in which the process did not run.
 type Gap struct {
 	For time.Duration
-	Why Why
+	Why Cause
 }
 
 // Clock measures the time in which a process ran. It reads the time regularly only while

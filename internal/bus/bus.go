@@ -61,21 +61,21 @@ type backend interface {
 	// Subscribed reports whether anybody is subscribed to a subject; true when that is not
 	// known.
 	Subscribed(subject string) bool
-	// Opening calls open, which makes the server open or create a stream, and preserves
-	// the stream's files whatever happens. Shut closes a stream and leaves its files;
+	// OpenStream calls open, which makes the server open or create a stream, and preserves
+	// the stream's files whatever happens. CloseStream closes a stream and leaves its files;
 	// Remove deletes one. An external server does not close streams, and deletes one
-	// through remove. Looking calls look, which reads or moves files of closed streams,
+	// through remove. WithFiles calls use, which reads or moves files of closed streams,
 	// while no server is being started.
-	Opening(name string, open func() error) error
-	Shut(name string) error
+	OpenStream(name string, open func() error) error
+	CloseStream(name string) error
 	Remove(name string, remove func() error) error
-	Looking(look func() error) error
+	WithFiles(use func() error) error
 	// Files returns why the logs are no files of this machine; nil if they are.
 	Files() error
-	// Health returns why nothing can be stored now; Unread returns how many reads failed
-	// without an error to the reader.
+	// Health returns why nothing can be stored now; FailedReads returns how many reads
+	// failed without an error to the reader.
 	Health() error
-	Unread() (uint64, error)
+	FailedReads() (uint64, error)
 	Close() error
 }
 
@@ -234,18 +234,18 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, cid contract.CID,
 // EnsureStream opens the stream of a computer's log, and makes it if it does not exist. Its
 // messages are preserved if it can't be opened.
 func (b *Bus) EnsureStream(ctx context.Context, cid contract.CID) error {
-	return b.backend.Opening(contract.StreamLog(cid), func() error { return EnsureStream(ctx, b.streams, cid, b.replicas) })
+	return b.backend.OpenStream(contract.StreamLog(cid), func() error { return EnsureStream(ctx, b.streams, cid, b.replicas) })
 }
 
-// Shut closes the stream of a computer's log, which nobody may have open: the server keeps
+// CloseLog closes the stream of a computer's log, which nobody may have open: the server keeps
 // only its files until EnsureStream opens it again. An external server keeps it open.
 // Everything that was published before is stored first; if that fails, nothing changes.
-func (b *Bus) Shut(ctx context.Context, cid contract.CID) error {
-	const op = "bus.Shut"
+func (b *Bus) CloseLog(ctx context.Context, cid contract.CID) error {
+	const op = "bus.CloseLog"
 	if err := b.drain(ctx, cid); err != nil {
 		return fault.Wrap(op, err)
 	}
-	return fault.Wrap(op, b.backend.Shut(contract.StreamLog(cid)))
+	return fault.Wrap(op, b.backend.CloseStream(contract.StreamLog(cid)))
 }
 
 // drain returns when the server has processed what this connection published to a log. The
@@ -294,10 +294,10 @@ func (b *Bus) Remove(ctx context.Context, cid contract.CID) error {
 	}))
 }
 
-// Look calls look, which reads or moves files of logs that nobody has open (ReadStore,
-// PutBack), while the server is not being restarted, which changes those files. look must
-// not call Look, and a restart waits for it.
-func (b *Bus) Look(look func() error) error { return b.backend.Looking(look) }
+// WithFiles calls use, which reads or moves files of logs that nobody has open (ReadStore,
+// PutBack), while the server is not being restarted, which changes those files. use must
+// not call WithFiles, and a restart waits for it.
+func (b *Bus) WithFiles(use func() error) error { return b.backend.WithFiles(use) }
 
 // Conn returns the control plane's connection, which has all permissions.
 func (b *Bus) Conn() *nats.Conn { return b.conn }
@@ -313,10 +313,10 @@ func (b *Bus) Files() error { return b.backend.Files() }
 // fault.Unavailable, and appends will fail.
 func (b *Bus) Health() error { return b.backend.Health() }
 
-// Unread returns how many reads failed because a block of a stream could not be opened or
+// FailedReads returns how many reads failed because a block of a stream could not be opened or
 // read, and why the last one failed. The server answers such reads as if there were no such
 // message, so that answer counts only if the number is the same before and after.
-func (b *Bus) Unread() (uint64, error) { return b.backend.Unread() }
+func (b *Bus) FailedReads() (uint64, error) { return b.backend.FailedReads() }
 
 // JetStream returns JetStream over the control plane's connection.
 func (b *Bus) JetStream() jetstream.JetStream { return b.streams }

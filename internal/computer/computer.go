@@ -265,7 +265,7 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 	if c.state, err = state.OpenOrReplace(ctx, c.path("state.sqlite"), c.logger, state.WithBlobs(c.machine.Blobs)); err != nil {
 		return err
 	}
-	if c.log, err = ledger.Open(ctx, c.machine.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: c.machine.Blobs, Index: c.state, Live: c.machine.Bus, Ensure: c.machine.Bus.EnsureStream, Health: c.machine.Bus.Health, Unread: c.machine.Bus.Unread, Full: c.machine.Reserve.Full,
+	if c.log, err = ledger.Open(ctx, c.machine.Bus.JetStream(), ledger.Options{CID: c.cid, Blobs: c.machine.Blobs, Index: c.state, Live: c.machine.Bus, Ensure: c.machine.Bus.EnsureStream, Health: c.machine.Bus.Health, FailedReads: c.machine.Bus.FailedReads, Full: c.machine.Reserve.Full,
 		Head: c.path("log.head"), Trouble: func(err error) { c.logger.Warn("the log's head could not be written", "error", err) }}); err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ func (c *Computer) openShell() *shell.Shell {
 	})
 }
 
-// Look implements control.Desktop.
-func (c *Computer) Look(context.Context) (release func()) { return c.shell.Look() }
+// AddViewer implements control.Desktop.
+func (c *Computer) AddViewer(context.Context) (release func()) { return c.shell.AddViewer() }
 
 // Live implements control.Desktop.
 func (c *Computer) Live(context.Context) (http.RoundTripper, error) { return c.shell.Live() }

@@ -40,8 +40,8 @@ type Machine struct {
 	// Count adds what a log records as spent to the machine's sum, up to the log's end. If
 	// it is nil, nothing is counted.
 	Count func(ctx context.Context, log *ledger.Log) error
-	// Fell is called when a computer's own services keep failing.
-	Fell func(c *Computer, err error)
+	// ServicesFailed is called when a computer's own services keep failing.
+	ServicesFailed func(c *Computer, err error)
 	// Notices returns messages about the machine that every computer's user is shown.
 	Notices func() []string
 }

@@ -119,7 +119,7 @@ func TestATasksConflictingEditIsAProposal(t *testing.T) {
 	d.byHand("one\nfaster\n")
 	ref := k.o.(*runspace.Overlay).Ref
 	by := document.Author{Name: string(contract.KindAssociate), By: contract.AssociateOf(ref.Task), Run: ref.Run, Task: ref.Task}
-	if p, err := d.mirror.Propose(t.Context(), mirror.Left{Publish: "faster", Base: k.o.Base(), Tree: k.o.Base(), Paths: []string{mirrored}, By: by}); err != nil || len(p) != 0 {
+	if p, err := d.mirror.Propose(t.Context(), mirror.Unapplied{Publish: "faster", Base: k.o.Base(), Tree: k.o.Base(), Paths: []string{mirrored}, By: by}); err != nil || len(p) != 0 {
 		t.Errorf("%v %v", p, err)
 	}
 	d.want(4, "one\nfaster\n")

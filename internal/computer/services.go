@@ -22,7 +22,7 @@ func (c *Computer) newServices(ctx context.Context, backoff time.Duration) *supe
 		Backoff:   backoff,
 		Passes:    func(err error) bool { return fault.Is(err, fault.DiskFull) },
 		OnFailure: c.serviceFailed,
-		Escalate:  func(err error) { c.machine.Fell(c, err) },
+		Escalate:  func(err error) { c.machine.ServicesFailed(c, err) },
 	})
 }
 

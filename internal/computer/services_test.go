@@ -65,7 +65,7 @@ func TestWhatGoesOnFailingIsToldOfItsComputer(t *testing.T) {
 		err error
 	}
 	falls := make(chan fall, 10)
-	m := &Machine{Fell: func(c *Computer, err error) { falls <- fall{c, err} }}
+	m := &Machine{ServicesFailed: func(c *Computer, err error) { falls <- fall{c, err} }}
 	d.machine, other.machine = m, m
 	d.own("a broken service", func(context.Context) error { return errors.New("broken for good") })
 	got := <-falls

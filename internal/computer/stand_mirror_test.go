@@ -29,8 +29,8 @@ import (
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
+	"choir.dev/choiros/internal/workspace/keeper/httpapi"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -155,7 +155,7 @@ func (d *desk) start() {
 	c.own("revisions", c.mirror.Follow)
 	d.engine, err = engine.Open(d.t.Context(), engine.Options{Root: filepath.Join(d.dir, "workspace"), Snapshots: filepath.Join(d.dir, "snapshots"), Uppers: filepath.Join(d.dir, "boxes")})
 	check(err)
-	d.server = httptest.NewServer(door.Handler(d.engine))
+	d.server = httptest.NewServer(httpapi.Handler(d.engine))
 	d.volumes = openVolumes(d.t, d.dir)
 	c.boxes = boxes.New(boxes.Options{CID: d.cid, Machine: &boxes.Machine{}, On: d.volumes, Logger: c.logger})
 	c.workspace, err = workspace.Open(d.t.Context(), workspace.Options{

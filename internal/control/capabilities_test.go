@@ -55,9 +55,9 @@ func TestMethodsAnswerAsTheTableSays(t *testing.T) {
 	for _, c := range []contract.Capability{"read", "prompt", "write", "exec", "restore", "self"} {
 		scopes = append(scopes, []contract.Capability{c})
 	}
-	scopes = append(scopes, []contract.Capability{}, contract.Lendable)
+	scopes = append(scopes, []contract.Capability{}, contract.TokenCapabilities)
 	for len(scopes) < cap(scopes) {
-		scopes = append(scopes, some(contract.Lendable))
+		scopes = append(scopes, some(contract.TokenCapabilities))
 	}
 	for n, scope := range scopes {
 		role := []grant.Role{grant.Owner, grant.Editor, grant.Viewer}[rand.IntN(3)]
@@ -138,7 +138,7 @@ func TestAStreamIsHeldToItsToken(t *testing.T) {
 	w.join(p, w.machine().cid, grant.Editor)
 	for _, m := range []rpc.Any{rpc.EventsRead, rpc.FrameStream, rpc.ExecHTTP, rpc.FilesGet} {
 		d := m.About()
-		but := slices.DeleteFunc(slices.Clone(contract.Lendable), func(c contract.Capability) bool { return c == d.May })
+		but := slices.DeleteFunc(slices.Clone(contract.TokenCapabilities), func(c contract.Capability) bool { return c == d.May })
 		q := p
 		q.token = w.lent(p, but, time.Time{})
 		if res := w.asks(q, m, string(w.machine().cid), nil); res.StatusCode != http.StatusForbidden {

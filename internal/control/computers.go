@@ -124,9 +124,9 @@ type Desktop interface {
 	// Build returns the files of the desktop's build that is served: the newest verified one, or the base
 	// build that is part of the binary if there is none. index.html is at its root.
 	Build(ctx context.Context) (fs.FS, error)
-	// Look marks the desktop as watched until release is called; the dev server runs only while somebody
-	// watches. It returns at once.
-	Look(ctx context.Context) (release func())
+	// AddViewer marks the desktop as viewed until release is called; the dev server runs only while somebody
+	// views it. It returns at once.
+	AddViewer(ctx context.Context) (release func())
 	// Live returns a transport to the dev server in its box. The body of a 101 response is an
 	// io.ReadWriteCloser. The error is fault.Unavailable while the server starts.
 	Live(ctx context.Context) (http.RoundTripper, error)

@@ -545,7 +545,7 @@ func (m *machine) Build(context.Context) (fs.FS, error) {
 	return m.build, nil
 }
 
-func (m *machine) Look(context.Context) func() {
+func (m *machine) AddViewer(context.Context) func() {
 	m.mu.Lock()
 	m.looks++
 	m.mu.Unlock()

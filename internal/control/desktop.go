@@ -43,12 +43,12 @@ var errTokenTicket = errors.New("tickets are for the console's page")
 // desktops remembers the pages that were served.
 type desktops struct {
 	mu     sync.Mutex
-	builds map[string][]fs.FS // by session: the builds its pages came from, newest first
-	loads  map[string]*load   // the open pages, as far as is known
+	builds map[string][]fs.FS   // by session: the builds its pages came from, newest first
+	loads  map[string]*pageLoad // the open pages, as far as is known
 }
 
 func (d *desktops) init() {
-	d.builds, d.loads = map[string][]fs.FS{}, map[string]*load{}
+	d.builds, d.loads = map[string][]fs.FS{}, map[string]*pageLoad{}
 }
 
 // desktopRequest is a request to a desktop's origin from somebody who may see the desktop.
@@ -321,7 +321,7 @@ func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v desktopReq
 		return
 	}
 	defer s.wg.Done()
-	defer c.Look(ctx)()
+	defer c.AddViewer(ctx)()
 	defer s.services.Watch(v.place.Computer)()
 	defer s.services.Forget(v.place.Computer, v.session.ID)
 	if err := s.options.Bus.Serve(ctx, websocket.NetConn(ctx, ws, websocket.MessageBinary)); err != nil {

@@ -34,11 +34,11 @@ const (
 	maxAllLoads  = 4096
 )
 
-// load is one page that was served. Its reports are believed only about itself, because the desktop's own
+// pageLoad is one page that was served. Its reports are believed only about itself, because the desktop's own
 // code runs in the same page and could send the same. It belongs to a user and a computer, not to a
 // session: each page that enters gives the browser a new session, under which the pages that are shown
 // already report from then on.
-type load struct {
+type pageLoad struct {
 	user   string
 	cid    contract.CID
 	mode   view.DesktopMode
@@ -50,18 +50,18 @@ type load struct {
 	rate   *rate.Limiter
 }
 
-func newLoad(user string, cid contract.CID, mode view.DesktopMode, now time.Time) *load {
-	return &load{user: user, cid: cid, mode: mode, at: now, rate: rate.NewLimiter(rate.Every(beatEvery), beatBurst)}
+func newPageLoad(user string, cid contract.CID, mode view.DesktopMode, now time.Time) *pageLoad {
+	return &pageLoad{user: user, cid: cid, mode: mode, at: now, rate: rate.NewLimiter(rate.Every(beatEvery), beatBurst)}
 }
 
-func (l *load) of(user string, cid contract.CID) bool { return l.user == user && l.cid == cid }
+func (l *pageLoad) of(user string, cid contract.CID) bool { return l.user == user && l.cid == cid }
 
 // expectHeartbeat remembers that a page was served and returns the name under which the page will report. A
 // page that never reports, or stops reporting, proves nothing about the desktop, for its visitor's
 // connection may be at fault; the console tells the person who is looking at it.
 func (s *Server) expectHeartbeat(v desktopRequest, mode view.DesktopMode) string {
 	id := httpio.NewNonce()
-	l := newLoad(v.session.User, v.place.Computer, mode, s.options.Now())
+	l := newPageLoad(v.session.User, v.place.Computer, mode, s.options.Now())
 	d := &s.desktops
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +91,7 @@ func (d *desktops) forget(user string, cid contract.CID) {
 }
 
 // others reports whether a page of l's computer other than l is well.
-func (d *desktops) others(l *load, now time.Time) bool {
+func (d *desktops) others(l *pageLoad, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, o := range d.loads {
@@ -138,14 +138,14 @@ type pageReport struct {
 }
 
 // hear finds the page that reports, and limits how often it may.
-func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.Time) (*load, error) {
+func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.Time) (*pageLoad, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.loads[in.Load]
 	if l == nil && len(in.Load) == httpio.NonceChars {
 		// The page was served before the control plane was restarted, and is still shown.
 		d.forget(user, cid)
-		l = newLoad(user, cid, view.ModeBuild, now)
+		l = newPageLoad(user, cid, view.ModeBuild, now)
 		if in.Mode == string(view.ModeLive) {
 			l.mode = view.ModeLive
 		}
@@ -166,7 +166,7 @@ func (d *desktops) hear(in pageReport, user string, cid contract.CID, now time.T
 	return l, nil
 }
 
-func (s *Server) deliverHeartbeat(ctx context.Context, l *load, in pageReport) error {
+func (s *Server) deliverHeartbeat(ctx context.Context, l *pageLoad, in pageReport) error {
 	c, err := s.options.Computers.Get(ctx, l.cid)
 	if err != nil {
 		return err

@@ -15,13 +15,13 @@ import (
 // forgetTimeout bounds how long adopted may take to forget the owner of a computer that was not made.
 const forgetTimeout = 30 * time.Second
 
-// making holds the computers that requests are making now.
-type making struct {
+// creations holds the computers that requests are making now.
+type creations struct {
 	mu sync.Mutex
-	by map[contract.CID]*made
+	by map[contract.CID]*creation
 }
 
-type made struct {
+type creation struct {
 	asking int  // how many requests are making it
 	fresh  bool // whether it had no recorded owner before them
 }
@@ -39,11 +39,11 @@ func (s *Server) adopt(ctx context.Context, cid contract.CID, owner, name string
 		return identity.Place{}, aerr
 	}
 	if s.making.by == nil {
-		s.making.by = map[contract.CID]*made{}
+		s.making.by = map[contract.CID]*creation{}
 	}
 	m := s.making.by[cid]
 	if m == nil {
-		m = &made{}
+		m = &creation{}
 		s.making.by[cid] = m
 	}
 	m.asking, m.fresh = m.asking+1, m.fresh || err != nil

@@ -75,17 +75,17 @@ func moves(e contract.Event) bool {
 }
 
 // watchFrame signals on changed when the frame may have changed: at once, after events that may change
-// it, and whenever poke is called, until ctx ends. failed receives the error that ended the following of
+// it, and whenever refresh is called, until ctx ends. failed receives the error that ended the following of
 // events and is closed when that has ended.
-func watchFrame(ctx context.Context, c Computer) (changed <-chan struct{}, poke func(), failed <-chan error) {
+func watchFrame(ctx context.Context, c Computer) (changed <-chan struct{}, refresh func(), failed <-chan error) {
 	changes, errs := make(chan struct{}, 1), make(chan error, 1)
-	poke = func() {
+	refresh = func() {
 		select {
 		case changes <- struct{}{}:
 		default:
 		}
 	}
-	poke()
+	refresh()
 	after := c.Last()
 	go func() {
 		defer close(errs)
@@ -95,11 +95,11 @@ func watchFrame(ctx context.Context, c Computer) (changed <-chan struct{}, poke 
 				return
 			}
 			if moves(e) {
-				poke()
+				refresh()
 			}
 		}
 	}()
-	return changes, poke, errs
+	return changes, refresh, errs
 }
 
 func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contract.CID, in *rpc.Of) error {
@@ -109,8 +109,8 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contrac
 	}
 	ctx, release := context.WithCancel(r.Context())
 	defer release()
-	defer c.Look(ctx)()
-	changed, poke, failed := watchFrame(ctx, c)
+	defer c.AddViewer(ctx)()
+	changed, refresh, failed := watchFrame(ctx, c)
 	defer func() {
 		release()
 		for range failed { // until the goroutine has ended
@@ -137,7 +137,7 @@ func (s *Server) streamFrame(w http.ResponseWriter, r *http.Request, cid contrac
 				return err
 			}
 		case <-look.C:
-			poke()
+			refresh()
 		case <-changed:
 			f, err := s.frame(ctx, c)
 			if err != nil {

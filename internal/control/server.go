@@ -74,7 +74,7 @@ type Server struct {
 	desktops desktops
 	services *service.Services
 	own      rpc.Table // the methods that the control plane answers itself
-	making   making
+	making   creations
 
 	ctx    context.Context // ends when the server closes
 	cancel context.CancelFunc

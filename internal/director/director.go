@@ -116,12 +116,12 @@ type loop struct {
 	host    harness.Host
 	message Message
 	tools   *tool.Registry // what the host offers
-	wake    Wake
+	wake    WakeReply
 	report  Report
 }
 
 func (l *loop) steer(ctx context.Context) ([]string, error) {
-	l.wake = Wake{}
+	l.wake = WakeReply{}
 	if err := l.host.Post(ctx, "/wake", nil, struct{}{}, &l.wake); err != nil {
 		return nil, err
 	}

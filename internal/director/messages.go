@@ -37,10 +37,10 @@ type Report struct {
 	Turns   int                `json:"turns"`
 }
 
-// Wake is the host's answer to POST /wake: the state of the run. The host answers once the
+// WakeReply is the host's answer to POST /wake: the state of the run. The host answers once the
 // run is not paused. Steering is what the user said since the last wake; everything else is
 // complete each time.
-type Wake struct {
+type WakeReply struct {
 	Objective string              `json:"objective,omitempty"`
 	Plan      []contract.PlanItem `json:"plan,omitempty"`
 	Tasks     []TaskView          `json:"tasks,omitempty"` // oldest first

@@ -80,6 +80,6 @@ func (r *run) directorBox() *directorBox {
 }
 
 func (b *directorBox) close() {
-	b.requests.Shut(b.opening.close)
+	b.requests.Close(b.opening.close)
 	b.cancel(nil)
 }

@@ -54,8 +54,8 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 		return nil, "", nil
 	}
 	beyond := spec.Allow
-	if a.run.dispatcher.options.Beyond != nil {
-		if beyond, err = a.run.dispatcher.options.Beyond(ctx, spec); err != nil {
+	if a.run.dispatcher.options.BeyondGrant != nil {
+		if beyond, err = a.run.dispatcher.options.BeyondGrant(ctx, spec); err != nil {
 			return nil, "", fault.Wrap("dispatch.network", err)
 		}
 	}

@@ -30,7 +30,7 @@ func newGatehouse(t *testing.T, patience time.Duration) *approvalFixture {
 	g := &approvalFixture{house: newHouse(t)}
 	g.tune = func(o *dispatch.Options) {
 		o.Times.Approval = patience
-		o.Beyond = func(_ context.Context, spec contract.EgressSpec) ([]string, error) {
+		o.BeyondGrant = func(_ context.Context, spec contract.EgressSpec) ([]string, error) {
 			return slices.DeleteFunc(slices.Clone(spec.Allow), func(s string) bool { return s == "granted.example:443" }), nil
 		}
 		o.Egress = func(s ports.EgressScope, _ contract.EgressSpec, _ func(string, bool)) (http.Handler, error) {

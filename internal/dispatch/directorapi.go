@@ -64,7 +64,7 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	edited := r.doc.Edited(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := director.Wake{Objective: r.story.Objective, Plan: r.story.Plan, Tree: folders, Document: edited,
+	w := director.WakeReply{Objective: r.story.Objective, Plan: r.story.Plan, Tree: folders, Document: edited,
 		Steering: slices.Clone(r.story.Steering[r.steered:])}
 	r.steered = len(r.story.Steering)
 	for _, t := range r.story.Tasks {

@@ -61,10 +61,10 @@ type Options struct {
 	Documents ports.Documents
 	Models    ports.Models
 	Egress    ports.Egress
-	// Beyond lists the rules of a spec that go beyond the computer's grant, for which a person is asked.
+	// BeyondGrant lists the rules of a spec that go beyond the computer's grant, for which a person is asked.
 	// nil: all of them do.
-	Beyond func(ctx context.Context, spec contract.EgressSpec) ([]string, error)
-	Logger *slog.Logger
+	BeyondGrant func(ctx context.Context, spec contract.EgressSpec) ([]string, error)
+	Logger      *slog.Logger
 	// Tools are the tools that the host carries out for tasks, besides git.
 	Tools []catalogue.HostTool
 	// Render is the third part of the shell's verification. Without it the verification reports that only

@@ -61,7 +61,7 @@ func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.options.Now()
 	r.down = max(0, r.taken.Sub(s.Newest))
-	r.doc = rundoc.New(rundoc.Options{Documents: d.options.Documents, Log: d.log, Look: func(look func(*story.Run)) {
+	r.doc = rundoc.New(rundoc.Options{Documents: d.options.Documents, Log: d.log, View: func(look func(*story.Run)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		look(r.story)

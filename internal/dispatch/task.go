@@ -337,7 +337,7 @@ func firstError(errs ...error) error {
 // stop ends the attempt's boxes. When it returns, nothing more is accepted under the attempt's token,
 // nothing of the task runs, and no call is under way.
 func (a *attempt) stop(loop ports.Box) {
-	a.requests.Shut(func() {
+	a.requests.Close(func() {
 		var kills sync.WaitGroup
 		for _, b := range []ports.Box{a.box, loop} {
 			if b != nil {

@@ -15,7 +15,7 @@ func (r *run) shown(h http.Handler) http.Handler {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		h.ServeHTTP(loops.TapText(w, func(text string) {
+		h.ServeHTTP(loops.TeeText(w, func(text string) {
 			data, err := json.Marshal(struct {
 				Text string `json:"text"`
 			}{text})

@@ -45,9 +45,9 @@ func (a *attempt) handler() http.Handler {
 		goes := going(r.story)
 		r.mu.Unlock()
 		if goes {
-			return associate.Wake{}, nil
+			return associate.WakeReply{}, nil
 		}
-		return associate.Wake{}, r.restTask(a.ref.Task, func() error { return r.until(ctx, going) })
+		return associate.WakeReply{}, r.restTask(a.ref.Task, func() error { return r.until(ctx, going) })
 	})))
 	mux.Handle("POST /clock", a.fenced(loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, a.spent().Milliseconds())}, nil

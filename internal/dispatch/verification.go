@@ -106,9 +106,9 @@ func (b *bench) release() {
 	}
 }
 
-// Look implements verify.Bench. If the files' names tell everything, as for a text that belongs to no
+// GatherFacts implements verify.Bench. If the files' names tell everything, as for a text that belongs to no
 // project, it opens no box.
-func (b *bench) Look(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
+func (b *bench) GatherFacts(ctx context.Context, paths []string) (base, change verify.Facts, err error) {
 	if names, ok := verify.Plain(paths); ok {
 		there, err := b.attempt.run.dispatcher.options.Workspace.Contains(ctx, []string{b.attempt.now.Base, b.merged.Commit}, paths, names)
 		if err != nil {
@@ -197,7 +197,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 	}
 	if err != nil {
 		got.Command.ExitCode, got.Command.Stderr = -1, summary.OneLine(err.Error(), 1000)
-		got.Count, got.Unmade = verify.Count{Runner: verify.ExitCode}, true
+		got.Count, got.NotRun = verify.Count{Runner: verify.ExitCode}, true
 	}
 	got.Command = bound(got.Command)
 	return got

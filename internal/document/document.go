@@ -24,7 +24,7 @@ type Log interface {
 
 // State is where documents are read from; *state.Store is one.
 type State interface {
-	CaughtUp(ctx context.Context, log state.Ended) error
+	CaughtUp(ctx context.Context, log state.LogEnd) error
 	Document(ctx context.Context, id string) (state.Revision, error)
 	DocumentAt(ctx context.Context, path string) (string, error)
 	Revision(ctx context.Context, document string, revision int) (state.Revision, error)

@@ -37,9 +37,9 @@ func (s *Sources) granted(ctx context.Context) ([]Rule, error) {
 	return append(out, s.Extra...), nil
 }
 
-// Beyond returns what spec names beyond the computer's grant, in its canonical form. A person has
+// BeyondGrant returns what spec names beyond the computer's grant, in its canonical form. A person has
 // to be asked about it: a Policy contains none of it unless it was approved.
-func (s *Sources) Beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
+func (s *Sources) BeyondGrant(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
 	if spec.Profile != contract.EgressCustom || len(spec.Allow) == 0 {
 		return nil, nil
 	}

@@ -56,7 +56,7 @@ func TestATaskCanOnlyNarrow(t *testing.T) {
 			}
 			continue
 		}
-		beyond, err := s.Beyond(t.Context(), c.spec)
+		beyond, err := s.BeyondGrant(t.Context(), c.spec)
 		if p.Err != nil || err != nil || texts(p) != c.want || !slices.Equal(beyond, c.beyond) {
 			t.Errorf("%s: %q beyond %q (%v, %v), want %q beyond %q", c.name, texts(p), beyond, p.Err, err, c.want, c.beyond)
 		}
@@ -72,7 +72,7 @@ func TestNoTaskNamesARawTunnel(t *testing.T) {
 		if p.Err == nil || len(p.Rules) != 0 {
 			t.Errorf("%s: %+v", host, p)
 		}
-		if _, err := s.Beyond(t.Context(), spec(host)); err == nil {
+		if _, err := s.BeyondGrant(t.Context(), spec(host)); err == nil {
 			t.Errorf("%s could be asked for", host)
 		}
 	}

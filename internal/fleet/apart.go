@@ -145,9 +145,9 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 	}
 	through := make(chan struct{})
 	p.apart = through
-	fl.falls.Add(1)
+	fl.closing.Add(1)
 	fl.mu.Unlock()
-	defer fl.falls.Done()
+	defer fl.closing.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(fl.ctx, cancel)()
@@ -157,7 +157,7 @@ func (v past) apart(ctx context.Context, f func(context.Context) error) error {
 		p.apart, p.computer, p.used = nil, nil, time.Now()
 		close(through)
 	}()
-	if err := fl.look(ctx, p); err != nil {
+	if err := fl.inspectAgain(ctx, p); err != nil {
 		fl.noteDamageAsleep(p, err)
 		return err
 	}

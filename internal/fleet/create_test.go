@@ -110,7 +110,7 @@ func TestWhatIsMadeAgainIsNotRemoved(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	s.falls.Wait()
+	s.closing.Wait()
 	if _, err := os.Lstat(s.Dir.Computer(cid, "mine")); err != nil {
 		t.Errorf("what was made is gone: %v", err)
 	}

@@ -49,9 +49,9 @@ type Options struct {
 	// Restart closes the control plane and starts it again; it returns at once. Nil:
 	// restarting is not possible.
 	Restart func(Restart)
-	// Said is called with how each waking of a computer ended, and when one was put to
+	// StateChanged is called with how each waking of a computer ended, and when one was put to
 	// sleep. Nil: nothing is.
-	Said func(cid contract.CID, name string, state view.ComputerState, err error)
+	StateChanged func(cid contract.CID, name string, state view.ComputerState, err error)
 }
 
 // Fleet holds the computers of one machine.
@@ -67,10 +67,10 @@ type Fleet struct {
 	cancel context.CancelFunc
 	waking sync.WaitGroup
 
-	mu     sync.Mutex
-	places map[contract.CID]*place
-	order  []contract.CID
-	falls  sync.WaitGroup
+	mu      sync.Mutex
+	places  map[contract.CID]*place
+	order   []contract.CID
+	closing sync.WaitGroup
 	// unmaking are the computers whose creation failed and whose remains are being removed;
 	// a channel is closed when that is done.
 	unmaking map[contract.CID]chan struct{}
@@ -104,7 +104,7 @@ func New(opts Options) (*Fleet, error) {
 			Path: opts.Path, Runtime: opts.Config.Runtime, Storage: opts.Config.Storage,
 			Policy: &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
 		},
-		Secrets: opts.Vault.Values, Count: fl.count, Fell: fl.fell, Notices: fl.notices,
+		Secrets: opts.Vault.Values, Count: fl.count, ServicesFailed: fl.servicesFailed, Notices: fl.notices,
 	}
 	fl.wake = fl.machine.Wake
 	if fl.machine.Gateway, err = gateway.New(gateway.Options{

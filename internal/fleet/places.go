@@ -42,9 +42,9 @@ type place struct {
 	known   view.Computer // its description when it fell asleep
 	removed *removal      // set if it was removed and can be put back
 	found   bool          // its directory contained something before it was made
-	// shut says that the server has its log closed: its files are then examined before it
+	// logClosed says that the server has its log closed: its files are then examined before it
 	// is opened again. It is changed only by whoever wakes the place or has it apart.
-	shut bool
+	logClosed bool
 }
 
 // wakeWait bounds how long a caller waits for a computer that is waking.
@@ -91,7 +91,7 @@ func (fl *Fleet) Open(ctx context.Context) error {
 			fl.begin(p, view.WakeRequest{}, nil)
 		}
 	}
-	fl.lookAfter()
+	fl.startUpkeep()
 	fl.keepIdleAsleep(fl.Config.Runtime.SleepAfter())
 	return nil
 }
@@ -121,7 +121,7 @@ func (fl *Fleet) wakeAlone(p *place, req view.WakeRequest, first func(context.Co
 		}
 	}()
 	if first == nil {
-		first = func(ctx context.Context) error { return fl.look(ctx, p) }
+		first = func(ctx context.Context) error { return fl.inspectAgain(ctx, p) }
 	}
 	if err := first(fl.ctx); err != nil {
 		return nil, err
@@ -134,14 +134,14 @@ func (fl *Fleet) wakeAlone(p *place, req view.WakeRequest, first func(context.Co
 // settle records how waking ended, and what an awake computer has.
 func (fl *Fleet) settle(p *place, c *computer.Computer, err error) {
 	name, state, err := fl.record(p, c, err)
-	fl.say(p.cid, name, state, err)
+	fl.reportState(p.cid, name, state, err)
 }
 
-// say reports a computer's state through Options.Said. fl.mu is not held, for that may take
+// reportState reports a computer's state through Options.StateChanged. fl.mu is not held, for that may take
 // a while.
-func (fl *Fleet) say(cid contract.CID, name string, state view.ComputerState, err error) {
-	if fl.Said != nil && fl.ctx.Err() == nil {
-		fl.Said(cid, name, state, err)
+func (fl *Fleet) reportState(cid contract.CID, name string, state view.ComputerState, err error) {
+	if fl.StateChanged != nil && fl.ctx.Err() == nil {
+		fl.StateChanged(cid, name, state, err)
 	}
 }
 
@@ -156,7 +156,7 @@ func (fl *Fleet) record(p *place, c *computer.Computer, err error) (string, view
 	if c != nil && p.err != nil {
 		// Its services gave up while it woke.
 		p.close(c)
-		fl.falls.Go(func() { fl.closeComputer(c) })
+		fl.closing.Go(func() { fl.closeComputer(c) })
 		c, err = nil, p.err
 	}
 	p.computer, p.err = c, err
@@ -317,7 +317,7 @@ func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeReques
 			return fault.New("fleet.Wake", fault.Unavailable, "Try again in a moment.", fmt.Errorf("%s %s", p.name, what))
 		}
 	}
-	fl.begin(p, req, func(ctx context.Context) error { return fl.look(ctx, p) })
+	fl.begin(p, req, func(ctx context.Context) error { return fl.inspectAgain(ctx, p) })
 	return nil
 }
 
@@ -329,9 +329,9 @@ func (fl *Fleet) again(r Restart) error {
 	return nil
 }
 
-// fell puts a computer to sleep whose own services keep failing. The others are not
+// servicesFailed puts a computer to sleep whose own services keep failing. The others are not
 // affected; this one shows the reason until it is woken again.
-func (fl *Fleet) fell(c *computer.Computer, err error) {
+func (fl *Fleet) servicesFailed(c *computer.Computer, err error) {
 	err = fault.New("", fault.Unavailable, "Try again, which wakes it; the server's log says more.", fmt.Errorf("it was put to sleep: %w", err))
 	fl.mu.Lock()
 	p := fl.places[c.CID()]
@@ -343,8 +343,8 @@ func (fl *Fleet) fell(c *computer.Computer, err error) {
 		fl.mu.Unlock()
 		return // settle notices it
 	}
-	fl.falls.Add(1)
-	defer fl.falls.Done()
+	fl.closing.Add(1)
+	defer fl.closing.Done()
 	p.computer, p.state = nil, view.StateFailed
 	p.close(c)
 	if time.Since(p.since) > wakeSteady {
@@ -354,7 +354,7 @@ func (fl *Fleet) fell(c *computer.Computer, err error) {
 	name, state := p.name, p.state
 	fl.mu.Unlock()
 	fl.log(c).Error("the computer is put to sleep", "because", err)
-	fl.say(c.CID(), name, state, err)
+	fl.reportState(c.CID(), name, state, err)
 	fl.closeComputer(c)
 }
 
@@ -365,11 +365,11 @@ func (fl *Fleet) closeComputer(c *computer.Computer) bool {
 	if err != nil {
 		fl.log(c).Error("it did not fall asleep in order", "error", err)
 	}
-	shut := fl.shutLog(c.CID())
+	shut := fl.closeLog(c.CID())
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	if p := fl.places[c.CID()]; p.closing == c {
-		p.shut = shut
+		p.logClosed = shut
 		p.closing = nil
 		close(p.laid)
 	}
@@ -399,7 +399,7 @@ func (fl *Fleet) Close() error {
 		p.computer, p.state = nil, view.StateAsleep
 	}
 	fl.mu.Unlock()
-	fl.falls.Wait()
+	fl.closing.Wait()
 	var errs []error
 	for _, c := range awake {
 		errs = append(errs, c.Close(), fl.mark(c.CID()))

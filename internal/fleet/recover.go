@@ -59,26 +59,26 @@ func (fl *Fleet) describeDamage(p place, t *view.Trouble) bool {
 	return true
 }
 
-// look examines a computer that was refused again, and one whose log is closed as all are
+// inspectAgain examines a computer that was refused again, and one whose log is closed as all are
 // examined when choir starts: what the server would truncate is noticed before it opens the
 // log. Otherwise it does nothing.
-func (fl *Fleet) look(ctx context.Context, p *place) error {
+func (fl *Fleet) inspectAgain(ctx context.Context, p *place) error {
 	fl.mu.Lock()
-	shut := p.shut
+	shut := p.logClosed
 	fl.mu.Unlock()
 	if !shut && !fl.refused(p.cid) {
 		return nil
 	}
-	return fl.lookAt(ctx, p)
+	return fl.inspect(ctx, p)
 }
 
-// lookAt examines one computer's own data while the others are awake. A log that is whole
+// inspect examines one computer's own data while the others are awake. A log that is whole
 // again is moved back to where the store finds it.
-func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
+func (fl *Fleet) inspect(ctx context.Context, p *place) error {
 	var r *recovery.Report
 	err := fl.machine.Reserve.RetryWithRoom(ctx, func() error { // it waits for the log's server
-		return fl.Bus.Look(func() (err error) {
-			if r, err = recovery.LookAt(ctx, fl.Dir, p.cid); err != nil {
+		return fl.Bus.WithFiles(func() (err error) {
+			if r, err = recovery.FinishAndInspectOne(ctx, fl.Dir, p.cid); err != nil {
 				return err
 			}
 			return r.Unfinished[p.cid]
@@ -94,7 +94,7 @@ func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
 	if held {
 		return errors.Join(fl.again(Restart{}), r.Refusal(p.cid))
 	}
-	if err := fl.Bus.Look(func() error { return recovery.Arrange(fl.Dir, r) }); err != nil {
+	if err := fl.Bus.WithFiles(func() error { return recovery.Arrange(fl.Dir, r) }); err != nil {
 		return err
 	}
 	fl.counting.Lock()
@@ -108,7 +108,7 @@ func (fl *Fleet) lookAt(ctx context.Context, p *place) error {
 	}
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
-	p.shut = false // whoever opens it next has it opened
+	p.logClosed = false // whoever opens it next has it opened
 	return nil
 }
 
@@ -168,8 +168,8 @@ func historyOf(cid contract.CID, err error) []contract.CID {
 func (fl *Fleet) recoverOne(ctx context.Context, p *place, r Restart) error {
 	var now *recovery.Report
 	held := false
-	err := fl.Bus.Look(func() (err error) {
-		if now, err = recovery.LookAt(ctx, fl.Dir, p.cid); err == nil {
+	err := fl.Bus.WithFiles(func() (err error) {
+		if now, err = recovery.FinishAndInspectOne(ctx, fl.Dir, p.cid); err == nil {
 			held, err = fl.held(ctx, now, p.cid)
 		}
 		return err
@@ -195,10 +195,10 @@ func (fl *Fleet) recoverOne(ctx context.Context, p *place, r Restart) error {
 	fl.damage.Unlock()
 	if err != nil {
 		fl.Logger.Error("a computer could not be recovered", "computer", string(p.cid), "error", err)
-		return fl.lookAt(ctx, p)
+		return fl.inspect(ctx, p)
 	}
 	if note, ok := done.Computers[p.cid]; ok {
 		fl.Logger.Info("a computer was recovered", "computer", string(p.cid), "events", note.Kept, "lost", note.Lost, "aside", done.Aside)
 	}
-	return fl.lookAt(ctx, p)
+	return fl.inspect(ctx, p)
 }

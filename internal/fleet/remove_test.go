@@ -102,7 +102,7 @@ func TestARemovedComputerIsNotWoken(t *testing.T) {
 		done()
 		asking.Wait()
 		s.waking.Wait()
-		s.falls.Wait()
+		s.closing.Wait()
 		s.mu.Lock()
 		state, c := s.places[cid].state, s.places[cid].computer
 		s.mu.Unlock()

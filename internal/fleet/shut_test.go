@@ -61,7 +61,7 @@ func TestAHundredSleepersCostNoGoroutine(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc + m.StackInuse
 	}
-	s.shutIdle(0)
+	s.closeIdleLogs(0)
 	least := runtime.NumGoroutine()
 	choirtest.Eventually(t, 30*time.Second, "what closed two is done", func() bool {
 		now := runtime.NumGoroutine()
@@ -74,7 +74,7 @@ func TestAHundredSleepersCostNoGoroutine(t *testing.T) {
 		cids = append(cids, s.made("More"))
 	}
 	s.laidAll(cids...)
-	s.shutIdle(0)
+	s.closeIdleLogs(0)
 	choirtest.Eventually(t, 30*time.Second, "a hundred have the goroutines of two", func() bool { return runtime.NumGoroutine() <= least })
 	if each := (int64(heap()) - int64(before)) / 98; each > 1<<20 {
 		t.Errorf("each takes %d bytes", each)
@@ -110,7 +110,7 @@ func TestWhatIsDamagedAsleepIsSeenBeforeItIsOpened(t *testing.T) {
 			s := newSleeper(t)
 			a, b := s.made("A"), s.made("B")
 			s.laidAll(a, b)
-			s.shutIdle(0)
+			s.closeIdleLogs(0)
 			s.damage(a)
 			if err := ask(s, a); !fault.Is(err, fault.Damaged) {
 				t.Errorf("it is told as %v", err)
@@ -135,15 +135,15 @@ func TestALogThatWasReadAsleepIsClosedAgain(t *testing.T) {
 	s := newSleeper(t)
 	cid := s.made("A")
 	s.laidAll(cid)
-	s.shutIdle(0)
+	s.closeIdleLogs(0)
 	if err := s.tell(t.Context(), contract.Person("ann"), "secret.set", contract.SecretSet{Name: "KEY"}); err != nil {
 		t.Fatal(err)
 	}
-	s.shutIdle(time.Hour)
+	s.closeIdleLogs(time.Hour)
 	if !s.open(cid) {
 		t.Error("it was closed at once")
 	}
-	s.shutIdle(0)
+	s.closeIdleLogs(0)
 	if s.open(cid) {
 		t.Error("it stays open")
 	}

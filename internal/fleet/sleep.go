@@ -113,7 +113,7 @@ func (fl *Fleet) keepIdleAsleep(after time.Duration) {
 				return
 			case <-tick.C:
 				fl.sleepIdle(fl.ctx, after)
-				fl.shutIdle(after)
+				fl.closeIdleLogs(after)
 			}
 		}
 	})
@@ -145,35 +145,35 @@ func (fl *Fleet) sleepIdle(ctx context.Context, after time.Duration) {
 	}
 }
 
-// shutIdle closes the logs of computers that sleep and that nobody has used for so long.
+// closeIdleLogs closes the logs of computers that sleep and that nobody has used for so long.
 // The server opens all of them when it starts.
-func (fl *Fleet) shutIdle(after time.Duration) {
+func (fl *Fleet) closeIdleLogs(after time.Duration) {
 	fl.mu.Lock()
 	var open []*place
 	for _, p := range fl.places {
-		if busy, _ := p.busy(); busy == nil && p.state == view.StateAsleep && !p.shut && time.Since(p.used) >= after && !fl.closed.Load() {
+		if busy, _ := p.busy(); busy == nil && p.state == view.StateAsleep && !p.logClosed && time.Since(p.used) >= after && !fl.closed.Load() {
 			p.apart = make(chan struct{})
 			open = append(open, p)
 		}
 	}
-	fl.falls.Add(len(open))
+	fl.closing.Add(len(open))
 	fl.mu.Unlock()
 	for _, p := range open {
-		shut := fl.shutLog(p.cid)
+		shut := fl.closeLog(p.cid)
 		fl.mu.Lock()
-		p.shut = shut
+		p.logClosed = shut
 		close(p.apart)
 		p.apart = nil
 		fl.mu.Unlock()
-		fl.falls.Done()
+		fl.closing.Done()
 	}
 }
 
-// shutLog makes the server close a log that nobody has open, and says whether it did.
-func (fl *Fleet) shutLog(cid contract.CID) bool {
+// closeLog makes the server close a log that nobody has open, and says whether it did.
+func (fl *Fleet) closeLog(cid contract.CID) bool {
 	ctx, cancel := awake.WithTimeout(context.Background(), shutWait)
 	defer cancel()
-	if err := fl.Bus.Shut(ctx, cid); err != nil {
+	if err := fl.Bus.CloseLog(ctx, cid); err != nil {
 		fl.Logger.Warn("the log of a computer that sleeps stays open", "computer", string(cid), "error", err)
 		return false
 	}
@@ -190,7 +190,7 @@ func (fl *Fleet) noteDamageAsleep(p *place, err error) {
 	name := p.name
 	fl.mu.Unlock()
 	fl.Logger.Error("a computer that sleeps is damaged", "computer", string(p.cid), "error", err)
-	fl.say(p.cid, name, view.StateDamaged, err)
+	fl.reportState(p.cid, name, view.StateDamaged, err)
 }
 
 // idle says whether nobody has used it for so long. fl.mu is held.
@@ -209,7 +209,7 @@ func (fl *Fleet) sleep(p *place, c *computer.Computer, info view.Computer, after
 	info.State = view.StateAsleep
 	p.computer, p.state, p.err, p.known, p.name, p.created = nil, view.StateAsleep, nil, info, info.Name, info.Created
 	p.close(c)
-	fl.falls.Go(func() {
+	fl.closing.Go(func() {
 		fl.log(c).Info("it is idle, and is put to sleep")
 		if fl.closeComputer(c) {
 			if err := fl.mark(p.cid); err != nil {

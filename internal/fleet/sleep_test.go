@@ -94,7 +94,7 @@ func (s *sleepFixture) race(cids []contract.CID, acked [][]string) {
 			return
 		default:
 			s.sleepIdle(s.t.Context(), 0)
-			s.shutIdle(0)
+			s.closeIdleLogs(0)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (s *sleepFixture) laidAll(cids ...contract.CID) {
 	s.t.Helper()
 	choirtest.Eventually(s.t, 30*time.Second, "computers that nobody uses fall asleep", func() bool {
 		s.sleepIdle(s.t.Context(), 0)
-		s.falls.Wait()
+		s.closing.Wait()
 		for _, cid := range cids {
 			if _, asleep, err := s.Asleep(s.t.Context(), cid); err != nil || !asleep {
 				return false

@@ -147,7 +147,7 @@ func (fl *Fleet) countUnopened(ctx context.Context, cid contract.CID) error {
 	}
 	fl.mu.Lock()
 	p := fl.places[cid]
-	asleep, shut := p != nil && p.state == view.StateAsleep, p != nil && p.shut
+	asleep, shut := p != nil && p.state == view.StateAsleep, p != nil && p.logClosed
 	fl.mu.Unlock()
 	read := func(ctx context.Context) error { return fl.countLog(ctx, cid) }
 	switch {
@@ -173,7 +173,7 @@ func (fl *Fleet) countLog(ctx context.Context, cid contract.CID) error {
 
 // readLog opens a log for reading only; it does not claim it.
 func (fl *Fleet) readLog(ctx context.Context, cid contract.CID) (*ledger.Log, error) {
-	return ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Ensure: fl.Bus.EnsureStream, Health: fl.Bus.Health, Unread: fl.Bus.Unread})
+	return ledger.Open(ctx, fl.Bus.JetStream(), ledger.Options{CID: cid, Blobs: fl.Blobs, Ensure: fl.Bus.EnsureStream, Health: fl.Bus.Health, FailedReads: fl.Bus.FailedReads})
 }
 
 // countedAsleep says whether a sleeping computer was counted to the end of its log, as it

@@ -166,5 +166,5 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 			Detail: fmt.Sprintf("%d installed for the checks of all computers, %d MB of at most %d", n, bytes>>20, fl.machine.Boxes.Storage.DependenciesMB)})
 	}
 	space, err := Space(ctx, fl.Dir.Path(), free)
-	return append(out, space, fl.lookAtAccounts(ctx)), err
+	return append(out, space, fl.checkAccounts(ctx)), err
 }

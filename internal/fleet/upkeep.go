@@ -27,22 +27,22 @@ type upkeep struct {
 	done     sync.WaitGroup
 }
 
-// lookAfter checks at once, and then again and again until the fleet closes.
-func (fl *Fleet) lookAfter() {
+// startUpkeep checks space and accounts at once, and then again and again until the fleet closes.
+func (fl *Fleet) startUpkeep() {
 	fl.upkeep.done.Go(func() {
 		space, accounts := time.NewTicker(spaceEvery), time.NewTicker(accountsEvery)
 		defer space.Stop()
 		defer accounts.Stop()
-		fl.lookAtSpace()
+		fl.checkSpace()
 		fl.sweep()
 		for {
 			select {
 			case <-fl.ctx.Done():
 				return
 			case <-space.C:
-				fl.lookAtSpace()
+				fl.checkSpace()
 			case <-accounts.C:
-				fl.lookAtAccounts(fl.ctx)
+				fl.checkAccounts(fl.ctx)
 				fl.sweep()
 			}
 		}
@@ -66,7 +66,7 @@ func (fl *Fleet) sweep() {
 	}
 }
 
-func (fl *Fleet) lookAtSpace() {
+func (fl *Fleet) checkSpace() {
 	free, err := fl.Dir.Free()
 	f := spaceLeft(free)
 	if err != nil {
@@ -75,9 +75,9 @@ func (fl *Fleet) lookAtSpace() {
 	fl.noticed(&fl.upkeep.space, f)
 }
 
-// lookAtAccounts has SQLite check the file of accounts. Of damage in it there is no other
+// checkAccounts has SQLite check the file of accounts. Of damage in it there is no other
 // copy.
-func (fl *Fleet) lookAtAccounts(ctx context.Context) view.Finding {
+func (fl *Fleet) checkAccounts(ctx context.Context) view.Finding {
 	f := view.Finding{ID: "accounts", Status: "ok", Detail: "control.sqlite is whole"}
 	err := fl.Spending.QuickCheck(ctx)
 	if ctx.Err() != nil {

@@ -38,7 +38,7 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	var said bytes.Buffer
 	fl := &Fleet{Options: Options{Dir: dir, Spending: accounts, Logger: slog.New(slog.NewTextHandler(&said, nil))}}
 	fl.ctx, fl.cancel = context.WithCancel(t.Context())
-	if f := fl.lookAtAccounts(t.Context()); f.Status != "ok" {
+	if f := fl.checkAccounts(t.Context()); f.Status != "ok" {
 		t.Errorf("a whole file: %+v", f)
 	}
 	name := dir.Path("control.sqlite")
@@ -54,7 +54,7 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		f := fl.lookAtAccounts(t.Context())
+		f := fl.checkAccounts(t.Context())
 		if f.Status != "fail" || !strings.HasPrefix(f.Detail, "control.sqlite: ") || !strings.Contains(f.Detail, ", since 2") || !strings.Contains(f.Hint, "choir recover") {
 			t.Errorf("a damaged file: %+v", f)
 		}
@@ -68,7 +68,7 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	if err := os.WriteFile(name, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := fl.lookAtAccounts(t.Context()); f.Status != "ok" || len(fl.notices()) > 0 {
+	if f := fl.checkAccounts(t.Context()); f.Status != "ok" || len(fl.notices()) > 0 {
 		t.Errorf("a whole file again: %+v; %q", f, fl.notices())
 	}
 
@@ -96,7 +96,7 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	}
 
 	// The machine is checked without a request, and the checks end with the fleet.
-	fl.lookAfter()
+	fl.startUpkeep()
 	fl.cancel()
 	fl.upkeep.done.Wait()
 	if fl.upkeep.space.Status == "" {

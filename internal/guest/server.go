@@ -129,13 +129,13 @@ func (f *frames) inbox() *inbox {
 }
 
 type frameSink struct {
-	frames    *frames
-	data, gaq byte
+	frames        *frames
+	data, gapKind byte
 }
 
 func (s frameSink) write(p []byte) error { return s.frames.out.frame(s.data, p) }
 func (s frameSink) gap(n int64) error {
-	return s.frames.out.frame(s.gaq, binary.BigEndian.AppendUint64(nil, uint64(n)))
+	return s.frames.out.frame(s.gapKind, binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
 // read serves the host's frames until the stream ends.

@@ -49,10 +49,10 @@ type Options struct {
 	// Health returns why the store accepts no events now (bus.Health), so that an append
 	// does not wait for an answer that will not come. Nil: never asked.
 	Health func() error
-	// Unread returns how many reads the store has failed to do, and why the last one
-	// failed (bus.Unread); the server answers such reads as if there were no such message.
+	// FailedReads returns how many reads the store has failed to do, and why the last one
+	// failed (bus.FailedReads); the server answers such reads as if there were no such message.
 	// Nil: a message that the server does not find counts as missing.
-	Unread func() (uint64, error)
+	FailedReads func() (uint64, error)
 	// Full is called when an append finds no space. It returns true if it has made some,
 	// and then the same events are tried once more. Nil: never called.
 	Full func(ctx context.Context) bool
@@ -91,17 +91,17 @@ func (e *ExpectError) Error() string {
 // Log is a computer's log, owned under one epoch. It may be used by many
 // goroutines.
 type Log struct {
-	conn   *nats.Conn
-	cid    contract.CID
-	filter string
-	owner  string // random; marks what this Log wrote
-	epoch  uint64
-	blobs  Blobs
-	now    func() time.Time
-	health func() error
-	unread func() (uint64, error)
-	full   func(ctx context.Context) bool
-	head   *headFile // nil: none is kept
+	conn        *nats.Conn
+	cid         contract.CID
+	filter      string
+	owner       string // random; marks what this Log wrote
+	epoch       uint64
+	blobs       Blobs
+	now         func() time.Time
+	health      func() error
+	failedReads func() (uint64, error)
+	full        func(ctx context.Context) bool
+	head        *headFile // nil: none is kept
 
 	publisher *publisher // nil: nobody hears of events live
 
@@ -111,19 +111,19 @@ type Log struct {
 	subs   []*nats.Subscription
 	done   chan struct{} // closed when the committer has returned
 
-	committing sync.Mutex // held by who commits; guards what follows
-	tail       *tail
-	released   bool
-	doubt      bool // the last publish's outcome is not known
-	claimed    bool // an event of this epoch is stored
-	try        uint64
-	crowded    bool             // the newest group was of several calls
-	carried    *request         // the committer's: what the next group begins with
-	inbox      string           // acknowledgements arrive under it
-	acks       chan *nats.Msg   // room for a whole group
-	lost       chan nats.Status // the connection went away, and acknowledgements with it
-	check      *time.Ticker     // runs while acknowledgements are waited for
-	step       func(point string)
+	committing     sync.Mutex // held by who commits; guards what follows
+	tail           *tail
+	released       bool
+	outcomeUnknown bool // the last publish's outcome is not known
+	claimed        bool // an event of this epoch is stored
+	try            uint64
+	crowded        bool             // the newest group was of several calls
+	carried        *request         // the committer's: what the next group begins with
+	inbox          string           // acknowledgements arrive under it
+	acks           chan *nats.Msg   // room for a whole group
+	lost           chan nats.Status // the connection went away, and acknowledgements with it
+	check          *time.Ticker     // runs while acknowledgements are waited for
+	step           func(point string)
 
 	mu        sync.Mutex
 	newest    stored // the newest acknowledged event; sequence and position 0: none
@@ -149,8 +149,8 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 	if opts.Health == nil {
 		opts.Health = func() error { return nil }
 	}
-	if opts.Unread == nil {
-		opts.Unread = func() (uint64, error) { return 0, nil }
+	if opts.FailedReads == nil {
+		opts.FailedReads = func() (uint64, error) { return 0, nil }
 	}
 	if opts.Ensure == nil {
 		opts.Ensure = func(ctx context.Context, cid contract.CID) error { return bus.EnsureStream(ctx, js, cid, 1) }
@@ -170,7 +170,7 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 		tail:      newTail(opts.Index),
 		acks:      make(chan *nats.Msg, 4*groupCount),
 		bookmarks: map[uint64]uint64{}, changed: make(chan struct{}),
-		step: opts.step, health: opts.Health, unread: opts.Unread, full: opts.Full,
+		step: opts.step, health: opts.Health, failedReads: opts.FailedReads, full: opts.Full,
 		newest: stored{link: contract.FirstLink(opts.CID)},
 	}
 	if opts.Head != "" {

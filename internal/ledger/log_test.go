@@ -34,7 +34,7 @@ func openBus(t testing.TB, dir string) *bus.Bus {
 
 func openLog(t testing.TB, b *bus.Bus, opts ledger.Options) *ledger.Log {
 	t.Helper()
-	opts.Health, opts.Unread, opts.Live = b.Health, b.Unread, b
+	opts.Health, opts.FailedReads, opts.Live = b.Health, b.FailedReads, b
 	l, err := ledger.Open(t.Context(), b.JetStream(), opts)
 	if err != nil {
 		t.Fatalf("open log: %v", err)

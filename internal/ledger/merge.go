@@ -12,8 +12,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Kept says what was recovered of a log.
-type Kept struct {
+// Recovered says what was recovered of a log.
+type Recovered struct {
 	End       Head
 	FromStore uint64 // events that the store's files still held
 	FromRows  uint64 // events that only the state had
@@ -41,9 +41,9 @@ type candidate struct {
 // without gaps: from the store's files in dir, and where those end or have a hole, from
 // rows. An event is used only if it continues the chain, and a row only if its own digest
 // is right as well. The log ends where neither source has the next event.
-func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row, error], keep func(subject string, header nats.Header, data []byte) error) (Kept, error) {
+func Merge(ctx context.Context, dir string, cid contract.CID, rows iter.Seq2[Row, error], keep func(subject string, header nats.Header, data []byte) error) (Recovered, error) {
 	const op = "ledger.Merge"
-	m := merger{cid: cid, keep: keep, kept: Kept{End: Head{Link: contract.FirstLink(cid)}}}
+	m := merger{cid: cid, keep: keep, kept: Recovered{End: Head{Link: contract.FirstLink(cid)}}}
 	next, stop := iter.Pull2(rows)
 	defer stop()
 	m.pull = next
@@ -95,7 +95,7 @@ type merger struct {
 	pull    func() (Row, error, bool)
 	row     *Row // the row that was read last and not used yet
 	dry     bool // there are no more rows
-	kept    Kept
+	kept    Recovered
 	chained bool
 }
 

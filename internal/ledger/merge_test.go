@@ -40,7 +40,7 @@ func TestAHoleIsFilledOnlyWithWhatContinuesTheChain(t *testing.T) {
 	if err := os.WriteFile(block, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	merge := func(rows []ledger.Row) ledger.Kept {
+	merge := func(rows []ledger.Row) ledger.Recovered {
 		t.Helper()
 		source := iter.Seq2[ledger.Row, error](func(yield func(ledger.Row, error) bool) {
 			for _, r := range rows {

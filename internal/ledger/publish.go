@@ -52,7 +52,7 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 		return false
 	}
 	defer l.committing.Unlock()
-	if l.doubt || l.crowded || len(l.queue) > 0 || l.yielding() || l.ctx.Err() != nil || l.ended() != nil || l.tail.prune(ctx) != nil {
+	if l.outcomeUnknown || l.crowded || len(l.queue) > 0 || l.yielding() || l.ctx.Err() != nil || l.ended() != nil || l.tail.prune(ctx) != nil {
 		return false
 	}
 	end := l.end()
@@ -65,7 +65,7 @@ func (l *Log) commitNow(ctx context.Context, req *request) bool {
 		return true
 	}
 	err := l.publish(ctx, p)
-	l.doubt, l.crowded = err != nil, len(l.queue) > 0
+	l.outcomeUnknown, l.crowded = err != nil, len(l.queue) > 0
 	if p.broken != nil {
 		req.done <- result{err: p.broken}
 		return true
@@ -112,7 +112,7 @@ func (l *Log) commit(group []*request) {
 		if err := l.giveWay(ctx); l.broken(group, err) {
 			return
 		}
-		if l.doubt {
+		if l.outcomeUnknown {
 			if _, err := l.refresh(ctx); l.broken(group, err) {
 				return
 			}
@@ -131,7 +131,7 @@ func (l *Log) commit(group []*request) {
 		}
 		perr := l.publish(ctx, p)
 		group = p.open
-		l.doubt = perr != nil
+		l.outcomeUnknown = perr != nil
 		if p.broken != nil {
 			fail(group, p.broken)
 			return

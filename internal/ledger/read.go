@@ -273,7 +273,7 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int, after uint64, li
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	failed, _ := l.unread()
+	failed, _ := l.failedReads()
 	inbox := l.conn.NewRespInbox()
 	sub, err := l.conn.SubscribeSync(inbox)
 	if err != nil {
@@ -311,7 +311,7 @@ func (l *Log) pageOnce(ctx context.Context, from uint64, n int, after uint64, li
 // the message does not exist; it is one if a read failed meanwhile: failed is how many
 // reads had failed before.
 func (l *Log) missing(failed uint64) error {
-	now, why := l.unread()
+	now, why := l.failedReads()
 	if now == failed {
 		return nil
 	}
@@ -351,7 +351,7 @@ func (l *Log) get(ctx context.Context, req getRequest) (*kept, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	failed, _ := l.unread()
+	failed, _ := l.failedReads()
 	msg, err := tries(ctx, func(ctx context.Context) (*nats.Msg, error) {
 		return l.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+contract.StreamLog(l.cid), body)
 	})

@@ -81,7 +81,7 @@ func TestAnEventThatCantBeReadIsNotMissing(t *testing.T) {
 		if b, err = bus.Open(t.Context(), bus.Options{Dir: dir}); err != nil {
 			t.Fatal(err)
 		}
-		if l, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Index: covered(last), Unread: b.Unread}); err != nil {
+		if l, err = ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Index: covered(last), FailedReads: b.FailedReads}); err != nil {
 			t.Fatal(err)
 		}
 		var page []contract.Event

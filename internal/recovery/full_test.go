@@ -53,7 +53,7 @@ func TestRecoveringOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	free = choirtest.FillDisk(t, 0)
-	r, err := recovery.Look(t.Context(), dir)
+	r, err := recovery.FinishAndInspect(t.Context(), dir)
 	if err != nil || !r.Usable() || !fault.Is(r.Refusal(b), fault.DiskFull) || !strings.Contains(fault.HintOf(r.Refusal(b)), "Free some space") || fault.Is(r.Refusal(a), fault.DiskFull) {
 		t.Fatalf("%+v, %v", r, err)
 	}

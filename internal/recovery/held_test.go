@@ -46,9 +46,11 @@ func deleted(t *testing.T, dir *datadir.Dir, cid contract.CID) {
 // one, and a recovery see the log whose files a dead process left under their second names.
 func TestWhatTheServerDeletedIsBackBeforeAnybodyLooks(t *testing.T) {
 	for name, look := range map[string]func(*datadir.Dir, contract.CID) (*recovery.Report, error){
-		"all": func(d *datadir.Dir, _ contract.CID) (*recovery.Report, error) { return recovery.Look(t.Context(), d) },
+		"all": func(d *datadir.Dir, _ contract.CID) (*recovery.Report, error) {
+			return recovery.FinishAndInspect(t.Context(), d)
+		},
 		"one": func(d *datadir.Dir, cid contract.CID) (*recovery.Report, error) {
-			return recovery.LookAt(t.Context(), d, cid)
+			return recovery.FinishAndInspectOne(t.Context(), d, cid)
 		},
 		"recovered": func(d *datadir.Dir, _ contract.CID) (*recovery.Report, error) {
 			done, err := recovery.Recover(t.Context(), recovery.Options{Dir: d, Driver: "local"})

@@ -158,14 +158,14 @@ type known struct {
 	evidence state.Evidence
 }
 
-// Look finishes recoveries that were begun, and inspects the data directory.
-func Look(ctx context.Context, dir *datadir.Dir) (*Report, error) {
+// FinishAndInspect finishes recoveries that were begun, and inspects the data directory.
+func FinishAndInspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	if err := bus.PutBack(dir.Path("nats"), ""); err != nil {
-		return nil, fault.Wrap("recovery.Look", err)
+		return nil, fault.Wrap("recovery.FinishAndInspect", err)
 	}
 	stuck, err := Finish(dir)
 	if err != nil {
-		return nil, fault.Wrap("recovery.Look", err)
+		return nil, fault.Wrap("recovery.FinishAndInspect", err)
 	}
 	r, err := Inspect(ctx, dir)
 	if err != nil {
@@ -175,10 +175,10 @@ func Look(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	return r, nil
 }
 
-// LookAt is Look for the files of one computer. Nobody may have them open; other computers
+// FinishAndInspectOne is Look for the files of one computer. Nobody may have them open; other computers
 // may be awake.
-func LookAt(ctx context.Context, dir *datadir.Dir, cid contract.CID) (*Report, error) {
-	const op = "recovery.LookAt"
+func FinishAndInspectOne(ctx context.Context, dir *datadir.Dir, cid contract.CID) (*Report, error) {
+	const op = "recovery.FinishAndInspectOne"
 	if err := bus.PutBack(dir.Path("nats"), cid); err != nil {
 		return nil, fault.Wrap(op, err)
 	}

@@ -84,7 +84,7 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 	}
 	var report *Report
 	if o.Bus != nil {
-		err = o.still(func() (err error) { report, err = LookAt(ctx, o.Dir, o.Only[0]); return err })
+		err = o.still(func() (err error) { report, err = FinishAndInspectOne(ctx, o.Dir, o.Only[0]); return err })
 	} else {
 		report, err = Inspect(ctx, o.Dir)
 	}
@@ -108,7 +108,7 @@ func (o Options) still(f func() error) error {
 	if o.Bus == nil {
 		return f()
 	}
-	return o.Bus.Look(f)
+	return o.Bus.WithFiles(f)
 }
 
 // goOn finishes recoveries that were begun. A journal that can't be read is given up, and
@@ -391,10 +391,10 @@ func (j *job) forgetLater(cid contract.CID, checkpoint string, end *journal) err
 
 // refill stores the events of a computer that can be recovered, and returns the newest
 // checkpoint among them.
-func (j *job) refill(ctx context.Context, b *bus.Bus, cid contract.CID) (ledger.Kept, string, error) {
+func (j *job) refill(ctx context.Context, b *bus.Bus, cid contract.CID) (ledger.Recovered, string, error) {
 	r, err := b.Refill(ctx, cid)
 	if err != nil {
-		return ledger.Kept{}, "", err
+		return ledger.Recovered{}, "", err
 	}
 	checkpoint := ""
 	k, err := ledger.Merge(ctx, j.Dir.Path("nats"), cid, rowsOf(ctx, j.Dir.Computer(cid, "state.sqlite")), func(subject string, header nats.Header, data []byte) error {
@@ -429,8 +429,8 @@ func rowsOf(ctx context.Context, path string) iter.Seq2[ledger.Row, error] {
 
 // tell appends to a computer's log, in a new epoch, what was recovered and lost. k
 // describes how the log was made anew; nil if it was not.
-func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.Kept) (ledger.Head, error) {
-	l, err := ledger.Open(ctx, b.JetStream(), ledger.Options{CID: cid, Ensure: b.EnsureStream, Health: b.Health, Unread: b.Unread})
+func (j *job) tell(ctx context.Context, b *bus.Bus, cid contract.CID, k *ledger.Recovered) (ledger.Head, error) {
+	l, err := ledger.Open(ctx, b.JetStream(), ledger.Options{CID: cid, Ensure: b.EnsureStream, Health: b.Health, FailedReads: b.FailedReads})
 	if err != nil {
 		return ledger.Head{}, err
 	}

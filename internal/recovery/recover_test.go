@@ -129,7 +129,7 @@ func TestOneIsRecoveredWhileAnotherWrites(t *testing.T) {
 	if has, err := live.Serves(t.Context(), a); err != nil || has {
 		t.Errorf("the server has the log open before anybody asked: %v, %v", has, err)
 	}
-	r, err := recovery.LookAt(t.Context(), dir, a)
+	r, err := recovery.FinishAndInspectOne(t.Context(), dir, a)
 	if err != nil || len(r.Of(a)) > 0 || len(r.Unfinished) > 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -185,7 +185,7 @@ func TestAJournalThatDoesNotHoldTogetherIsSetAside(t *testing.T) {
 			if err := os.WriteFile(dir.Path(name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			r, err := recovery.Look(t.Context(), dir)
+			r, err := recovery.FinishAndInspect(t.Context(), dir)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -106,7 +106,7 @@ func TestWhatTokensAreMadeForIsTaken(t *testing.T) {
 		}
 	}
 	for _, c := range contract.Capabilities {
-		if lendable := slices.Contains(contract.Lendable, c); lendable != taken[c] {
+		if lendable := slices.Contains(contract.TokenCapabilities, c); lendable != taken[c] {
 			t.Errorf("a token is made for %s: %v; a program needs it: %v", c, lendable, taken[c])
 		}
 	}

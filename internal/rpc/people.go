@@ -134,8 +134,8 @@ func (r NewTokenRequest) Validate() error {
 		return &contract.FieldError{Field: "may", Reason: "names nothing; leave it out for all that you may"}
 	}
 	for _, c := range r.Body.May {
-		if !slices.Contains(contract.Lendable, c) {
-			return &contract.FieldError{Field: "may", Reason: fmt.Sprintf("has %q; a token is made for some of %v", contract.Shorten(string(c), 40), contract.Lendable)}
+		if !slices.Contains(contract.TokenCapabilities, c) {
+			return &contract.FieldError{Field: "may", Reason: fmt.Sprintf("has %q; a token is made for some of %v", contract.Shorten(string(c), 40), contract.TokenCapabilities)}
 		}
 	}
 	return validLine("name", r.Body.Name)

@@ -167,14 +167,14 @@ const (
 	Shared   Reason = "shared"  // it used up what all programs of the machine or its user share
 )
 
-// Ended is the error of a box that ended. Detail is for a person.
-type Ended struct {
+// EndedError is the error of a box that ended. Detail is for a person.
+type EndedError struct {
 	Box    string
 	Reason Reason
 	Detail string
 }
 
-func (e *Ended) Error() string {
+func (e *EndedError) Error() string {
 	s := "box " + e.Box + " ended: " + string(e.Reason)
 	if e.Detail != "" {
 		s += " (" + e.Detail + ")"
@@ -183,7 +183,7 @@ func (e *Ended) Error() string {
 }
 
 // Code maps the reason to a fault code.
-func (e *Ended) Code() fault.Code {
+func (e *EndedError) Code() fault.Code {
 	switch e.Reason {
 	case Killed:
 		return fault.Cancelled

@@ -33,8 +33,8 @@ type builds struct {
 	busy  atomic.Bool // a build is being made, or it is being checked whether one is needed
 }
 
-// poke says that the shell may have changed.
-func (b *builds) poke() {
+// changed says that the shell may have changed.
+func (b *builds) changed() {
 	select {
 	case b.want <- struct{}{}:
 	default:

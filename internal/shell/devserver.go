@@ -36,34 +36,34 @@ type server struct {
 	silence time.Duration // for how long it may be silent
 	logger  *slog.Logger
 
-	looked chan struct{} // wakes run when the number of viewers rises from 0 to 1
+	viewerCame chan struct{} // wakes run when the number of viewers rises from 0 to 1
 
-	mu     sync.Mutex
-	looks  int
-	idle   time.Time // when the number of viewers fell to 0
-	client *guest.Client
-	since  time.Time // when client was set
-	reason string    // why there is no live page, or was none at the last try
-	again  bool      // it is being tried again
-	fault  string    // what is wrong with the source now
+	mu      sync.Mutex
+	viewers int
+	idle    time.Time // when the number of viewers fell to 0
+	client  *guest.Client
+	since   time.Time // when client was set
+	reason  string    // why there is no live page, or was none at the last try
+	again   bool      // it is being tried again
+	fault   string    // what is wrong with the source now
 }
 
 func newServer(s *Shell) *server {
-	return &server{shell: s, silence: s.opts.Silence, logger: s.logger, looked: make(chan struct{}, 1), idle: time.Now()}
+	return &server{shell: s, silence: s.opts.Silence, logger: s.logger, viewerCame: make(chan struct{}, 1), idle: time.Now()}
 }
 
-func (l *server) look() (release func()) {
+func (l *server) addViewer() (release func()) {
 	l.mu.Lock()
-	l.looks++
+	l.viewers++
 	l.mu.Unlock()
 	select {
-	case l.looked <- struct{}{}:
+	case l.viewerCame <- struct{}{}:
 	default:
 	}
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.looks--; l.looks == 0 {
+		if l.viewers--; l.viewers == 0 {
 			l.idle = time.Now()
 		}
 	})
@@ -73,7 +73,7 @@ func (l *server) look() (release func()) {
 func (l *server) unwatched() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.looks > 0 {
+	if l.viewers > 0 {
 		return 0
 	}
 	return time.Since(l.idle)
@@ -91,7 +91,7 @@ func (l *server) status() (mode view.DesktopMode, since time.Time, reason string
 	switch {
 	case l.client != nil:
 		return view.ModeLive, l.since, said
-	case l.looks > 0 && (l.again || l.reason == ""):
+	case l.viewers > 0 && (l.again || l.reason == ""):
 		return view.ModeStarting, time.Time{}, said
 	}
 	return view.ModeBuild, time.Time{}, l.reason
@@ -133,7 +133,7 @@ func (l *server) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-l.looked:
+			case <-l.viewerCame:
 			}
 			continue
 		}

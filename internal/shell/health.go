@@ -323,7 +323,7 @@ func (s *Shell) RestoredSince(ctx context.Context, after uint64) (bool, error) {
 
 // shellIs reports whether the live shell is that of a commit.
 func (s *Shell) shellIs(ctx context.Context, commit string) (bool, error) {
-	d, err := s.workspace.Diff(ctx, wire.DiffRequest{A: commit, Paths: workspace.LivePaths, MaxBytes: -1})
+	d, err := s.workspace.Diff(ctx, wire.DiffRequest{From: commit, Paths: workspace.LivePaths, MaxBytes: -1})
 	return err == nil && len(d.Changes) == 0, err
 }
 

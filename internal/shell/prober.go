@@ -105,7 +105,7 @@ func (p *prober) judge(ctx context.Context, silent *silentServer) error {
 	began := awake.Now()
 	_, err := p.client.Exec(within, guest.ExecRequest{Argv: []string{"node", "-e", comparisonScript}, Dir: "/"}, guest.Streams{Stdout: said})
 	beside := comparison{took: awake.Now() - began, ended: err == nil, late: within.Err() != nil, stopped: strings.Contains(said.String(), "stopped")}
-	if ctx.Err() != nil || !beside.condemns(silent) {
+	if ctx.Err() != nil || !beside.faultsServer(silent) {
 		return nil
 	}
 	return silent
@@ -131,10 +131,10 @@ type comparison struct {
 	stopped bool // it found a program that is stopped
 }
 
-// condemns reports whether the dev server is to be replaced. On a busy machine, where the
+// faultsServer reports whether the dev server is to be replaced. On a busy machine, where the
 // new program is slow as well, it is waited for; and its source is not at fault when
 // nothing in the box runs, or its programs were stopped.
-func (b comparison) condemns(silent *silentServer) bool {
+func (b comparison) faultsServer(silent *silentServer) bool {
 	silent.still = b.late || b.stopped
 	return silent.still || !b.ended || silent.silence >= busyTimes*b.took
 }

@@ -20,7 +20,7 @@ func TestASilentDevServerIsHeldAgainstAProgramBesideIt(t *testing.T) {
 		"the box's programs were stopped": {comparison{took: time.Second, ended: true, stopped: true}, true, true},
 	} {
 		silent := &silentServer{silence: 20 * time.Second}
-		if got := c.beside.condemns(silent); got != c.convicts || silent.still != c.still {
+		if got := c.beside.faultsServer(silent); got != c.convicts || silent.still != c.still {
 			t.Errorf("%s: it is replaced: %v, its box stands still: %v", what, got, silent.still)
 		}
 	}

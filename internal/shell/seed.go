@@ -14,8 +14,8 @@ import (
 // themePath is the theme's file in a workspace.
 const themePath = "artifacts/system/theme.json"
 
-// night is the theme of a new computer.
-var night = contract.Theme{
+// defaultTheme is the theme of a new computer.
+var defaultTheme = contract.Theme{
 	Name: "Night", Scheme: "dark", Radius: 10,
 	Colors: map[string]string{
 		"accent": "#d4af37", "background": "#0a0a0b", "border": "#28282c", "danger": "#ef6f66", "muted": "#98979e",
@@ -42,7 +42,7 @@ func Seed(ctx context.Context, v sandbox.Volumes, source fs.FS) error {
 			return fault.Wrap(op, err)
 		}
 	}
-	theme, err := json.MarshalIndent(night, "", "  ")
+	theme, err := json.MarshalIndent(defaultTheme, "", "  ")
 	if err != nil {
 		return fault.Wrap(op, err)
 	}

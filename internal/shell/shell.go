@@ -48,17 +48,17 @@ type Shell struct {
 	workspace *workspace.Workspace
 	logger    *slog.Logger
 
-	server *server
-	builds *builds
-	health health
-	poke   chan struct{} // the theme's file may have changed
+	server  *server
+	builds  *builds
+	health  health
+	changed chan struct{} // the theme's file may have changed
 }
 
 // New makes a shell without starting anything: the computer has to keep Serve, Builds and
 // WatchTheme running.
 func New(opts Options) *Shell {
 	s := &Shell{
-		opts: opts, log: opts.Log, state: opts.State, workspace: opts.Workspace, logger: opts.Logger, poke: make(chan struct{}, 1),
+		opts: opts, log: opts.Log, state: opts.State, workspace: opts.Workspace, logger: opts.Logger, changed: make(chan struct{}, 1),
 	}
 	s.server = newServer(s)
 	s.builds = &builds{shell: s, want: make(chan struct{}, 1)}
@@ -71,8 +71,8 @@ func (s *Shell) Serve(ctx context.Context) error { s.server.run(ctx); return nil
 // Builds builds the shell whenever it changed and was verified, until ctx ends.
 func (s *Shell) Builds(ctx context.Context) error { return s.builds.run(ctx) }
 
-// Look says that somebody looks at the desktop, until release is called.
-func (s *Shell) Look() (release func()) { return s.server.look() }
+// AddViewer says that somebody views the desktop, until release is called.
+func (s *Shell) AddViewer() (release func()) { return s.server.addViewer() }
 
 // Idle reports whether nobody looks at the desktop and no build of it is being made or
 // about to be.
@@ -87,7 +87,7 @@ func (s *Shell) Live() (http.RoundTripper, error) { return s.server.transport() 
 // checked again.
 func (s *Shell) Changed() {
 	s.ThemeChanged()
-	s.builds.poke()
+	s.builds.changed()
 }
 
 // openBox opens the desktop's box: live choiros/ read-only, the shell's

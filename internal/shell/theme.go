@@ -28,7 +28,7 @@ func (s *Shell) WatchTheme(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-s.poke:
+		case <-s.changed:
 		}
 	}
 }
@@ -36,7 +36,7 @@ func (s *Shell) WatchTheme(ctx context.Context) error {
 // ThemeChanged says that the theme's file may have changed.
 func (s *Shell) ThemeChanged() {
 	select {
-	case s.poke <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }

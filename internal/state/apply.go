@@ -104,7 +104,7 @@ func list[T any](v []T) (string, error) {
 	return js(v)
 }
 
-func truth(b bool) int {
+func boolInt(b bool) int {
 	if b {
 		return 1
 	}

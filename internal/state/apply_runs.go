@@ -167,7 +167,7 @@ func questionAsked(ctx context.Context, w *writer, e contract.Event, p *contract
 func questionAnswered(ctx context.Context, w *writer, e contract.Event, p *contract.QuestionAnswered) error {
 	if err := must(ctx, w, "no such question is open in the run",
 		`UPDATE questions SET answer = ?, by_default = ?, answered_seq = ? WHERE run = ? AND id = ? AND answered_seq = 0`,
-		p.Answer, truth(p.Default), int64(e.Sequence), e.Run, p.Question); err != nil {
+		p.Answer, boolInt(p.Default), int64(e.Sequence), e.Run, p.Question); err != nil {
 		return err
 	}
 	return say(ctx, w, e, e.Run, "answer", p.Answer)
@@ -275,7 +275,7 @@ func taskFinished(ctx context.Context, w *writer, e contract.Event, p *contract.
 
 func toolCalled(ctx context.Context, w *writer, e contract.Event, p *contract.ToolCalled) error {
 	return do(ctx, w, `INSERT INTO tool_calls (task, attempt, call, run, name, args, read_only, status, called_seq) VALUES (?,?,?,?,?,?,?,'called',?)`,
-		e.Task, p.Attempt, p.Call, e.Run, p.Name, string(p.Args), truth(p.ReadOnly), int64(e.Sequence))
+		e.Task, p.Attempt, p.Call, e.Run, p.Name, string(p.Args), boolInt(p.ReadOnly), int64(e.Sequence))
 }
 
 func toolReturned(ctx context.Context, w *writer, e contract.Event, p *contract.ToolReturned) error {

@@ -46,12 +46,12 @@ func checkpointRestored(ctx context.Context, w *writer, e contract.Event, p *con
 		return err
 	}
 	return do(ctx, w, `INSERT INTO restores (seq, "to", safety, checkpoint, paths, undo, time) VALUES (?,?,?,?,?,?,?)`,
-		int64(e.Sequence), p.To, p.Safety, p.Checkpoint, paths, truth(p.Undo), stamp(e.Time))
+		int64(e.Sequence), p.To, p.Safety, p.Checkpoint, paths, boolInt(p.Undo), stamp(e.Time))
 }
 
 func publishStarted(ctx context.Context, w *writer, e contract.Event, p *contract.PublishStarted) error {
 	return do(ctx, w, `INSERT INTO publishes (id, run, task, "commit", base, live, paths, started_seq) VALUES (?,?,?,?,?,?,?,?)`,
-		p.Publish, e.Run, e.Task, p.Commit, p.Base, truth(p.Live), p.Paths, int64(e.Sequence))
+		p.Publish, e.Run, e.Task, p.Commit, p.Base, boolInt(p.Live), p.Paths, int64(e.Sequence))
 }
 
 func publishFinished(ctx context.Context, w *writer, e contract.Event, p *contract.PublishFinished) error {
@@ -60,7 +60,7 @@ func publishFinished(ctx context.Context, w *writer, e contract.Event, p *contra
 		return err
 	}
 	return must(ctx, w, "no such publish is open", `UPDATE publishes SET "commit" = ?, conflicts = ?, inverted = ?, finished_seq = ? WHERE id = ? AND finished_seq = 0`,
-		p.Commit, conflicts, truth(p.Inverted), int64(e.Sequence), p.Publish)
+		p.Commit, conflicts, boolInt(p.Inverted), int64(e.Sequence), p.Publish)
 }
 
 func documentRevised(ctx context.Context, w *writer, e contract.Event, p *contract.DocumentRevised) error {
@@ -109,7 +109,7 @@ func themeChanged(ctx context.Context, w *writer, e contract.Event, p *contract.
 
 func egressDecided(ctx context.Context, w *writer, e contract.Event, p *contract.EgressDecided) error {
 	return do(ctx, w, `INSERT INTO egress (seq, allowed, box, kind, host, port, address, rule, reason, run, task, time) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`,
-		int64(e.Sequence), truth(e.Type == "egress.allowed"), p.Box, string(p.Kind), p.Host, p.Port, p.Address, p.Rule, p.Reason, e.Run, e.Task, stamp(e.Time))
+		int64(e.Sequence), boolInt(e.Type == "egress.allowed"), p.Box, string(p.Kind), p.Host, p.Port, p.Address, p.Rule, p.Reason, e.Run, e.Task, stamp(e.Time))
 }
 
 func usageMetered(ctx context.Context, w *writer, e contract.Event, p *contract.UsageMetered) error {
@@ -117,7 +117,7 @@ func usageMetered(ctx context.Context, w *writer, e contract.Event, p *contract.
 	u := p.Usage
 	return do(ctx, w, `INSERT INTO usage (call, run, task, role, provider, model, outcome, retries, estimated, tokens_in, tokens_out, wall_ms, cost_usd, day, time, seq)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-		p.Call, e.Run, e.Task, p.Role, p.Provider, p.Model, p.Outcome, p.Retries, truth(p.Estimated), u.TokensIn, u.TokensOut, u.WallMS, u.CostUSD,
+		p.Call, e.Run, e.Task, p.Role, p.Provider, p.Model, p.Outcome, p.Retries, boolInt(p.Estimated), u.TokensIn, u.TokensOut, u.WallMS, u.CostUSD,
 		e.Time.UTC().Format(time.DateOnly), stamp(e.Time), int64(e.Sequence))
 }
 

@@ -28,7 +28,7 @@ func egressMetered(ctx context.Context, w *writer, e contract.Event, p *contract
 	return do(ctx, w, `INSERT INTO egress_traffic (tunnel, box, host, port, sent, received, ended, run, task, day, time, seq) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (tunnel) DO UPDATE SET sent = excluded.sent, received = excluded.received, ended = excluded.ended, time = excluded.time, seq = excluded.seq
 		WHERE excluded.sent >= sent AND excluded.received >= received`,
-		p.Tunnel, p.Box, p.Host, p.Port, p.Sent, p.Received, truth(p.Ended), e.Run, e.Task, e.Time.UTC().Format("2006-01-02"), stamp(e.Time), int64(e.Sequence))
+		p.Tunnel, p.Box, p.Host, p.Port, p.Sent, p.Received, boolInt(p.Ended), e.Run, e.Task, e.Time.UTC().Format("2006-01-02"), stamp(e.Time), int64(e.Sequence))
 }
 
 // Approval is a request for something beyond what the computer was granted, which waits for

@@ -216,13 +216,13 @@ func (s *Store) Last() uint64 {
 	return s.lastSeq
 }
 
-// Ended says where a log ends; *ledger.Log is one.
-type Ended interface{ Last() uint64 }
+// LogEnd says where a log ends; *ledger.Log is one.
+type LogEnd interface{ Last() uint64 }
 
 // CaughtUp waits until the state reflects everything that was acknowledged before the call.
 // So a caller reads its own writes, and whoever asks about an event that they were shown
 // gets an answer from after it.
-func (s *Store) CaughtUp(ctx context.Context, log Ended) error {
+func (s *Store) CaughtUp(ctx context.Context, log LogEnd) error {
 	return s.Wait(ctx, log.Last())
 }
 

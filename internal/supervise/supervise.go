@@ -17,9 +17,9 @@ type Options struct {
 	Name string
 	// Limit is how many failures of a service in a row end the tree; 10.
 	Limit int
-	// Steady is how long a service must run for its next failure to count as the first of
+	// SteadyAfter is how long a service must run for its next failure to count as the first of
 	// a new row; one minute.
-	Steady time.Duration
+	SteadyAfter time.Duration
 	// Backoff is the pause before a service is restarted that has failed several times in
 	// a short time; two seconds. After the first failures there is no pause.
 	Backoff time.Duration
@@ -102,8 +102,8 @@ func New(ctx context.Context, o Options) *Tree {
 	if o.Limit == 0 {
 		o.Limit = 10
 	}
-	if o.Steady == 0 {
-		o.Steady = time.Minute
+	if o.SteadyAfter == 0 {
+		o.SteadyAfter = time.Minute
 	}
 	if o.Backoff == 0 {
 		o.Backoff = 2 * time.Second
@@ -206,7 +206,7 @@ func (s *service) Serve(ctx context.Context) error {
 	t.work.Add(1) // Close waits by this, because suture stops waiting for a service after a while
 	t.mu.Unlock()
 	defer t.work.Done()
-	steady := time.AfterFunc(t.options.Steady, func() { t.recovered(s.name) })
+	steady := time.AfterFunc(t.options.SteadyAfter, func() { t.recovered(s.name) })
 	defer steady.Stop()
 	err := Safely(func() error { return s.run(ctx) })
 	if ctx.Err() != nil {

@@ -37,7 +37,7 @@ func (h *told) count() int {
 
 func options(h *told, escalated chan error) supervise.Options {
 	h.grew = make(chan struct{}, 1)
-	return supervise.Options{Name: "test", Limit: 4, Steady: time.Hour, Backoff: time.Millisecond, OnFailure: h.hear, Escalate: func(err error) { escalated <- err }}
+	return supervise.Options{Name: "test", Limit: 4, SteadyAfter: time.Hour, Backoff: time.Millisecond, OnFailure: h.hear, Escalate: func(err error) { escalated <- err }}
 }
 
 func wait[T any](t *testing.T, c <-chan T, what string) (v T) {

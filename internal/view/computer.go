@@ -226,7 +226,7 @@ type Snapshot struct {
 
 // OutputChunk is a piece of a command's output; N is dense per command.
 type OutputChunk struct {
-	N      int64        `json:"n"`
+	Number int64        `json:"n"`
 	Stream OutputStream `json:"stream"`
 	Text   string       `json:"text"`
 }

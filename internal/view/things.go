@@ -265,8 +265,8 @@ type Exit struct {
 	Reason     string `json:"reason,omitempty"` // killed, timeout, disk, memory; why it did not start, with code 126 or 127
 	Sequence   uint64 `json:"sequence"`         // of command.finished
 	Unkept     Unkept `json:"unkept"`           // what it left behind that no checkpoint holds
-	// Unmade says why a checkpoint before or after it could not be made.
-	Unmade string `json:"no_checkpoint,omitempty"`
+	// NoCheckpoint says why a checkpoint before or after it could not be made.
+	NoCheckpoint string `json:"no_checkpoint,omitempty"`
 }
 
 // Secret is a stored secret, without its value.

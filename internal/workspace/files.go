@@ -38,7 +38,7 @@ func (w *Workspace) Stat(ctx context.Context, p string) (wire.FileInfo, error) {
 // as reading the file.
 func (w *Workspace) QuickStat(ctx context.Context, p string) (wire.FileInfo, error) {
 	var fi wire.FileInfo
-	err := w.opts.Keeper.Call(ctx, "stat", wire.StatRequest{Path: wire.Path(p), Unread: true}, &fi)
+	err := w.opts.Keeper.Call(ctx, "stat", wire.StatRequest{Path: wire.Path(p), Quick: true}, &fi)
 	return fi, fault.Wrap("workspace.QuickStat", err)
 }
 

@@ -418,7 +418,7 @@ func (w *Workspace) sameWithin(ctx context.Context, a, b string, scope []string)
 		return false, nil // it is verified again instead
 	}
 	var diff wire.DiffReply
-	err := w.opts.Keeper.Call(ctx, "diff", wire.DiffRequest{A: a, B: b, Paths: paths, MaxBytes: 1, Metadata: true}, &diff)
+	err := w.opts.Keeper.Call(ctx, "diff", wire.DiffRequest{From: a, To: b, Paths: paths, MaxBytes: 1, Metadata: true}, &diff)
 	return err == nil && len(diff.Changes) == 0 && len(diff.Repositories) == 0 && diff.More == 0, err
 }
 

@@ -102,11 +102,11 @@ func unmerged(req PushRequest, conflicts []wire.Conflict) error {
 // onlyWithin refuses a commit that differs from its base anywhere but beneath the
 // given paths.
 func (w *Workspace) onlyWithin(ctx context.Context, base, commit string, paths []wire.Path) error {
-	all, err := w.Diff(ctx, wire.DiffRequest{A: base, B: commit, MaxBytes: -1, Metadata: true, Index: true})
+	all, err := w.Diff(ctx, wire.DiffRequest{From: base, To: commit, MaxBytes: -1, Metadata: true, Index: true})
 	if err != nil {
 		return err
 	}
-	some, err := w.Diff(ctx, wire.DiffRequest{A: base, B: commit, Paths: paths, MaxBytes: -1, Metadata: true, Index: true})
+	some, err := w.Diff(ctx, wire.DiffRequest{From: base, To: commit, Paths: paths, MaxBytes: -1, Metadata: true, Index: true})
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,8 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
+	"choir.dev/choiros/internal/workspace/keeper/httpapi"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -74,7 +74,7 @@ func serveKeeper(raw string) error {
 	if err != nil {
 		return err
 	}
-	return http.Serve(l, door.Handler(e))
+	return http.Serve(l, httpapi.Handler(e))
 }
 
 // mortal is a workspace whose keeper is a process that can be killed.

@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
 	"choir.dev/choiros/internal/workspace"
-	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
+	"choir.dev/choiros/internal/workspace/keeper/httpapi"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -135,7 +135,7 @@ func (h *host) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.server = httptest.NewServer(door.Handler(h.engine))
+	h.server = httptest.NewServer(httpapi.Handler(h.engine))
 	k := wire.NewClient(toServer{h.server}, nil)
 	if h.wrap != nil {
 		k = h.wrap(k)

@@ -289,7 +289,7 @@ func (p *played) Act(context.Context, view.Action) (view.Acted, error) {
 }
 
 func (p *played) Live(context.Context) (http.RoundTripper, error) { return p, nil }
-func (p *played) Look(context.Context) func()                     { return func() {} }
+func (p *played) AddViewer(context.Context) func()                { return func() {} }
 func (p *played) Appended(context.Context, time.Time) (int, int64, error) {
 	return 0, 0, nil
 }

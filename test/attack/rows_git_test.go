@@ -149,7 +149,7 @@ func worked(t *testing.T, e *engine.Engine, root, task string) error {
 	was := e.Head()
 	put(t, root, "workspace/file", "two\n")
 	k, err := e.Checkpoint(t.Context(), wire.CheckpointRequest{Note: wire.Note{Kind: "manual", Message: "m"}})
-	_, diff := e.Diff(t.Context(), wire.DiffRequest{A: was, B: k.Commit.Commit})
+	_, diff := e.Diff(t.Context(), wire.DiffRequest{From: was, To: k.Commit.Commit})
 	_, status := e.Status(t.Context())
 	drop := e.Drop(t.Context(), task) // while the files that were put into the tree are there
 	_, restore := e.Restore(t.Context(), wire.RestoreRequest{ID: "back", To: was})

@@ -85,7 +85,7 @@ func (b *lockBench) facts() verify.Facts {
 	return verify.Facts{Projects: []verify.Project{{Dir: "p", Manifests: []string{"package.json"}, Scripts: map[string]string{"test": "node test.js"}, Locks: []lockfile.Tool{lockfile.NPM}}}}
 }
 
-func (b *lockBench) Look(context.Context, []string) (base, change verify.Facts, err error) {
+func (b *lockBench) GatherFacts(context.Context, []string) (base, change verify.Facts, err error) {
 	return b.facts(), b.facts(), nil
 }
 

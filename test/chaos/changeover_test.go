@@ -119,7 +119,7 @@ func onBus(t *testing.T, data string, use func(*bus.Bus)) {
 
 func onLog(t *testing.T, data string, b *bus.Bus, cid contract.CID, use func(*ledger.Log)) {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Health: b.Health, Unread: b.Unread, Live: b, Head: filepath.Join(data, "log.head")})
+	l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Health: b.Health, FailedReads: b.FailedReads, Live: b, Head: filepath.Join(data, "log.head")})
 	if err != nil {
 		t.Fatal(err)
 	}

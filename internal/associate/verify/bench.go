@@ -13,8 +13,8 @@ import (
 // Bench runs the parts of a verification, each in a fresh copy of a tree in which nothing
 // has run before.
 type Bench interface {
-	// Look gathers the facts of the base and of the change around paths.
-	Look(ctx context.Context, paths []string) (base, change Facts, err error)
+	// GatherFacts gathers the facts of the base and of the change around paths.
+	GatherFacts(ctx context.Context, paths []string) (base, change Facts, err error)
 	// Restored gathers the facts of the change with some paths restored from the base.
 	Restored(ctx context.Context, paths, restore []string) (Facts, error)
 	// Run runs a check on the base, or on the change with some paths restored from the
@@ -82,7 +82,7 @@ type Request struct {
 	Words   string // what the user said
 	// Installed lists ignored folders that the task put something into.
 	Installed []string
-	Left      []Left
+	Left      []LeftBehind
 }
 
 // Collect gathers the evidence on a change. The base decides which checks there are, and
@@ -156,7 +156,7 @@ func (c *collector) look(ctx context.Context) (err error) {
 		}
 		c.paths, size = append(c.paths, ch.Path), size+len(ch.Path)+8
 	}
-	if e.Base, e.Facts, err = c.bench.Look(ctx, c.paths); err != nil {
+	if e.Base, e.Facts, err = c.bench.GatherFacts(ctx, c.paths); err != nil {
 		return err
 	}
 	c.held, e.Guards = e.Facts, Guards(e.Base, e.Facts, c.request.Changes)

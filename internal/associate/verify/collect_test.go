@@ -27,7 +27,7 @@ func (b *lockBench) facts() verify.Facts {
 	}}
 }
 
-func (b *lockBench) Look(context.Context, []string) (base, change verify.Facts, err error) {
+func (b *lockBench) GatherFacts(context.Context, []string) (base, change verify.Facts, err error) {
 	base = b.facts()
 	base.Projects[1].Live = nil // ignored folders do not belong to the base
 	return base, b.facts(), nil

@@ -16,13 +16,13 @@ type Ran struct {
 	Check   Check
 	Command contract.Command
 	Count   Count
-	// Unmade says that the host could not run it, for example for want of a box: that says
+	// NotRun says that the host could not run it, for example for want of a box: that says
 	// nothing about the tree, not even that there is no such check in it.
-	Unmade bool
+	NotRun bool
 }
 
-// Left is a path that a task left behind and that no tree can hold, and why.
-type Left struct{ Path, Reason string }
+// LeftBehind is a path that a task left behind and that no tree can hold, and why.
+type LeftBehind struct{ Path, Reason string }
 
 // Evidence is everything a verification is judged by.
 type Evidence struct {
@@ -35,7 +35,7 @@ type Evidence struct {
 	Words       string   // what the user said, which shows what was asked for
 	Installed   []string // ignored folders that the task put something into
 	Obeyed      []string // changed paths that git runs or obeys
-	Left        []Left
+	Left        []LeftBehind
 	// Held are the checks on the change with the base's tests, manifests and configuration
 	// restored; After are those on the change as it is, if that differs.
 	Held, After []Ran
@@ -264,7 +264,7 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 			}
 		}
 		for _, b := range e.Before {
-			if b.Unmade {
+			if b.NotRun {
 				unless("what %s ran before the change is not known: %s", b.Check.Name, b.Command.Stderr)
 			}
 		}
@@ -433,7 +433,7 @@ func (e Evidence) said() []string {
 }
 
 // SaidOf lists what a person should know about what a task left behind.
-func SaidOf(behind []Left) []string {
+func SaidOf(behind []LeftBehind) []string {
 	var out []string
 	for i, left := range behind {
 		if i == maxLeftSaid {

@@ -59,7 +59,7 @@ func Run(t *testing.T, open func(t testing.TB) *bus.Bus) {
 
 func log(t testing.TB, b *bus.Bus, cid contract.CID) *ledger.Log {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Live: b, Ensure: b.EnsureStream, Health: b.Health, Unread: b.Unread})
+	l, err := ledger.Open(t.Context(), b.JetStream(), ledger.Options{CID: cid, Live: b, Ensure: b.EnsureStream, Health: b.Health, FailedReads: b.FailedReads})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func newAnew(t *testing.T) *anew {
 
 func (a *anew) ensure(cid contract.CID) {
 	a.t.Helper()
-	if err := a.Opening(contract.StreamLog(cid), func() error { return bus.EnsureStream(a.t.Context(), a.streams, cid, 1) }); err != nil {
+	if err := a.OpenStream(contract.StreamLog(cid), func() error { return bus.EnsureStream(a.t.Context(), a.streams, cid, 1) }); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -100,7 +100,7 @@ func (a *anew) block(cid contract.CID) string {
 func TestAServerThatStartsAnewOpensNoClosedLog(t *testing.T) {
 	a := newAnew(t)
 	shut := a.cids[0]
-	if err := a.Shut(contract.StreamLog(shut)); err != nil {
+	if err := a.CloseStream(contract.StreamLog(shut)); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(a.block(shut))
@@ -144,7 +144,7 @@ func TestAServerThatStartsAnewOpensNoClosedLog(t *testing.T) {
 func TestWhoLooksSeesNoStart(t *testing.T) {
 	a := newAnew(t)
 	shut := a.cids[0]
-	if err := a.Shut(contract.StreamLog(shut)); err != nil {
+	if err := a.CloseStream(contract.StreamLog(shut)); err != nil {
 		t.Fatal(err)
 	}
 	started := make(chan struct{})
@@ -168,7 +168,7 @@ func TestWhoLooksSeesNoStart(t *testing.T) {
 			return
 		default:
 		}
-		err := a.Looking(func() error {
+		err := a.WithFiles(func() error {
 			if held, err := bus.Held(a.dir); err != nil || len(held) != 0 {
 				return fmt.Errorf("held only: %v, %w", held, err)
 			}

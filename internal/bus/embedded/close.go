@@ -30,10 +30,10 @@ func lookupStream(account *server.Account, name string) (unsafe.Pointer, error)
 //go:linkname stopStream github.com/nats-io/nats-server/v2/server.(*stream).stop
 func stopStream(stream unsafe.Pointer, deleting, advisory bool) error
 
-// Shut closes a stream that nobody publishes to or reads: its files stay, and the server
+// CloseStream closes a stream that nobody publishes to or reads: its files stay, and the server
 // frees its goroutines and buffers. Opening opens it again. Shutting a stream that is not
 // open is no error.
-func (s *Server) Shut(name string) error {
+func (s *Server) CloseStream(name string) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	s.shut[name] = true // a restarted server must not open it either

@@ -118,7 +118,7 @@ func (l *logs) ensure(cid contract.CID) {
 
 func (l *logs) shut(cid contract.CID) {
 	l.t.Helper()
-	if err := l.Shut(l.t.Context(), cid); err != nil {
+	if err := l.CloseLog(l.t.Context(), cid); err != nil {
 		l.t.Fatal(err)
 	}
 	if open, err := l.Serves(l.t.Context(), cid); open || err != nil {

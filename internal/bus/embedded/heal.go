@@ -55,16 +55,16 @@ func (s *Server) storeFailed(text string) {
 	}
 }
 
-// Unread returns how many reads failed because a block of a stream could not be opened or
+// FailedReads returns how many reads failed because a block of a stream could not be opened or
 // read, and why the last one failed. The server answers such reads as if there were no such
 // message, so that answer counts only if the number is the same before and after.
-func (s *Server) Unread() (uint64, error) {
+func (s *Server) FailedReads() (uint64, error) {
 	s.health.Lock()
 	defer s.health.Unlock()
-	return s.unread, s.unreadWhy
+	return s.failedReads, s.failedReadWhy
 }
 
-func (s *Server) blockUnread(text string) {
+func (s *Server) readFailed(text string) {
 	why := text
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		why = text[i+2:] // without the path
@@ -77,8 +77,8 @@ func (s *Server) blockUnread(text string) {
 	}
 	s.health.Lock()
 	defer s.health.Unlock()
-	s.unread++
-	s.unreadWhy = fmt.Errorf("the log's store can't be read now: %w", err)
+	s.failedReads++
+	s.failedReadWhy = fmt.Errorf("the log's store can't be read now: %w", err)
 }
 
 func (s *Server) server() *server.Server {
@@ -112,7 +112,7 @@ func (s *Server) startServer(wait time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("configure server: %w", err)
 	}
-	srv.SetLoggerV2(serverLog{s.log, s.storeFailed, s.blockUnread}, false, false, false)
+	srv.SetLoggerV2(serverLog{s.log, s.storeFailed, s.readFailed}, false, false, false)
 	s.health.Lock()
 	s.srv = srv
 	s.health.Unlock()

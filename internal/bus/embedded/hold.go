@@ -20,15 +20,15 @@ import (
 // another file is enough. So each file has a second name (a hard link) in heldDir from
 // before the server opens its stream until it has, from which a deleted file is restored.
 // If the process dies meanwhile, the next one restores the files before it inspects them
-// (recovery.Look).
+// (recovery.FinishAndInspect).
 
 // heldDir is beside the server's own directory. The names in it are the files' paths below
 // that directory, escaped, so that no directories need to be made on a nearly full disk.
 const heldDir = "held"
 
-// Opening calls open, which makes the server open a stream, and preserves the stream's
+// OpenStream calls open, which makes the server open a stream, and preserves the stream's
 // files if that fails.
-func (s *Server) Opening(name string, open func() error) error {
+func (s *Server) OpenStream(name string, open func() error) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if err := s.hold(name); err != nil {
@@ -44,12 +44,12 @@ func (s *Server) Opening(name string, open func() error) error {
 	return errors.Join(err, s.release(name))
 }
 
-// Looking calls look, which reads or moves files of closed streams, while no server is
+// WithFiles calls use, which reads or moves files of closed streams, while no server is
 // being started on them.
-func (s *Server) Looking(look func() error) error {
+func (s *Server) WithFiles(use func() error) error {
 	s.starting.RLock()
 	defer s.starting.RUnlock()
-	return look()
+	return use()
 }
 
 // hold gives each file of a stream a second name; without a name, those of every stream.

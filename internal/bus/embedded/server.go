@@ -54,16 +54,16 @@ type Server struct {
 	operator nkeys.KeyPair
 	signer   nkeys.KeyPair // signs user JWTs; made by this process
 
-	health    sync.Mutex     // guards the next four
-	srv       *server.Server // replaced after its store failed
-	broken    error          // why the store accepts nothing; nil while it does
-	unread    uint64         // how many reads of blocks failed
-	unreadWhy error          // why the last of them failed
-	heal      chan struct{}  // wakes keepHealthy
+	health        sync.Mutex     // guards the next four
+	srv           *server.Server // replaced after its store failed
+	broken        error          // why the store accepts nothing; nil while it does
+	failedReads   uint64         // how many reads of blocks failed
+	failedReadWhy error          // why the last of them failed
+	heal          chan struct{}  // wakes keepHealthy
 
 	starting sync.RWMutex    // held while the server is restarted; read-locked while files of logs are read or moved
 	opening  sync.Mutex      // held while the server opens or closes streams
-	shut     map[string]bool // the streams that Shut has closed
+	shut     map[string]bool // the streams that CloseStream has closed
 
 	claiming sync.Mutex
 	claims   *jwt.AccountClaims

@@ -10,9 +10,9 @@ import (
 
 // serverLog writes the server's own messages to slog.
 type serverLog struct {
-	to       *slog.Logger
-	storeErr func(text string) // called when a stream's store has failed
-	unread   func(text string) // called when a block of a stream could not be read
+	to         *slog.Logger
+	storeErr   func(text string) // called when a stream's store has failed
+	readFailed func(text string) // called when a block of a stream could not be read
 }
 
 func (l serverLog) Noticef(format string, v ...any) {
@@ -29,7 +29,7 @@ func (l serverLog) Warnf(format string, v ...any) {
 		l.storeErr(text)
 	}
 	if _, why, ok := strings.Cut(text, "loadBlock error: "); ok && (strings.HasPrefix(why, "open ") || strings.HasPrefix(why, "read ")) {
-		l.unread(why)
+		l.readFailed(why)
 	}
 }
 func (l serverLog) Fatalf(format string, v ...any) { l.to.Error("nats: " + fmt.Sprintf(format, v...)) }

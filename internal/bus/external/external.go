@@ -136,20 +136,20 @@ func (s *Server) Health() error {
 	return nil
 }
 
-// Opening calls open; the server itself must preserve the stream's files.
-func (s *Server) Opening(_ string, open func() error) error { return open() }
+// OpenStream calls open; the server itself must preserve the stream's files.
+func (s *Server) OpenStream(_ string, open func() error) error { return open() }
 
-// Shut leaves the stream open, which costs this process nothing.
-func (s *Server) Shut(string) error { return nil }
+// CloseStream leaves the stream open, which costs this process nothing.
+func (s *Server) CloseStream(string) error { return nil }
 
 // Remove calls remove, which makes the server delete the stream.
 func (s *Server) Remove(_ string, remove func() error) error { return remove() }
 
-// Looking calls look, which finds no files here.
-func (s *Server) Looking(look func() error) error { return look() }
+// WithFiles calls use, which finds no files here.
+func (s *Server) WithFiles(use func() error) error { return use() }
 
-// Unread returns 0, because failed reads are not noticed.
-func (s *Server) Unread() (uint64, error) { return 0, nil }
+// FailedReads returns 0, because failed reads are not noticed.
+func (s *Server) FailedReads() (uint64, error) { return 0, nil }
 
 // Close does nothing: the connection is closed by the caller of Dial.
 func (s *Server) Close() error { return nil }

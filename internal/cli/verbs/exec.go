@@ -148,8 +148,8 @@ func onTerminal(ctx context.Context, t *cli.Call, c *client.Client, r view.ExecR
 // printUnprotected says which of a command's changes no checkpoint holds.
 func printUnprotected(exit view.Exit) {
 	printUnkept(os.Stderr, exit.Unkept)
-	if exit.Unmade != "" {
-		fmt.Fprintf(os.Stderr, "choir: %s\n", terminal.OneLine(exit.Unmade, 300))
+	if exit.NoCheckpoint != "" {
+		fmt.Fprintf(os.Stderr, "choir: %s\n", terminal.OneLine(exit.NoCheckpoint, 300))
 	}
 }
 

@@ -45,9 +45,9 @@ func Kinds() map[string]cli.Kind {
 		"ROLE":    {Words: fixed(grant.Viewer, grant.Editor, grant.Owner)},
 		"POWER":   {Words: fixed(grant.Powers()...)},
 		"CAPABILITY": {Words: func() []cli.Name {
-			out := names(contract.Lendable, func(c contract.Capability) cli.Name { return cli.Name{Word: string(c)} })
+			out := names(contract.TokenCapabilities, func(c contract.Capability) cli.Name { return cli.Name{Word: string(c)} })
 			for i := range out {
-				out[i].About = lendable[i].says
+				out[i].About = tokenCapabilities[i].says
 			}
 			return out
 		}},
@@ -64,11 +64,11 @@ func Kinds() map[string]cli.Kind {
 	return out
 }
 
-// asking requests the names of a kind.
-type asking = func(ctx context.Context, c *client.Client, before []string, typed string) ([]cli.Name, error)
+// nameLister requests the names of a kind.
+type nameLister = func(ctx context.Context, c *client.Client, before []string, typed string) ([]cli.Name, error)
 
 // each makes names of what a method of the client lists.
-func each[T any](list func(*client.Client, context.Context) ([]T, error), name func(T) cli.Name) asking {
+func each[T any](list func(*client.Client, context.Context) ([]T, error), name func(T) cli.Name) nameLister {
 	return func(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
 		items, err := list(c, ctx)
 		return names(items, name), err
@@ -76,7 +76,7 @@ func each[T any](list func(*client.Client, context.Context) ([]T, error), name f
 }
 
 // listed makes names of what a method declared in rpc lists.
-func listed[In rpc.Asked, T any](m *rpc.Method[In, rpc.List[T]], in In, name func(T) cli.Name) asking {
+func listed[In rpc.Asked, T any](m *rpc.Method[In, rpc.List[T]], in In, name func(T) cli.Name) nameLister {
 	return func(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
 		l, err := client.Call(ctx, c, m, in)
 		return names(l.Items, name), err

@@ -18,8 +18,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// lendable says in words, for help, what a token may be made for.
-var lendable = []struct {
+// tokenCapabilities says in words, for help, what a token may be made for.
+var tokenCapabilities = []struct {
 	may  contract.Capability
 	says string
 }{
@@ -63,7 +63,7 @@ func tokensCreate() cli.Verb {
 	var may []string
 	var days int
 	long := "Without --may it may what you may. With it, it may what is named and nothing else, and never more than you:\n"
-	for _, l := range lendable {
+	for _, l := range tokenCapabilities {
 		long += fmt.Sprintf("  %-10s %s\n", l.may, l.says)
 	}
 	return cli.Verb{
@@ -78,8 +78,8 @@ func tokensCreate() cli.Verb {
 			in := rpc.NewTokenRequest{}
 			in.Body.Name, in.Body.Days = args[0], days
 			for _, word := range may {
-				if !slices.Contains(contract.Lendable, contract.Capability(word)) {
-					return cli.Usage(fmt.Errorf("%q is nothing that a token is made for; there are %s", word, mays(contract.Lendable)))
+				if !slices.Contains(contract.TokenCapabilities, contract.Capability(word)) {
+					return cli.Usage(fmt.Errorf("%q is nothing that a token is made for; there are %s", word, mays(contract.TokenCapabilities)))
 				}
 				in.Body.May = append(in.Body.May, contract.Capability(word))
 			}

@@ -11,13 +11,13 @@ import (
 // have, in one order.
 func TestTheHelpSaysWhatTokensAreFor(t *testing.T) {
 	var said []contract.Capability
-	for _, l := range lendable {
+	for _, l := range tokenCapabilities {
 		if l.says == "" {
 			t.Errorf("%s is for nothing", l.may)
 		}
 		said = append(said, l.may)
 	}
-	if !slices.Equal(said, contract.Lendable) {
-		t.Errorf("%v, want %v", said, contract.Lendable)
+	if !slices.Equal(said, contract.TokenCapabilities) {
+		t.Errorf("%v, want %v", said, contract.TokenCapabilities)
 	}
 }

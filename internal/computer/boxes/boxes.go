@@ -166,11 +166,11 @@ func (c *Boxes) Registries(ctx context.Context, box string) http.Handler {
 		egress.Policy{Profile: contract.EgressDefault, Rules: rules, Err: err, Anywhere: true})
 }
 
-// Beyond lists the hosts that a task wants beyond what the computer was granted.
-func (c *Boxes) Beyond(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
+// BeyondGrant lists the hosts that a task wants beyond what the computer was granted.
+func (c *Boxes) BeyondGrant(ctx context.Context, spec contract.EgressSpec) ([]string, error) {
 	sources := *c.options.Machine.Policy
 	sources.Remotes = c.options.Remotes
-	return sources.Beyond(ctx, spec)
+	return sources.BeyondGrant(ctx, spec)
 }
 
 // Open opens a box and records it in the log. If the machine can open no other box, those that wait for a run
@@ -216,7 +216,7 @@ func (c *Boxes) Ahead(ctx context.Context, spec sandbox.BoxSpec) (sandbox.Box, e
 		c.options.Machine.watch.Delete(spec.ID)
 		c.living.remove(b)
 		closed := contract.BoxClosed{Box: spec.ID, Kind: spec.Kind, DurationMS: time.Since(start).Milliseconds()}
-		var why *sandbox.Ended
+		var why *sandbox.EndedError
 		if errors.As(b.Err(), &why) && why.Reason != sandbox.Killed {
 			closed.Reason, closed.Detail = string(why.Reason), contract.Clip(why.Detail, 4096)
 		}

@@ -43,7 +43,7 @@ func TestWhatCantBeReadNowStays(t *testing.T) {
 		return d.filled(map[string]string{"out/a": "a"}, nil, goTree)(ctx, tmp)
 	}
 	d.has(t, of, "go-x", make)
-	clear(of.sound) // as in another process
+	clear(of.verified) // as in another process
 	on := d.boxes.options.On
 	d.boxes.options.On = unreadable{on, fmt.Errorf("open: %w", unix.EMFILE)}
 	if _, _, err := of.made(t.Context(), d.boxes, d.turn, "go-x", make); err == nil {
@@ -71,7 +71,7 @@ func TestWhatIsUsedIsNotTakenAway(t *testing.T) {
 	if err := os.WriteFile(at+"/a", []byte("other"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	clear(of.sound)
+	clear(of.verified)
 	if _, _, err := of.made(t.Context(), both[1].boxes, both[1].turn, "go-x", make(both[1])); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a damaged tree that is in use: %v", err)
 	}
@@ -104,7 +104,7 @@ func TestAFullDiskTakesNoTreeAway(t *testing.T) {
 	if got := d.keys(t, of); !slices.Equal(got, []string{"go-old"}) {
 		t.Errorf("there are %v", got)
 	}
-	clear(of.sound)
+	clear(of.verified)
 	if _, kept, err := of.made(t.Context(), d.boxes, d.turn, "go-old", large()); err != nil || !kept {
 		t.Errorf("what was there: kept %t, %v", kept, err)
 	}

@@ -44,7 +44,7 @@ func (t *trees) made(ctx context.Context, c *Boxes, turn chan struct{}, key stri
 		if err := errors.Join(context.Cause(ctx), context.Cause(c.options.Awake)); err != nil {
 			return got, false, err
 		}
-		if err := t.lately(c.failing(key)); err != nil {
+		if err := t.recentFailure(c.failing(key)); err != nil {
 			return got, false, err
 		}
 		f, mine, err := t.join(ctx, c, turn, key, make)
@@ -146,7 +146,7 @@ func (t *trees) end(f *flight, key string, came flight) {
 	f.ended, f.got, f.kept, f.again, f.err = true, came.got, came.kept, came.again, came.err
 	switch {
 	case f.err == nil:
-		t.sound[key] = true
+		t.verified[key] = true
 		if f.waiting > 0 {
 			t.uses[key] += f.waiting
 		}
@@ -187,7 +187,7 @@ func (t *trees) prepare(ctx context.Context, f *flight, key string, make filler)
 		return got, false, context.Cause(ctx)
 	}
 	damaged := ""
-	switch broken := (unwhole{}); {
+	switch broken := (damagedTreeError{}); {
 	case errors.As(err, &broken):
 		gone, derr := t.drop(ctx, v, key, f)
 		if derr != nil {

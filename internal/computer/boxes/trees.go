@@ -45,11 +45,11 @@ type trees struct {
 	keeping  sync.Mutex // held while a tree gets its key
 	swept    sync.Once
 
-	mu      sync.Mutex
-	uses    map[string]int
-	sound   map[string]bool // keys of trees that this process has checked
-	failed  map[string]failedInstall
-	flights map[string]*flight
+	mu       sync.Mutex
+	uses     map[string]int
+	verified map[string]bool // keys of trees that this process has checked
+	failed   map[string]failedInstall
+	flights  map[string]*flight
 }
 
 // failedInstall is a failure that is returned for a while instead of trying again.
@@ -77,7 +77,7 @@ type installedMount struct {
 }
 
 func newTrees(in sandbox.Volume, most int64, plain bool) *trees {
-	return &trees{in: in, most: most, plain: plain, uses: map[string]int{}, sound: map[string]bool{}, failed: map[string]failedInstall{}, flights: map[string]*flight{}}
+	return &trees{in: in, most: most, plain: plain, uses: map[string]int{}, verified: map[string]bool{}, failed: map[string]failedInstall{}, flights: map[string]*flight{}}
 }
 
 // tree is the volume for a key.
@@ -104,9 +104,9 @@ func (t *trees) sweep(ctx context.Context, v sandbox.Volumes) (err error) {
 	return err
 }
 
-// unwhole is the error of a tree that is damaged. Any other error while it is read says
+// damagedTreeError is the error of a tree that is damaged. Any other error while it is read says
 // nothing about the tree.
-type unwhole struct{ error }
+type damagedTreeError struct{ error }
 
 // judged tells errors of reading an existing tree apart. The tree is damaged if a part
 // of it is gone, is of another kind, holds what nobody may be given, or can't be read
@@ -115,11 +115,11 @@ func judged(err error) error {
 	if err == nil || !slices.ContainsFunc([]error{fs.ErrNotExist, unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.EIO, fs.ErrPermission}, func(of error) bool { return errors.Is(err, of) }) && !fault.Is(err, fault.Denied) {
 		return err
 	}
-	return unwhole{err}
+	return damagedTreeError{err}
 }
 
 // entry reads the description under a key. The error is fs.ErrNotExist if there is none,
-// and an unwhole if the tree is damaged.
+// and a damagedTreeError if the tree is damaged.
 func (t *trees) entry(ctx context.Context, v sandbox.Volumes, key string) (got installed, err error) {
 	files, err := v.Files(ctx, t.tree(key))
 	if err != nil {
@@ -130,7 +130,7 @@ func (t *trees) entry(ctx context.Context, v sandbox.Volumes, key string) (got i
 		return got, judged(fmt.Errorf("%s: %w", entryFile, err))
 	}
 	if err := json.Unmarshal(b, &got); err != nil {
-		return got, unwhole{fmt.Errorf("%s: %w", entryFile, err)}
+		return got, damagedTreeError{fmt.Errorf("%s: %w", entryFile, err)}
 	}
 	for _, m := range got.Mounts {
 		there, err := v.Exists(ctx, t.tree(key).At(m.Source))
@@ -138,7 +138,7 @@ func (t *trees) entry(ctx context.Context, v sandbox.Volumes, key string) (got i
 			return got, judged(err)
 		}
 		if !there {
-			return got, unwhole{fmt.Errorf("%s is missing", m.Source)}
+			return got, damagedTreeError{fmt.Errorf("%s is missing", m.Source)}
 		}
 	}
 	return got, nil
@@ -152,7 +152,7 @@ func (t *trees) whole(ctx context.Context, v sandbox.Volumes, key string) (insta
 	}
 	sum, err := t.seal(ctx, v, t.tree(key))
 	if err == nil && sum != got.Seal {
-		return got, unwhole{errors.New("it is not what was kept")}
+		return got, damagedTreeError{errors.New("it is not what was kept")}
 	}
 	return got, judged(err)
 }
@@ -170,7 +170,7 @@ func (t *trees) seal(ctx context.Context, v sandbox.Volumes, tree sandbox.Volume
 func (t *trees) hold(ctx context.Context, v sandbox.Volumes, key string) (installed, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.sound[key] {
+	if !t.verified[key] {
 		return installed{}, fs.ErrNotExist
 	}
 	got, err := t.entry(ctx, v, key)
@@ -178,7 +178,7 @@ func (t *trees) hold(ctx context.Context, v sandbox.Volumes, key string) (instal
 		err = v.Touch(ctx, t.tree(key)) // those not used for longest are removed first
 	}
 	if err != nil {
-		delete(t.sound, key)
+		delete(t.verified, key)
 		return got, err
 	}
 	t.uses[key]++
@@ -193,8 +193,8 @@ func (t *trees) release(key string) {
 	}
 }
 
-// lately returns the recent failure of a key, if there is one.
-func (t *trees) lately(key string) error {
+// recentFailure returns the recent failure of a key, if there is one.
+func (t *trees) recentFailure(key string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.failed, func(_ string, f failedInstall) bool { return time.Now().After(f.until) })
@@ -264,7 +264,7 @@ func (t *trees) drop(ctx context.Context, v sandbox.Volumes, key string, own *fl
 	if f := t.flights[key]; t.uses[key] > 0 || f != nil && f != own {
 		return false, nil
 	}
-	delete(t.sound, key)
+	delete(t.verified, key)
 	return true, v.Discard(ctx, t.tree(key))
 }
 

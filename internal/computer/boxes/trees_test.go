@@ -201,7 +201,7 @@ func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 			if err := harm(); err != nil {
 				t.Fatal(err)
 			}
-			clear(of.sound) // as in another process
+			clear(of.verified) // as in another process
 			got, kept, err := of.made(t.Context(), d.boxes, d.turn, "go-x", make)
 			if err != nil || kept || !strings.Contains(got.Note, "damaged") {
 				t.Errorf("%s: what is kept is used though it changed: %+v, kept %t, %v", name, got, kept, err)
@@ -212,7 +212,7 @@ func TestAttack40_WhatIsNotWhatWasKeptIsMadeAnew(t *testing.T) {
 				t.Errorf("%s: it holds %q, %v", name, b, err)
 			}
 		}
-		clear(of.sound)
+		clear(of.verified)
 		if _, kept, err := of.made(t.Context(), d.boxes, d.turn, "go-x", make); err != nil || !kept {
 			t.Errorf("what is whole is made anew: %v", err)
 		}

@@ -89,7 +89,7 @@ func (w *writers) set(id string, works bool) {
 }
 
 // still identifies the period since the last writer ended. While there is a writer it is
-// wire.Beside, or "" if the keeper's watches could not notice what it writes.
+// wire.WritersWatched, or "" if the keeper's watches could not notice what it writes.
 func (w *writers) still() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

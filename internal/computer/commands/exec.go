@@ -136,7 +136,7 @@ func (c *Commands) Exec(ctx context.Context, r view.ExecRequest, eio view.ExecIO
 		return view.Exit{}, fault.Wrap(op, runErr)
 	}
 	return view.Exit{Command: r.ID, Code: finished.ExitCode, DurationMS: finished.DurationMS, Reason: finished.Reason, Sequence: sequence,
-		Unkept: shown.Unkept(kept.LeftOut.Since(before.LeftOut)), Unmade: unmade}, nil
+		Unkept: shown.Unkept(kept.LeftOut.Since(before.LeftOut)), NoCheckpoint: unmade}, nil
 }
 
 // end makes the checkpoint after a command and then appends the command's end, which names
@@ -165,7 +165,7 @@ func (c *Commands) end(ctx context.Context, by contract.Actor, program string, f
 // outcome is what the log says about how a command ended.
 func (c *Commands) outcome(ctx context.Context, id string, b sandbox.Box, exit guest.Exit, runErr error, begin time.Time) contract.CommandFinished {
 	finished := contract.CommandFinished{Command: id, ExitCode: exit.Code, DurationMS: exit.DurationMS}
-	var ended *sandbox.Ended
+	var ended *sandbox.EndedError
 	switch {
 	case runErr == nil:
 	case ctx.Err() != nil:

@@ -43,7 +43,7 @@ func TestWhatTheGuestRefusesIsNotWaitedFor(t *testing.T) {
 type lingeringBox struct{ livingBox }
 
 func (*lingeringBox) Kill() error {
-	ended := &sandbox.Ended{Box: "b", Reason: sandbox.Shared, Detail: "it used up the epoll watches"}
+	ended := &sandbox.EndedError{Box: "b", Reason: sandbox.Shared, Detail: "it used up the epoll watches"}
 	return fault.New("", fault.Timeout, "", fmt.Errorf("still not gone: %w", ended))
 }
 

@@ -114,7 +114,7 @@ func (f *Files) AddURL(ctx context.Context, by contract.Actor, r view.AddRequest
 // tooLargeToAdd explains what to do if a clone's box ended because of its size; other
 // errors are returned unchanged.
 func (f *Files) tooLargeToAdd(box sandbox.Box, err error) error {
-	var ended *sandbox.Ended
+	var ended *sandbox.EndedError
 	if !fault.Is(err, fault.Unavailable) || !boxes.Ended(box) || !errors.As(box.Err(), &ended) || ended.Reason != sandbox.DiskFull {
 		return err
 	}

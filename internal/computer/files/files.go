@@ -117,7 +117,7 @@ func (f *Files) PutFile(ctx context.Context, by contract.Actor, put view.Put, co
 	}
 	var err error
 	if mirror.Mirrors(p) {
-		err = f.options.Mirror.Around(ctx, false, write)
+		err = f.options.Mirror.WithChanges(ctx, false, write)
 	} else {
 		_, _, err = write(mirror.Held{})
 	}
@@ -172,7 +172,7 @@ func (f *Files) place(ctx context.Context, by contract.Actor, where []string, do
 	var at string
 	var err error
 	if slices.ContainsFunc(where, func(p string) bool { return strings.HasPrefix(p+"/", "artifacts/") }) {
-		err = f.options.Mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
+		err = f.options.Mirror.WithChanges(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
 			var ferr error
 			at, ferr = do()
 			return []string{at}, document.By(by), ferr

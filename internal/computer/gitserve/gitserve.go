@@ -188,7 +188,7 @@ func (s *Server) read(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	if c.Advertise {
 		advertise = "advertise"
 		if c.Protocol < 2 || c.Push {
-			said = &preceded{w: out, first: line("# service="+c.Service()+"\n") + "0000"}
+			said = &prefixWriter{w: out, first: line("# service="+c.Service()+"\n") + "0000"}
 		}
 	} else {
 		asked, err := io.ReadAll(io.LimitReader(in, mostAsked+1))
@@ -245,7 +245,7 @@ func exec(ctx context.Context, box sandbox.Box, protocol int, argv []string, in 
 	exit, err := boxes.Client(box).Exec(ctx, guest.ExecRequest{Argv: append([]string{"sh", "-c"}, argv...), Dir: "/tmp", Env: env},
 		guest.Streams{Stdin: in, Stdout: out, Stderr: &clipped{&trouble, mostTrouble}})
 	if err != nil {
-		var ended *sandbox.Ended
+		var ended *sandbox.EndedError
 		if ctx.Err() == nil && boxes.Ended(box) && errors.As(box.Err(), &ended) {
 			return fault.New("", ended.Code(), "", fmt.Errorf("git was ended in the computer: %s %s", ended.Reason, ended.Detail))
 		}
@@ -294,13 +294,13 @@ func (h *deadlineReader) Read(b []byte) (int, error) {
 	return h.r.Read(b)
 }
 
-// preceded writes a text before the first bytes that are written.
-type preceded struct {
+// prefixWriter writes a text before the first bytes that are written.
+type prefixWriter struct {
 	w     io.Writer
 	first string
 }
 
-func (p *preceded) Write(b []byte) (int, error) {
+func (p *prefixWriter) Write(b []byte) (int, error) {
 	if p.first != "" {
 		if _, err := io.WriteString(p.w, p.first); err != nil {
 			return 0, err

@@ -179,10 +179,10 @@ func (o *pushCommands) taken(answer []byte) ([]contract.PushedRef, error) {
 	return slices.DeleteFunc(slices.Clone(o.refs), func(r contract.PushedRef) bool { return !ok[r.Name] }), nil
 }
 
-// told returns the refs that the event of a push lists, and how many it leaves out: an
+// eventRefs returns the refs that the event of a push lists, and how many it leaves out: an
 // event has a limited size, whatever the escaping of names adds.
-func told(refs []contract.PushedRef) (first []contract.PushedRef, more int, err error) {
-	room := mostTold
+func eventRefs(refs []contract.PushedRef) (first []contract.PushedRef, more int, err error) {
+	room := maxEventRefs
 	for i, r := range refs {
 		b, err := json.Marshal(r)
 		if err != nil {

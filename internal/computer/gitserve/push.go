@@ -23,8 +23,8 @@ import (
 
 // Limits of the refs that the event of a push lists.
 const (
-	maxRefs  = 100
-	mostTold = 64 << 10 // bytes of them in the event
+	maxRefs      = 100
+	maxEventRefs = 64 << 10 // bytes of them in the event
 )
 
 // push lets git take a push in an overlay that nobody else sees, then publishes the result.
@@ -41,8 +41,8 @@ func (s *Server) push(ctx context.Context, c view.GitCall, in io.Reader, out io.
 	if err := s.options.Room("gitserve.Push"); err != nil {
 		return err
 	}
-	t := newTalk(out, ordered)
-	answer, err := s.take(ctx, c, ordered, &ending{in, t.listen}, t)
+	t := newPushReply(out, ordered)
+	answer, err := s.take(ctx, c, ordered, &onEndReader{in, t.listen}, t)
 	if err != nil {
 		if ctx.Err() != nil {
 			return errors.Join(err, t.end(nil))
@@ -62,7 +62,7 @@ func why(err error) string {
 }
 
 // take carries out a push and returns git's answer, once what it says is true.
-func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands, in io.Reader, t *talk) (answer []byte, err error) {
+func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands, in io.Reader, t *pushReply) (answer []byte, err error) {
 	if c.Repository == "" {
 		if err := ordered.checkpoints(); err != nil {
 			_, cerr := io.Copy(io.Discard, in) // or the client, still sending, hears that it was cut off
@@ -100,12 +100,12 @@ func (s *Server) take(ctx context.Context, c view.GitCall, ordered *pushCommands
 	if err != nil {
 		return nil, err
 	}
-	return said, s.bring(ctx, c, req, ordered, said, t)
+	return said, s.publishAndRecord(ctx, c, req, ordered, said, t)
 }
 
 // receiveOwn lets git take a push into the computer's own history, in a temporary
 // repository that borrows that history's objects, and passes what git took to the keeper.
-func (s *Server) receiveOwn(ctx context.Context, req *workspace.PushRequest, ordered *pushCommands, in io.Reader, t *talk) error {
+func (s *Server) receiveOwn(ctx context.Context, req *workspace.PushRequest, ordered *pushCommands, in io.Reader, t *pushReply) error {
 	mounts := []sandbox.Mount{
 		{Target: "/computer", Mode: sandbox.Overlay, Lower: req.Overlay.Lower, Upper: req.Overlay.Upper},
 		{Source: sandbox.Live(".git"), Target: "/history", Mode: sandbox.ReadOnly},
@@ -159,13 +159,13 @@ func pushMessage(r workspace.Received) string {
 	return fmt.Sprintf("Push of %d commits: %s", r.Commits, r.Subject)
 }
 
-// bring publishes what git took, and appends the event.
-func (s *Server) bring(ctx context.Context, c view.GitCall, req workspace.PushRequest, ordered *pushCommands, said []byte, t *talk) error {
+// publishAndRecord publishes what git took, and appends the event.
+func (s *Server) publishAndRecord(ctx context.Context, c view.GitCall, req workspace.PushRequest, ordered *pushCommands, said []byte, t *pushReply) error {
 	refs, err := ordered.taken(said)
 	if err != nil || len(refs) == 0 {
 		return err
 	}
-	named, more, err := told(refs)
+	named, more, err := eventRefs(refs)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (s *Server) bring(ctx context.Context, c view.GitCall, req workspace.PushRe
 
 // publish publishes a push into the live tree, with its author.
 func (s *Server) publish(ctx context.Context, by contract.Actor, req workspace.PushRequest) (p workspace.Published, err error) {
-	err = s.options.Mirror.Around(context.WithoutCancel(ctx), false, func(mirror.Held) (paths []string, _ document.Author, err error) {
+	err = s.options.Mirror.WithChanges(context.WithoutCancel(ctx), false, func(mirror.Held) (paths []string, _ document.Author, err error) {
 		p, err = s.options.Workspace.Push(ctx, req)
 		for _, changed := range p.Changed {
 			if !slices.ContainsFunc(p.Conflicts, func(k wire.Conflict) bool { return k.Path == changed }) {

@@ -51,7 +51,7 @@ func TestAPushEndsWithTheRightToIt(t *testing.T) {
 			events += len(drafts)
 			return nil, ctx.Err()
 		}})
-		err := s.bring(ctx, view.GitCall{By: contract.Person("")}, workspace.PushRequest{ID: "push-1"}, ordered, said, newTalk(&bytes.Buffer{}, ordered))
+		err := s.publishAndRecord(ctx, view.GitCall{By: contract.Person("")}, workspace.PushRequest{ID: "push-1"}, ordered, said, newPushReply(&bytes.Buffer{}, ordered))
 		if decided && (err != nil || events != 1) {
 			t.Errorf("what was published has %d events: %v", events, err)
 		}

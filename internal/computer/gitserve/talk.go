@@ -18,10 +18,10 @@ const (
 	mostProgress = 1 << 20         // bytes of git's progress output
 )
 
-// talk is the answer to a push: if the client has side bands, it hears of the progress at
+// pushReply is the answer to a push: if the client has side bands, it hears of the progress at
 // once, and when the push is published it gets git's answer. While the client still sends,
 // nothing is written to it, because not every client reads then.
-type talk struct {
+type pushReply struct {
 	out   io.Writer
 	most  int  // bytes of a line on a band; 0: the client has no side bands
 	quiet bool // the client wants no progress, only signs of life
@@ -40,8 +40,8 @@ type talk struct {
 	alive sync.WaitGroup
 }
 
-func newTalk(out io.Writer, o *pushCommands) *talk {
-	t := &talk{out: out, most: o.sideband(), quiet: o.understands("quiet"), stop: make(chan struct{})}
+func newPushReply(out io.Writer, o *pushCommands) *pushReply {
+	t := &pushReply{out: out, most: o.sideband(), quiet: o.understands("quiet"), stop: make(chan struct{})}
 	if t.most > 0 {
 		tick := time.NewTicker(aliveEvery)
 		t.alive.Go(func() {
@@ -53,7 +53,7 @@ func newTalk(out io.Writer, o *pushCommands) *talk {
 }
 
 // keepAlive writes from time to time that the work continues.
-func (t *talk) keepAlive(tick <-chan time.Time) {
+func (t *pushReply) keepAlive(tick <-chan time.Time) {
 	for {
 		select {
 		case <-t.stop:
@@ -72,7 +72,7 @@ func (t *talk) keepAlive(tick <-chan time.Time) {
 }
 
 // listen records that the client has sent everything, and so reads now.
-func (t *talk) listen() {
+func (t *pushReply) listen() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.listens = true
@@ -81,7 +81,7 @@ func (t *talk) listen() {
 }
 
 // say reports the current step.
-func (t *talk) say(what string) {
+func (t *pushReply) say(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.doing, t.since = what, time.Now(); !t.quiet {
@@ -90,13 +90,13 @@ func (t *talk) say(what string) {
 }
 
 // send sends a text on the progress band.
-func (t *talk) send(text string) {
+func (t *pushReply) send(text string) {
 	if t.most > 0 {
 		t.pass([]byte(line("\x02" + text)))
 	}
 }
 
-func (t *talk) pass(b []byte) {
+func (t *pushReply) pass(b []byte) {
 	if !t.listens {
 		if len(t.waiting)+len(b) <= mostProgress {
 			t.waiting = append(t.waiting, b...)
@@ -106,14 +106,14 @@ func (t *talk) pass(b []byte) {
 	t.write(b)
 }
 
-func (t *talk) write(b []byte) {
+func (t *pushReply) write(b []byte) {
 	if t.err == nil && len(b) > 0 {
 		_, t.err = t.out.Write(b)
 	}
 }
 
 // Write takes git's output: progress is passed on, the rest held.
-func (t *talk) Write(b []byte) (int, error) {
+func (t *pushReply) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.most == 0 {
@@ -136,7 +136,7 @@ func (t *talk) Write(b []byte) (int, error) {
 	}
 }
 
-func (t *talk) hold(b []byte) {
+func (t *pushReply) hold(b []byte) {
 	t.held = append(t.held, b[:min(len(b), max(0, mostSaid-len(t.held)))]...)
 }
 
@@ -155,7 +155,7 @@ func lineLength(b []byte) (n int, whole bool) {
 }
 
 // answer returns what git said about the push itself.
-func (t *talk) answer() ([]byte, error) {
+func (t *pushReply) answer() ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held = append(t.held, t.part...); len(t.held) >= mostSaid {
@@ -166,7 +166,7 @@ func (t *talk) answer() ([]byte, error) {
 }
 
 // end writes git's answer and stops the signs of life.
-func (t *talk) end(answer []byte) error {
+func (t *pushReply) end(answer []byte) error {
 	close(t.stop)
 	t.alive.Wait()
 	t.listen()
@@ -176,13 +176,13 @@ func (t *talk) end(answer []byte) error {
 	return t.err
 }
 
-// ending is a reader that calls a function at its end.
-type ending struct {
+// onEndReader is a reader that calls a function at its end.
+type onEndReader struct {
 	io.Reader
 	ended func()
 }
 
-func (e *ending) Read(b []byte) (int, error) {
+func (e *onEndReader) Read(b []byte) (int, error) {
 	n, err := e.Reader.Read(b)
 	if errors.Is(err, io.EOF) {
 		e.ended()

@@ -24,7 +24,7 @@ func TestAClientHearsThatItsPushGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			talk := newTalk(&out, order(try.can))
+			talk := newPushReply(&out, order(try.can))
 			said := line("\x02resolving\n") + report + "0000"
 			for _, b := range []byte(said) { // in as many parts as there can be
 				if _, err := talk.Write([]byte{b}); err != nil {

@@ -40,7 +40,7 @@ type share struct {
 // none if they only contain what others did meanwhile. It is an error if what it did is not
 // in checkpoints of its own, because one could not be made: going further back would undo
 // something older.
-func (l *lastLook) command(ctx context.Context, e state.Event, p *contract.CommandFinished) (a act, found bool, err error) {
+func (l *undoSearch) command(ctx context.Context, e state.Event, p *contract.CommandFinished) (a act, found bool, err error) {
 	a.What = view.UndoneCommand
 	starts, err := l.history.options.State.Events(ctx, state.EventFilter{Subject: e.Subject, Types: []string{"command.started"}, Limit: 1})
 	if err != nil {
@@ -187,7 +187,7 @@ func (w work) share(ctx context.Context, spans []span) (s share, err error) {
 	}
 	own, theirs := map[string]bool{}, map[string]bool{} // paths
 	for _, sp := range spans {
-		d, err := w.history.tree.Diff(ctx, wire.DiffRequest{A: sp.from, B: sp.to, MaxBytes: -1})
+		d, err := w.history.tree.Diff(ctx, wire.DiffRequest{From: sp.from, To: sp.to, MaxBytes: -1})
 		if err != nil {
 			return s, err
 		}
@@ -312,7 +312,7 @@ func (w work) content(ctx context.Context, commit, p string) (ref contract.BlobR
 // documentsIn lists the files of documents, and those that could be, that changed in spans.
 func (h *History) documentsIn(ctx context.Context, spans []span) (paths []string, err error) {
 	for _, sp := range spans {
-		d, err := h.tree.Diff(ctx, wire.DiffRequest{A: sp.from, B: sp.to, Paths: []wire.Path{"artifacts"}, MaxBytes: -1})
+		d, err := h.tree.Diff(ctx, wire.DiffRequest{From: sp.from, To: sp.to, Paths: []wire.Path{"artifacts"}, MaxBytes: -1})
 		if err != nil {
 			return nil, err
 		}

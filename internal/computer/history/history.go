@@ -77,7 +77,7 @@ func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, erro
 	if err := h.options.State.CaughtUp(ctx, h.options.Log); err != nil {
 		return view.Diff{}, err
 	}
-	req := wire.DiffRequest{A: r.From, B: r.To, MaxBytes: maxDiff}
+	req := wire.DiffRequest{From: r.From, To: r.To, MaxBytes: maxDiff}
 	if r.Path != "" {
 		req.Paths = []wire.Path{wire.Path(r.Path)}
 	}
@@ -86,22 +86,22 @@ func (h *History) Diff(ctx context.Context, r view.DiffRequest) (view.Diff, erro
 		if err != nil {
 			return view.Diff{}, err
 		}
-		req.B = to.Commit
+		req.To = to.Commit
 		if r.From == "" {
-			req.A = to.Parent
+			req.From = to.Parent
 		}
 	}
-	if req.A != "" {
-		from, err := h.options.State.Checkpoint(ctx, req.A)
+	if req.From != "" {
+		from, err := h.options.State.Checkpoint(ctx, req.From)
 		if err != nil {
 			return view.Diff{}, err
 		}
-		req.A = from.Commit
-	} else if req.B != "" {
-		req.A = emptyTree // the initial checkpoint has no parent
+		req.From = from.Commit
+	} else if req.To != "" {
+		req.From = emptyTree // the initial checkpoint has no parent
 	}
 	d, err := h.options.Workspace.Diff(ctx, req)
-	return view.Diff{From: req.A, To: req.B, Changes: shown.Changes(shown.WithRepositories(d)), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
+	return view.Diff{From: req.From, To: req.To, Changes: shown.Changes(shown.WithRepositories(d)), Diff: d.Diff, Truncated: d.Truncated || d.More > 0}, err
 }
 
 // emptyTree is git's id of the empty tree.
@@ -172,7 +172,7 @@ func (h *History) restore(ctx context.Context, do restoring, req workspace.Resto
 		}
 		return do(ctx, req)
 	}
-	err = h.options.Mirror.Around(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
+	err = h.options.Mirror.WithChanges(ctx, true, func(held mirror.Held) ([]string, document.Author, error) {
 		by := document.By(req.By)
 		if req.Keep, err = kept(held.Files(ctx)); err != nil {
 			return nil, by, err

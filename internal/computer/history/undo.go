@@ -103,7 +103,7 @@ func (a act) told() string {
 // lastAct goes back through the log to the newest act that changed files or documents, and
 // skips those that changed nothing.
 func (h *History) lastAct(ctx context.Context) (act, error) {
-	l := lastLook{history: h, idle: map[string]bool{}, named: map[string]bool{}}
+	l := undoSearch{history: h, idle: map[string]bool{}, named: map[string]bool{}}
 	for looked, before := 0, uint64(0); looked < maxLooked; {
 		events, err := h.options.State.Events(ctx, state.EventFilter{Newest: true, Before: before, Types: undoable, Limit: 200})
 		if err != nil {
@@ -125,8 +125,8 @@ func (h *History) lastAct(ctx context.Context) (act, error) {
 		errors.New("nothing was done yet that could be undone"))
 }
 
-// lastLook is what was found on the way back through the log.
-type lastLook struct {
+// undoSearch is what was found on the way back through the log.
+type undoSearch struct {
 	history *History
 	after   string          // the checkpoint after a command, whose end is further back, as earlier versions appended them
 	named   map[string]bool // checkpoints that the end of a command names
@@ -134,7 +134,7 @@ type lastLook struct {
 }
 
 // at returns the act that an event reports, if it is one that can be undone by itself.
-func (l *lastLook) at(ctx context.Context, e state.Event) (a act, found bool, err error) {
+func (l *undoSearch) at(ctx context.Context, e state.Event) (a act, found bool, err error) {
 	if len(e.Data) == 0 && e.Type != "document.revised" || e.Error != "" {
 		return a, false, nil
 	}
@@ -344,7 +344,7 @@ func (h *History) undoOperation(ctx context.Context, d wire.UndoRequest, r view.
 	}
 	var err error
 	if inArtifacts := strings.HasPrefix(string(d.Path)+"/", "artifacts/") || strings.HasPrefix(string(d.From), "artifacts/"); inArtifacts && !r.DryRun {
-		err = h.options.Mirror.Around(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
+		err = h.options.Mirror.WithChanges(ctx, true, func(mirror.Held) ([]string, document.Author, error) {
 			err := do()
 			return shown.Paths(changes), document.By(r.By), err
 		})

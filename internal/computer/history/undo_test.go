@@ -147,7 +147,7 @@ func TestUndoingACommandTakesAllOfIt(t *testing.T) {
 type changed map[string]string
 
 func (c changed) Diff(_ context.Context, r wire.DiffRequest) (wire.DiffReply, error) {
-	return wire.DiffReply{Changes: []wire.Change{{Path: wire.Path(c[r.B])}}}, nil
+	return wire.DiffReply{Changes: []wire.Change{{Path: wire.Path(c[r.To])}}}, nil
 }
 
 func (c changed) Read(_ context.Context, _, p string, _, _ int64) (*workspace.Content, error) {

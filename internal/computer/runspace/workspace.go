@@ -174,7 +174,7 @@ func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, e
 		return ports.Merged{}, err
 	}
 	out := ports.Merged{Commit: p.Reverify, Tree: p.MergedTree, Work: tree.Commit, Conflicts: shown.Kept(p.Conflicts)}
-	diff, err := w.Workspace.Diff(ctx, wire.DiffRequest{A: mine.Base(), B: tree.Commit})
+	diff, err := w.Workspace.Diff(ctx, wire.DiffRequest{From: mine.Base(), To: tree.Commit})
 	if err != nil {
 		return ports.Merged{}, err
 	}
@@ -217,7 +217,7 @@ func (w *Workspace) Publish(ctx context.Context, o ports.Overlay, m ports.Merged
 		req.VerifiedTree, req.Scope = m.Tree, m.Scope
 	}
 	var p workspace.Published
-	err = w.Mirror.Around(ctx, false, func(mirror.Held) (paths []string, by document.Author, err error) {
+	err = w.Mirror.WithChanges(ctx, false, func(mirror.Held) (paths []string, by document.Author, err error) {
 		p, err = w.Workspace.Publish(ctx, req)
 		for _, changed := range p.Changed {
 			if !slices.ContainsFunc(p.Conflicts, func(k wire.Conflict) bool { return k.Path == changed }) {
@@ -236,7 +236,7 @@ func (w *Workspace) Publish(ctx context.Context, o ports.Overlay, m ports.Merged
 		return ports.Published{}, fault.New("runspace.Publish", fault.Conflict, "", errors.New("the live tree changed since the merge was verified"))
 	}
 	w.Shell.Changed()
-	left := mirror.Left{Publish: req.ID, Base: mine.Base(), Tree: m.Work, By: byTask(mine.Ref)}
+	left := mirror.Unapplied{Publish: req.ID, Base: mine.Base(), Tree: m.Work, By: byTask(mine.Ref)}
 	for _, k := range p.Conflicts {
 		left.Paths = append(left.Paths, string(k.Path))
 	}
@@ -322,7 +322,7 @@ func (w *Workspace) Git(ctx context.Context, r ports.GitRequest) (ports.GitReply
 		return ports.GitReply{Output: "checkpoint " + k.Commit + "\n", Checkpoint: k.Commit}, err
 	case contract.GitRestore:
 		var res workspace.Restored
-		err := w.Mirror.Around(ctx, false, func(held mirror.Held) (_ []string, by document.Author, err error) {
+		err := w.Mirror.WithChanges(ctx, false, func(held mirror.Held) (_ []string, by document.Author, err error) {
 			keep, err := held.Files(ctx)
 			if err == nil {
 				res, err = w.Workspace.Restore(ctx, workspace.RestoreRequest{To: s.Ref, Paths: paths, Keep: keep})
@@ -332,7 +332,7 @@ func (w *Workspace) Git(ctx context.Context, r ports.GitRequest) (ports.GitReply
 		w.Shell.Changed()
 		return ports.GitReply{Output: fmt.Sprintf("restored %d paths from %s; before it was %s\n", len(res.Changes), res.To, res.Safety), Checkpoint: res.Checkpoint}, err
 	case contract.GitDiff:
-		req := wire.DiffRequest{A: s.Ref}
+		req := wire.DiffRequest{From: s.Ref}
 		for _, p := range paths {
 			req.Paths = append(req.Paths, wire.Path(p))
 		}

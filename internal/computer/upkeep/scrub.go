@@ -42,7 +42,7 @@ type scrub struct {
 	notBefore time.Time // when the state may be compared with the log again
 
 	checking sync.Mutex   // held while the state is compared with the log
-	hurry    atomic.Int32 // how many callers wait for that
+	waiting  atomic.Int32 // how many callers wait for that
 }
 
 // finding is damage that could not be repaired.
@@ -122,7 +122,7 @@ func (u *Upkeep) scrubTables(ctx context.Context) error {
 	if err != nil || free.Bytes < datadir.SpaceLow+2*st.Size() {
 		return err // a full disk is reported elsewhere
 	}
-	report, err := u.checkState(ctx, slowly{u.options.Log, u.options.Busy, &u.scrub.hurry})
+	report, err := u.checkState(ctx, pacedLog{u.options.Log, u.options.Busy, &u.scrub.waiting})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -151,17 +151,17 @@ func (u *Upkeep) checkState(ctx context.Context, log state.Log) (state.Report, e
 	return state.Check(ctx, u.options.State.Path(), log, state.WithBlobs(u.options.Blobs), state.WithLogger(u.options.Logger))
 }
 
-// slowly is a log that is read with pauses, and not while a run works; without pauses if
+// pacedLog is a log that is read with pauses, and not while a run works; without pauses if
 // somebody waits for the comparison.
-type slowly struct {
+type pacedLog struct {
 	state.Log
-	busy  func() bool
-	hurry *atomic.Int32
+	busy    func() bool
+	waiting *atomic.Int32
 }
 
 // Read implements state.Log.
-func (s slowly) Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error) {
-	for pause := true; pause && s.hurry.Load() == 0; pause = s.busy() {
+func (s pacedLog) Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error) {
+	for pause := true; pause && s.waiting.Load() == 0; pause = s.busy() {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

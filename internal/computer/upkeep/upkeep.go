@@ -105,9 +105,9 @@ func (u *Upkeep) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) 
 	var report state.Report
 	var err error
 	if check {
-		u.scrub.hurry.Add(1)
+		u.scrub.waiting.Add(1)
 		report, err = u.checkState(ctx, u.options.Log)
-		u.scrub.hurry.Add(-1)
+		u.scrub.waiting.Add(-1)
 	} else {
 		report, err = u.options.State.Replace(ctx, u.options.Log)
 	}

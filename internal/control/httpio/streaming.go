@@ -83,18 +83,18 @@ func ReadLine(r *bufio.Reader, max int) ([]byte, error) {
 	}
 }
 
-// hungUp calls gone when the client disconnects in the middle of a request's body. net/http
+// disconnectReader calls gone when the client disconnects in the middle of a request's body. net/http
 // can't notice that before the body has been read to its end.
-type hungUp struct {
+type disconnectReader struct {
 	r    io.Reader
 	gone func()
 }
 
 // WhileConnected returns a reader of r that calls gone when the client disconnects
 // meanwhile.
-func WhileConnected(r io.Reader, gone func()) io.Reader { return &hungUp{r, gone} }
+func WhileConnected(r io.Reader, gone func()) io.Reader { return &disconnectReader{r, gone} }
 
-func (h *hungUp) Read(p []byte) (int, error) {
+func (h *disconnectReader) Read(p []byte) (int, error) {
 	n, err := h.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		h.gone()

@@ -286,10 +286,10 @@ func (c *command) after(n int64) (view.Output, <-chan struct{}) {
 	defer c.mu.Unlock()
 	a := view.Output{Chunks: []view.OutputChunk{}, Running: c.running, ExitCode: c.exit, Unkept: c.unkept}
 	// Output was dropped that the asker had not read.
-	a.Truncated = c.dropped && len(c.chunks) > 0 && c.chunks[0].N > n+1
+	a.Truncated = c.dropped && len(c.chunks) > 0 && c.chunks[0].Number > n+1
 	size := 0
 	for _, k := range c.chunks {
-		if k.N <= n {
+		if k.Number <= n {
 			c.read = max(c.read, k.end)
 			continue
 		}
@@ -374,7 +374,7 @@ func (o *output) emit(p []byte) {
 	o.cmd.mu.Lock()
 	defer o.cmd.mu.Unlock()
 	o.cmd.sent += int64(len(text))
-	o.cmd.chunks = append(o.cmd.chunks, chunk{view.OutputChunk{N: o.cmd.next, Stream: o.stream, Text: text}, o.cmd.sent})
+	o.cmd.chunks = append(o.cmd.chunks, chunk{view.OutputChunk{Number: o.cmd.next, Stream: o.stream, Text: text}, o.cmd.sent})
 	o.cmd.next++
 	o.cmd.size += len(text)
 	for o.cmd.size > keptOutput && len(o.cmd.chunks) > 1 {

@@ -32,8 +32,8 @@ func TestOutputKeepsCharactersWhole(t *testing.T) {
 		out.flush()
 		var text strings.Builder
 		for i, k := range cmd.chunks {
-			if k.N != int64(i) || !utf8.ValidString(k.Text) || len(k.Text) > 3*maxChunk {
-				t.Fatalf("chunk %d is number %d, %d bytes", i, k.N, len(k.Text))
+			if k.Number != int64(i) || !utf8.ValidString(k.Text) || len(k.Text) > 3*maxChunk {
+				t.Fatalf("chunk %d is number %d, %d bytes", i, k.Number, len(k.Text))
 			}
 			text.WriteString(k.Text)
 		}
@@ -50,8 +50,8 @@ func TestOldOutputIsDroppedAndSaidSo(t *testing.T) {
 	if _, err := out.Write([]byte(strings.Repeat("x", 2*keptOutput))); err != nil {
 		t.Fatal(err)
 	}
-	if cmd.size > keptOutput || !cmd.dropped || cmd.chunks[0].N == 0 {
-		t.Errorf("%d bytes are kept, dropped %v, from %d", cmd.size, cmd.dropped, cmd.chunks[0].N)
+	if cmd.size > keptOutput || !cmd.dropped || cmd.chunks[0].Number == 0 {
+		t.Errorf("%d bytes are kept, dropped %v, from %d", cmd.size, cmd.dropped, cmd.chunks[0].Number)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestAttack48_OutputWaitsForItsReader(t *testing.T) {
 	for got < 8*window {
 		a, moved := cmd.after(after)
 		for _, k := range a.Chunks {
-			after, got = k.N, got+len(k.Text)
+			after, got = k.Number, got+len(k.Text)
 		}
 		cmd.mu.Lock()
 		ahead := cmd.sent - cmd.read

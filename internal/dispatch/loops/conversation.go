@@ -177,37 +177,37 @@ func Endpoint[In any](max int64, f func(ctx context.Context, r *http.Request, in
 	}
 }
 
-// textTap passes NDJSON of contract.TurnChunk on and calls show with the text in it.
-type textTap struct {
+// textTee passes NDJSON of contract.TurnChunk on and calls show with the text in it.
+type textTee struct {
 	http.ResponseWriter
 	line []byte
 	show func(text string)
 }
 
-// TapText returns a writer to w that calls show with each piece of the model's text.
-func TapText(w http.ResponseWriter, show func(text string)) http.ResponseWriter {
-	return &textTap{ResponseWriter: w, show: show}
+// TeeText returns a writer to w that calls show with each piece of the model's text.
+func TeeText(w http.ResponseWriter, show func(text string)) http.ResponseWriter {
+	return &textTee{ResponseWriter: w, show: show}
 }
 
-// maxTapped bounds the lines that are parsed; a longer line holds a whole turn, not a piece
+// maxTeed bounds the lines that are parsed; a longer line holds a whole turn, not a piece
 // of text.
-const maxTapped = 64 << 10
+const maxTeed = 64 << 10
 
 // Unwrap lets an http.ResponseController flush and set deadlines.
-func (t *textTap) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (t *textTee) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-func (t *textTap) Write(p []byte) (int, error) {
+func (t *textTee) Write(p []byte) (int, error) {
 	n, err := t.ResponseWriter.Write(p)
 	for rest := p[:n]; len(rest) > 0; {
 		part, after, whole := bytes.Cut(rest, []byte("\n"))
-		if len(t.line) <= maxTapped {
-			t.line = append(t.line, part[:min(len(part), maxTapped+1)]...)
+		if len(t.line) <= maxTeed {
+			t.line = append(t.line, part[:min(len(part), maxTeed+1)]...)
 		}
 		if !whole {
 			break
 		}
 		var c contract.TurnChunk
-		if len(t.line) <= maxTapped && json.Unmarshal(t.line, &c) == nil && c.Delta != "" {
+		if len(t.line) <= maxTeed && json.Unmarshal(t.line, &c) == nil && c.Delta != "" {
 			t.show(c.Delta)
 		}
 		t.line, rest = t.line[:0], after

@@ -44,9 +44,9 @@ func (g *Gate) Guard(h http.Handler) http.Handler {
 	})
 }
 
-// Shut admits no further requests, calls kill to end the box that sends them, and waits for
+// Close admits no further requests, calls kill to end the box that sends them, and waits for
 // those under way. It may be called more than once.
-func (g *Gate) Shut(kill func()) {
+func (g *Gate) Close(kill func()) {
 	g.mu.Lock()
 	g.down = true
 	g.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 type Options struct {
 	Documents ports.Documents
 	Log       *slog.Logger
-	// Look calls a function with the run's story, which does not change during the call.
-	Look func(func(*story.Run))
+	// View calls a function with the run's story, which does not change during the call.
+	View func(func(*story.Run))
 }
 
 // Writer keeps one run's document. Only the run's goroutine uses it, except for Dirty,
@@ -44,7 +44,7 @@ const maxEdited = 8 << 10
 // New makes a Writer, which does nothing before Create.
 func New(o Options) *Writer {
 	w := &Writer{options: o, due: make(chan struct{}, 1)}
-	o.Look(func(s *story.Run) { w.run, w.doc = s.ID, s.DocumentID() })
+	o.View(func(s *story.Run) { w.run, w.doc = s.ID, s.DocumentID() })
 	return w
 }
 
@@ -57,7 +57,7 @@ func path(s *story.Run) string {
 func (w *Writer) Create(ctx context.Context) error {
 	var title, at string
 	var sections document.Sections
-	w.options.Look(func(s *story.Run) {
+	w.options.View(func(s *story.Run) {
 		title, at, sections = document.RunTitle(s.Prompt.Text), path(s), document.SectionsOf(s, nil)
 	})
 	if err := w.options.Documents.StartRun(ctx, w.doc, w.run, title, at, sections); err != nil {
@@ -103,7 +103,7 @@ func (w *Writer) follow(ctx context.Context) {
 // write brings the document up to date; end is the report of a run that ends now.
 func (w *Writer) write(ctx context.Context, end *contract.RunReported) error {
 	var sections document.Sections
-	w.options.Look(func(s *story.Run) { sections = document.SectionsOf(s, end) })
+	w.options.View(func(s *story.Run) { sections = document.SectionsOf(s, end) })
 	return w.options.Documents.UpdateRun(ctx, w.doc, w.run, sections)
 }
 
@@ -120,7 +120,7 @@ func (w *Writer) Close() {
 // more, instead of leaving a document that is never finished.
 func (w *Writer) Finish(ctx context.Context, rep *contract.RunReported) {
 	has := w.stop != nil
-	w.options.Look(func(s *story.Run) { has = has || s.Started && s.Prompt.Text != "" }) // it was made before a restart
+	w.options.View(func(s *story.Run) { has = has || s.Started && s.Prompt.Text != "" }) // it was made before a restart
 	if !has {
 		return
 	}

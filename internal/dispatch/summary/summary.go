@@ -306,10 +306,10 @@ func Stays(kept []view.Kept) string {
 func BeforeTask(t contract.DirectorTask) string { return "Before: " + Title(t.Goal) }
 
 // LeftBehind converts the list of what a tree could not hold, with the reasons.
-func LeftBehind(left []view.Kept) []verify.Left {
-	out := make([]verify.Left, len(left))
+func LeftBehind(left []view.Kept) []verify.LeftBehind {
+	out := make([]verify.LeftBehind, len(left))
 	for i, k := range left {
-		out[i] = verify.Left(k)
+		out[i] = verify.LeftBehind(k)
 	}
 	return out
 }

@@ -66,7 +66,7 @@ type Mirror struct {
 
 // Log is where revisions are, and what their files hold; *ledger.Log is one.
 type Log interface {
-	state.Ended
+	state.LogEnd
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error]
 }
@@ -209,10 +209,10 @@ func (m *Mirror) Settle(ctx context.Context, by document.Author, all bool) {
 	m.pass(ctx, by, true, all)
 }
 
-// Around settles, runs f, which changes files, and makes revisions of the files that f
+// WithChanges settles, runs f, which changes files, and makes revisions of the files that f
 // returns, by the author that f returns. Meanwhile no other change is attributed to that
 // author.
-func (m *Mirror) Around(ctx context.Context, all bool, f func(Held) (paths []string, by document.Author, err error)) error {
+func (m *Mirror) WithChanges(ctx context.Context, all bool, f func(Held) (paths []string, by document.Author, err error)) error {
 	m.work.Lock()
 	defer m.work.Unlock()
 	m.pass(ctx, document.By(document.Nobody), true, all)

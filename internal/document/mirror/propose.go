@@ -9,8 +9,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 )
 
-// Left is a task's changes to files that its publish left as the user has them.
-type Left struct {
+// Unapplied is a task's changes to files that its publish left as the user has them.
+type Unapplied struct {
 	Publish string // the publish's id; the same id again makes the same proposals
 	Base    string // the commit that the task began with
 	Tree    string // the commit that holds its work
@@ -20,7 +20,7 @@ type Left struct {
 
 // Propose makes proposals of a task's changes that its publish left out: for those files
 // that are documents, of the task's text. It returns their paths.
-func (m *Mirror) Propose(ctx context.Context, left Left) (paths []string, err error) {
+func (m *Mirror) Propose(ctx context.Context, left Unapplied) (paths []string, err error) {
 	m.work.Lock()
 	defer m.work.Unlock()
 	for _, p := range left.Paths {

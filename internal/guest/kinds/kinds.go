@@ -14,8 +14,8 @@ import (
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/tool/boxtools"
-	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
+	"choir.dev/choiros/internal/workspace/keeper/httpapi"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -41,7 +41,7 @@ func serve(ctx context.Context, in guest.ServiceEnv) (http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		return door.Handler(e), nil
+		return httpapi.Handler(e), nil
 	case contract.BoxTask, contract.BoxVerify:
 		env := make([]string, 0, len(in.Runner.Env))
 		for k, v := range in.Runner.Env {

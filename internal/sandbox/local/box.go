@@ -55,9 +55,9 @@ type box struct {
 	cleanup []func() error // run when everything in the box is dead
 
 	mu      sync.Mutex
-	ending  *sandbox.Ended // the first reason
-	err     error          // b.ending, once nothing is left
-	unclean error          // what could not be removed
+	ending  *sandbox.EndedError // the first reason
+	err     error               // b.ending, once nothing is left
+	unclean error               // what could not be removed
 	done    chan struct{}
 	owned   sync.WaitGroup // goroutines that end with the box
 }
@@ -102,7 +102,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	if err != nil {
 		return nil, err
 	}
-	b.cmd = boxCommand(argv, launcher, slices.Concat(p.inherited(), locks, o.passed), p.saidW)
+	b.cmd = boxCommand(argv, launcher, slices.Concat(p.inherited(), locks, o.passed), p.reportW)
 	if err := b.start(ctx, p, locks); err != nil {
 		return nil, err
 	}
@@ -158,21 +158,21 @@ func closeAll(files []*os.File) {
 // pipes connect a box that is starting: the tether, the spec, bubblewrap's reports, the
 // filter, and stderr.
 type pipes struct {
-	near         net.Conn
-	far, filter  *os.File
-	specR, specW *os.File
-	infoR, infoW *os.File
-	saidR, saidW *os.File
+	near             net.Conn
+	far, filter      *os.File
+	specR, specW     *os.File
+	infoR, infoW     *os.File
+	reportR, reportW *os.File
 }
 
 // letsOf returns what a box's filter lets it do. The keeper watches the tree, and asks by leases
 // whether anybody has a file open; what runs in its box is our own program and git.
-func letsOf(kind contract.BoxKind, launcher bool) seccomp.Lets {
+func letsOf(kind contract.BoxKind, launcher bool) seccomp.Allowances {
 	keeper := kind == contract.BoxKeeper
-	return seccomp.Lets{Watch: launcher || keeper, Lease: keeper}
+	return seccomp.Allowances{Watch: launcher || keeper, Lease: keeper}
 }
 
-func newPipes(lets seccomp.Lets) (_ *pipes, err error) {
+func newPipes(lets seccomp.Allowances) (_ *pipes, err error) {
 	p := &pipes{}
 	defer func() {
 		if err != nil {
@@ -183,7 +183,7 @@ func newPipes(lets seccomp.Lets) (_ *pipes, err error) {
 	if p.near, p.far, err = socketPair(); err != nil {
 		return nil, err
 	}
-	for _, ends := range [][2]**os.File{{&p.specR, &p.specW}, {&p.infoR, &p.infoW}, {&p.saidR, &p.saidW}} {
+	for _, ends := range [][2]**os.File{{&p.specR, &p.specW}, {&p.infoR, &p.infoW}, {&p.reportR, &p.reportW}} {
 		if *ends[0], *ends[1], err = os.Pipe(); err != nil {
 			return nil, err
 		}
@@ -197,14 +197,14 @@ func newPipes(lets seccomp.Lets) (_ *pipes, err error) {
 func (p *pipes) inherited() []*os.File { return []*os.File{p.far, p.specR, p.filter, p.infoW} }
 
 // closeInherited closes this process's copies of the inherited ends.
-func (p *pipes) closeInherited() { closeAll(append(p.inherited(), p.saidW)) }
+func (p *pipes) closeInherited() { closeAll(append(p.inherited(), p.reportW)) }
 
 // closeOwn closes the ends that stay in this process, for a box that did not start.
 func (p *pipes) closeOwn() {
 	if p.near != nil {
 		_ = p.near.Close()
 	}
-	closeAll([]*os.File{p.specW, p.infoR, p.saidR})
+	closeAll([]*os.File{p.specW, p.infoR, p.reportR})
 }
 
 // boxCommand is the command that starts a box.
@@ -250,7 +250,7 @@ func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
 	}
 	p.closeInherited() // so that an end of file shows when the guest closes its ends
 	closeAll(locks)
-	b.owned.Go(func() { b.reap(p.saidR) })
+	b.owned.Go(func() { b.reap(p.reportR) })
 	// The spec may be larger than a pipe's buffer, so it is written while this waits for
 	// the guest; both end when the box does.
 	b.owned.Go(func() {
@@ -333,7 +333,7 @@ func (b *box) identify(ctx context.Context, info *os.File) error {
 
 // explain ends a box that did not start, and returns the error that says why.
 func (b *box) explain(err error) error {
-	b.shoot()
+	b.killGuest()
 	<-b.done
 	return b.unstarted(err, b.tail.String())
 }
@@ -354,7 +354,7 @@ func (b *box) unstarted(err error, said string) error {
 		hint = notStarted
 	}
 	why := "a box did not start"
-	var ended *sandbox.Ended
+	var ended *sandbox.EndedError
 	if errors.As(b.Err(), &ended) && ended.Reason == sandbox.Memory {
 		why = "a box used up its memory as it started"
 	}
@@ -367,7 +367,7 @@ const notStarted = "Try again. If it stays so, choir doctor says whether boxes s
 // abandon undoes a start that failed.
 func (b *box) abandon() error {
 	if b.cmd != nil {
-		b.shoot()
+		b.killGuest()
 		<-b.done
 		b.owned.Wait()
 		return nil
@@ -409,7 +409,7 @@ func (b *box) reap(said *os.File) {
 	b.mu.Lock()
 	session := b.session
 	if b.ending == nil {
-		b.ending = &sandbox.Ended{Box: b.spec.ID, Reason: sandbox.Crashed, Detail: b.tail.String()}
+		b.ending = &sandbox.EndedError{Box: b.spec.ID, Reason: sandbox.Crashed, Detail: b.tail.String()}
 		if oom > 0 {
 			b.ending.Reason, b.ending.Detail = sandbox.Memory, fmt.Sprintf("it used its %d MiB of memory", b.limits.MemoryBytes>>20)
 		} else if b.ending.Detail == "" && werr != nil {
@@ -467,15 +467,15 @@ func (b *box) watch() {
 func (b *box) end(reason sandbox.Reason, detail string) {
 	b.mu.Lock()
 	if b.ending == nil {
-		b.ending = &sandbox.Ended{Box: b.spec.ID, Reason: reason, Detail: detail}
+		b.ending = &sandbox.EndedError{Box: b.spec.ID, Reason: reason, Detail: detail}
 	}
 	b.mu.Unlock()
-	b.shoot()
+	b.killGuest()
 }
 
-// shoot kills the guest; since that is process 1 of its namespace, the kernel kills all
+// killGuest kills the guest; since that is process 1 of its namespace, the kernel kills all
 // others with it.
-func (b *box) shoot() {
+func (b *box) killGuest() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {

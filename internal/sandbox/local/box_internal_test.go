@@ -16,7 +16,7 @@ func TestKillSaysWhatABoxThatIsNotGoneEndsWith(t *testing.T) {
 		b := &box{spec: sandbox.BoxSpec{ID: "b"}, pidfd: -1, done: make(chan struct{})}
 		b.end(sandbox.Shared, "it used up the epoll watches")
 		err := b.Kill()
-		var ended *sandbox.Ended
+		var ended *sandbox.EndedError
 		if !fault.Is(err, fault.Timeout) || !errors.As(err, &ended) || ended.Reason != sandbox.Shared {
 			t.Errorf("it says %v", err)
 		}

@@ -133,16 +133,16 @@ func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) 
 }
 
 // AwaitEnd waits for a box to end and returns why.
-func AwaitEnd(t testing.TB, b sandbox.Box, limit time.Duration) *sandbox.Ended {
+func AwaitEnd(t testing.TB, b sandbox.Box, limit time.Duration) *sandbox.EndedError {
 	t.Helper()
 	select {
 	case <-b.Done():
 	case <-time.After(limit):
 		t.Fatalf("box %s has not ended within %v", b.ID(), limit)
 	}
-	ended, ok := b.Err().(*sandbox.Ended)
+	ended, ok := b.Err().(*sandbox.EndedError)
 	if !ok {
-		t.Fatalf("the box ended with %v, which is no *sandbox.Ended", b.Err())
+		t.Fatalf("the box ended with %v, which is no *sandbox.EndedError", b.Err())
 	}
 	return ended
 }

@@ -10,7 +10,7 @@ import (
 // run runs the filter in a BPF virtual machine on one system call.
 func run(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
-	return runOf(t, filter(Lets{Watch: true}), arch, nr, args...)
+	return runOf(t, filter(Allowances{Watch: true}), arch, nr, args...)
 }
 
 func runOf(t *testing.T, filter []instruction, arch, nr uint32, args ...uint64) uint32 {
@@ -97,14 +97,14 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	for _, nr := range inotify {
-		if with, without := run(t, auditArch, nr), runOf(t, filter(Lets{}), auditArch, nr); with != retAllow || without != retENOSYS {
+		if with, without := run(t, auditArch, nr), runOf(t, filter(Allowances{}), auditArch, nr); with != retAllow || without != retENOSYS {
 			t.Errorf("inotify: got %#x in a box with watchers, %#x in one without", with, without)
 		}
 	}
-	if got := runOf(t, filter(Lets{Lease: true}), auditArch, unix.SYS_FCNTL, 3, unix.F_SETLEASE); got != retAllow {
+	if got := runOf(t, filter(Allowances{Lease: true}), auditArch, unix.SYS_FCNTL, 3, unix.F_SETLEASE); got != retAllow {
 		t.Errorf("a lease: got %#x in a box that may take them", got)
 	}
-	if got := runOf(t, filter(Lets{Watch: true, Lease: true}), auditArch, unix.SYS_FCNTL, 3, unix.F_NOTIFY); got != retEINVAL {
+	if got := runOf(t, filter(Allowances{Watch: true, Lease: true}), auditArch, unix.SYS_FCNTL, 3, unix.F_NOTIFY); got != retEINVAL {
 		t.Errorf("notices of a folder: got %#x in a keeper's box", got)
 	}
 	if x32Bit != 0 && run(t, auditArch, x32Bit|1) != retENOSYS {

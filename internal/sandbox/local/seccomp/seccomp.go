@@ -98,14 +98,14 @@ var refused = append([]uint32{
 // from a kernel that does not have them.
 const newestCall = unix.SYS_MSEAL
 
-// Lets says what a box is let do that others are not.
-type Lets struct {
+// Allowances says what a box is let do that others are not.
+type Allowances struct {
 	Watch bool // watch files, by inotify
 	Lease bool // take leases on files
 }
 
 // filter builds the program for this architecture.
-func filter(lets Lets) []instruction {
+func filter(lets Allowances) []instruction {
 	var a assembler
 	a.load(offArch)
 	a.unlessEqual(auditArch, retKill)
@@ -193,7 +193,7 @@ const newestCommand = 1038
 // which inotify took the place of), without a bound of how many these are: 16,000 make each
 // read 2 ms longer, for everybody. Both are refused as by a file system without them. Newer
 // kernels have further commands of that kind, for folders.
-func fileCommands(a *assembler, lets Lets) {
+func fileCommands(a *assembler, lets Allowances) {
 	a.load(offArg1)
 	if !defence.Off(defence.BoxNotices) {
 		a.ifEqual(unix.F_NOTIFY, retEINVAL)
@@ -252,7 +252,7 @@ func sockets(a *assembler) {
 }
 
 // File puts the program in an anonymous file, for bubblewrap to read.
-func File(lets Lets) (*os.File, error) {
+func File(lets Allowances) (*os.File, error) {
 	program := filter(lets)
 	buf := make([]byte, 0, 8*len(program))
 	for _, i := range program {

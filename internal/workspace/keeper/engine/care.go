@@ -87,7 +87,7 @@ func (e *Engine) finder() *find.Finder {
 func (e *Engine) wholeFiles() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	paths := make([]string, 0, e.scanner.Index.N)
+	paths := make([]string, 0, e.scanner.Index.Count)
 	for p, t := range e.scanner.Index.All() {
 		if t.IsRegular() && !t.Chunked {
 			paths = append(paths, p)

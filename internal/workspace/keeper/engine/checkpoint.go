@@ -45,8 +45,8 @@ func (e *Engine) checkpoint(ctx context.Context, req wire.CheckpointRequest) (wi
 	}
 	var reply wire.CheckpointReply
 	together := func() error {
-		return e.store.Together(func(flush func() error) (err error) {
-			reply, err = e.checkpointTogether(ctx, req, flush)
+		return e.store.Batch(func(flush func() error) (err error) {
+			reply, err = e.checkpointBatched(ctx, req, flush)
 			return err
 		})
 	}
@@ -77,7 +77,7 @@ func (e *Engine) notOnDisk(cap *scan.Capture) []string {
 	return slices.DeleteFunc(slices.Clone(cap.Touched), func(p string) bool { return e.onDisk[p] && !changed[p] })
 }
 
-func (e *Engine) checkpointTogether(ctx context.Context, req wire.CheckpointRequest, flush func() error) (_ wire.CheckpointReply, err error) {
+func (e *Engine) checkpointBatched(ctx context.Context, req wire.CheckpointRequest, flush func() error) (_ wire.CheckpointReply, err error) {
 	cap, err := e.captureWithPuts(ctx, req.Note, flush)
 	if err != nil {
 		return wire.CheckpointReply{}, err

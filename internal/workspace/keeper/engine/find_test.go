@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper/door"
+	"choir.dev/choiros/internal/workspace/keeper/httpapi"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -73,7 +73,7 @@ func TestContentIsFoundInChunks(t *testing.T) {
 	if err != nil || len(r.Found) != 3 || !r.Partial {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	srv := httptest.NewServer(door.Handler(c.Engine))
+	srv := httptest.NewServer(httpapi.Handler(c.Engine))
 	defer srv.Close()
 	for _, f := range r.Found {
 		if f.Chunked == (f.Path == "z") {

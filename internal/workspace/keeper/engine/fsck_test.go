@@ -53,7 +53,7 @@ func TestWhatGitRefusesCanBePushed(t *testing.T) {
 	c.checkpoint("none of them")
 	c.restore(wire.RestoreRequest{ID: "r", To: first.Commit.Commit})
 	samePicture(t, picture(t, c.opts.Root), want)
-	d, err := c.Diff(t.Context(), wire.DiffRequest{A: first.Commit.Commit, Paths: []wire.Path{"as/link/.gitattributes", "as/file/git~1", "as/empty/.mailmap"}})
+	d, err := c.Diff(t.Context(), wire.DiffRequest{From: first.Commit.Commit, Paths: []wire.Path{"as/link/.gitattributes", "as/file/git~1", "as/empty/.mailmap"}})
 	if err != nil || len(d.Changes) != 0 {
 		t.Errorf("after it all came back, there differ %+v, %v", d.Changes, err)
 	}

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 	"choir.dev/choiros/test/choirtest"
-	"golang.org/x/sys/unix"
 )
 
 // smallDisk holds the mount options of a disk of a few megabytes.
@@ -138,7 +139,7 @@ func TestWhatCantBeLookedUpIsNotMissing(t *testing.T) {
 			return err
 		},
 		"snapshot": func(id string) error { _, err := c.Snapshot(t.Context(), id); return err },
-		"diff":     func(id string) error { _, err := c.Diff(t.Context(), wire.DiffRequest{A: id}); return err },
+		"diff":     func(id string) error { _, err := c.Diff(t.Context(), wire.DiffRequest{From: id}); return err },
 		"mark":     func(id string) error { return c.MarkLogged(t.Context(), id) },
 		"object": func(id string) error {
 			_, err := c.Object(t.Context(), wire.ObjectRequest{Commit: id, Path: "workspace/a"})

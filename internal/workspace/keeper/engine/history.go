@@ -72,11 +72,11 @@ func (e *Engine) Head() string {
 // Diff returns what differs between two states.
 func (e *Engine) Diff(ctx context.Context, req wire.DiffRequest) (wire.DiffReply, error) {
 	const op = "keeper.Diff"
-	a, err := e.treeish(ctx, req.A, "HEAD")
+	a, err := e.treeish(ctx, req.From, "HEAD")
 	if err != nil {
 		return wire.DiffReply{}, fault.Wrap(op, err)
 	}
-	b, err := e.treeish(ctx, req.B, "")
+	b, err := e.treeish(ctx, req.To, "")
 	if err != nil {
 		return wire.DiffReply{}, fault.Wrap(op, err)
 	}

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // computer is an engine with a tree of its own.
@@ -367,7 +368,7 @@ func TestCheckpointIsTheSameWhenNothingChanged(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Commit != second.Commit.Commit || list[0].Message != "second" {
 		t.Errorf("list = %+v, %v", list, err)
 	}
-	d, err := c.Diff(t.Context(), wire.DiffRequest{A: first.Commit.Commit, B: second.Commit.Commit})
+	d, err := c.Diff(t.Context(), wire.DiffRequest{From: first.Commit.Commit, To: second.Commit.Commit})
 	if err != nil || len(d.Changes) != 1 || d.Changes[0] != (wire.Change{Path: "workspace/a", Op: "modified", Added: 1, Removed: 1}) || !strings.Contains(d.Diff, "-a\n+b\n") {
 		t.Errorf("diff = %+v, %v", d, err)
 	}

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
+	"choir.dev/choiros/internal/workspace/keeper/httpapi"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -72,7 +72,7 @@ func TestLargeFilesAreInCheckpoints(t *testing.T) {
 	if fresh := len(c.chunkFiles()) - stored; fresh < 1 || fresh > 3 {
 		t.Errorf("%d new chunks for some bytes put in; %d were there", fresh, stored)
 	}
-	d, err := c.Diff(t.Context(), wire.DiffRequest{A: first.Commit.Commit, B: second.Commit.Commit})
+	d, err := c.Diff(t.Context(), wire.DiffRequest{From: first.Commit.Commit, To: second.Commit.Commit})
 	if err != nil || len(d.Changes) != 1 || d.Changes[0] != (wire.Change{Path: "workspace/big.bin", Op: "modified", Added: -1, Removed: -1}) {
 		t.Errorf("the difference is %+v, %v", d.Changes, err)
 	}
@@ -151,7 +151,7 @@ func TestAFileGrowsLargeAndSmall(t *testing.T) {
 		c.write("workspace/f", noise(byte(i), n))
 		ids = append(ids, c.checkpoint(fmt.Sprint(n)).Commit.Commit)
 		if i > 0 {
-			d, err := c.Diff(t.Context(), wire.DiffRequest{A: ids[i-1], B: ids[i]})
+			d, err := c.Diff(t.Context(), wire.DiffRequest{From: ids[i-1], To: ids[i]})
 			if err != nil || len(d.Changes) != 1 || d.Changes[0].Op != "modified" || d.Changes[0].Path != "workspace/f" {
 				t.Errorf("from %d to %d bytes: %+v, %v", sizes[i-1], n, d.Changes, err)
 			}
@@ -187,7 +187,7 @@ func TestAPutLargeFileIsKept(t *testing.T) {
 	if c.read("workspace/f") != two {
 		t.Error("the second put is not there")
 	}
-	srv := httptest.NewServer(door.Handler(c.Engine))
+	srv := httptest.NewServer(httpapi.Handler(c.Engine))
 	defer srv.Close()
 	for _, at := range [][2]int{{0, 0}, {3 << 20, 1000}, {len(one) - 5, 0}, {1<<20 - 3, 2 << 20}, {len(one), 1}} {
 		q := fmt.Sprintf(`{"path":"workspace/f","commit":%q,"offset":%d,"limit":%d}`, r.Commit.Commit, at[0], at[1])

@@ -12,19 +12,19 @@ import (
 
 // lastLeft returns what the newest scan of the tree left out, scanning if there was none
 // yet.
-func (e *Engine) lastLeft(ctx context.Context) (*scan.Left, error) {
-	if l := e.scanner.Left.Load(); l != nil {
+func (e *Engine) lastLeft(ctx context.Context) (*scan.Unkept, error) {
+	if l := e.scanner.Unkept.Load(); l != nil {
 		return l, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l := e.scanner.Left.Load(); l != nil {
+	if l := e.scanner.Unkept.Load(); l != nil {
 		return l, nil
 	}
 	if _, err := e.scanner.Capture(ctx, false); err != nil {
 		return nil, err
 	}
-	return e.scanner.Left.Load(), nil
+	return e.scanner.Unkept.Load(), nil
 }
 
 // markUnkept marks the entries of a directory that no checkpoint holds, with the reason.

@@ -53,7 +53,7 @@ func lifeOfATask(c *computer, id string) {
 	tree := k.tree()
 	merged, err := c.Prepare(ctx, wire.PrepareRequest{ID: "m-" + id, Base: k.base, Tree: tree.Commit, Task: id})
 	must(nil, err)
-	must(c.Diff(ctx, wire.DiffRequest{A: k.base, B: tree.Commit}))
+	must(c.Diff(ctx, wire.DiffRequest{From: k.base, To: tree.Commit}))
 	must(c.Snapshot(ctx, merged.Commit))
 	_, err = c.publish(wire.PrepareRequest{ID: "p-" + id, Base: k.base, Tree: tree.Commit, Task: id, Note: wire.Note{Message: "task " + id, Verified: "pass"}})
 	must(nil, err)

@@ -58,7 +58,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (reply wi
 		if store, err = e.pushes.Open(req.Received); err != nil {
 			return reply, err
 		}
-		defer func() { err = errors.Join(err, store.CloseBeside()) }()
+		defer func() { err = errors.Join(err, store.CloseQuarantine()) }()
 	}
 	m, err := e.merge(ctx, store, req)
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (reply wi
 	if err := e.moves.ClearPlan(req.ID); err != nil {
 		return reply, err
 	}
-	err = e.store.Together(func(flush func() error) error {
+	err = e.store.Batch(func(flush func() error) error {
 		p, err := e.writePrepared(ctx, store, req, m, &reply)
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func (e *Engine) merge(ctx context.Context, store *gitstore.Store, req wire.Prep
 			return merge{}, err
 		}
 	}
-	mine, err := store.Around(ctx, ids["base"], m.ours, yours)
+	mine, err := store.DiffAround(ctx, ids["base"], m.ours, yours)
 	if err != nil {
 		return merge{}, err
 	}

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
-	"golang.org/x/sys/unix"
 )
 
 // task is a task's overlay as overlayfs would have written it.
@@ -280,7 +281,7 @@ func TestADiffSaysWhatGitObeys(t *testing.T) {
 	if err := os.Remove(c.path("workspace/repo/.git/hooks/pre-commit")); err != nil {
 		t.Fatal(err)
 	}
-	d, err := c.Diff(t.Context(), wire.DiffRequest{A: a.Commit.Commit})
+	d, err := c.Diff(t.Context(), wire.DiffRequest{From: a.Commit.Commit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +324,7 @@ func TestHostileRepositoriesRunNothing(t *testing.T) {
 	k.write("workspace/repo/a.txt", "task\n")
 	k.write("workspace/repo/.git/hooks/post-checkout", "#!/bin/sh\ntouch "+canary+"\n")
 	k.publish()
-	if _, err := c.Diff(t.Context(), wire.DiffRequest{A: a.Commit.Commit}); err != nil {
+	if _, err := c.Diff(t.Context(), wire.DiffRequest{From: a.Commit.Commit}); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.Snapshot(t.Context(), a.Commit.Commit); err != nil {

@@ -202,8 +202,8 @@ func stillReached(name string) (bool, error) {
 	return !quiet || st.Nlink > 1, err
 }
 
-// maxSought is how many objects git is asked about at once.
-const maxSought = 1000
+// maxObjectsAsked is how many objects git is asked about at once.
+const maxObjectsAsked = 1000
 
 // notInHistory returns the puts that no checkpoint contains: an engine whose record of it
 // was lost may have captured one.
@@ -212,7 +212,7 @@ func (e *Engine) notInHistory(ctx context.Context, puts []put) ([]put, error) {
 		return puts, nil
 	}
 	last := map[string]int64{} // when the newest commit with the object was made, in Unix seconds
-	for some := range slices.Chunk(puts, maxSought) {
+	for some := range slices.Chunk(puts, maxObjectsAsked) {
 		first := slices.MinFunc(some, func(a, b put) int { return cmp.Compare(a.at, b.at) })
 		args := []string{"log", "--first-parent", "--raw", "--no-abbrev", "--format=%ct", "--no-renames", "--since=" + first.since().UTC().Format(time.RFC3339)}
 		for _, p := range some {
@@ -239,7 +239,7 @@ func (p put) since() time.Time { return time.UnixMilli(p.at).Add(-time.Minute) }
 
 // isIgnored reports whether no checkpoint captures a path because it is ignored.
 func (e *Engine) isIgnored(p string) (bool, error) {
-	l := e.scanner.Left.Load()
+	l := e.scanner.Unkept.Load()
 	if e.scanner.Index.At(p).Exists() || l == nil {
 		return false, nil
 	}

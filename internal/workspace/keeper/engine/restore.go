@@ -149,7 +149,7 @@ func (e *Engine) saveRestore(ctx context.Context, way restorePlan, note wire.Not
 	if err := e.moves.ClearPlan(id); err != nil {
 		return err
 	}
-	return e.store.Together(func(flush func() error) error {
+	return e.store.Batch(func(flush func() error) error {
 		c, err := e.moves.MakeCommit(ctx, way.tree, e.moves.Head, note)
 		if err != nil {
 			return err

@@ -57,7 +57,7 @@ func backAndForth(c *computer, id string) {
 			}
 		}
 	}
-	if d, err := c.Diff(c.ctx(), wire.DiffRequest{A: second}); err != nil || len(d.Changes) != 1 {
+	if d, err := c.Diff(c.ctx(), wire.DiffRequest{From: second}); err != nil || len(d.Changes) != 1 {
 		c.t.Fatalf("the diff is %+v, %v", d.Changes, err)
 	}
 }

@@ -123,7 +123,7 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 		return wire.HealReply{}, fault.Wrap(op, err)
 	}
 	reply := wire.HealReply{Checkpoint: e.moves.Head}
-	meant, err := e.meantEmpty(ctx)
+	meant, err := e.emptiedOnPurpose(ctx)
 	if err != nil {
 		return reply, fault.Wrap(op, err)
 	}
@@ -213,9 +213,9 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 	return h, false, errors.Join(e.moves.MarkLogged(m.ID), unix.Fsync(dir))
 }
 
-// meantEmpty are the files that an acknowledged change emptied, or made empty, since HEAD,
+// emptiedOnPurpose are the files that an acknowledged change emptied, or made empty, since HEAD,
 // and folders in which that is true of all.
-func (e *Engine) meantEmpty(ctx context.Context) (map[string]bool, error) {
+func (e *Engine) emptiedOnPurpose(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	var s settled
 	if err := disk.ReadJSON(e.store.Work("settled.json"), &s); err == nil && s.Head == e.moves.Head {

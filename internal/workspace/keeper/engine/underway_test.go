@@ -6,7 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"choir.dev/choiros/internal/workspace/keeper/door"
+	"choir.dev/choiros/internal/workspace/keeper/httpapi"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -32,7 +32,7 @@ func (s slowRoad) RoundTrip(r *http.Request) (*http.Response, error) {
 // write says nothing about anybody else, however late it arrives.
 func TestAStillnessIsAsOldAsItsName(t *testing.T) {
 	c := watched(t)
-	srv := httptest.NewServer(door.Handler(c.Engine))
+	srv := httptest.NewServer(httpapi.Handler(c.Engine))
 	t.Cleanup(srv.Close)
 	still := "first"
 	road := slowRoad{srv.Listener.Addr().String(), make(chan struct{})}

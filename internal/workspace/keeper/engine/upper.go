@@ -47,7 +47,7 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	}
 	var c wire.Commit
 	var skipped []wire.Skip
-	err = e.store.Together(func(flush func() error) error {
+	err = e.store.Batch(func(flush func() error) error {
 		made, left, err := e.scanner.Upper(ctx, root, e.store.Lazy(ctx, baseID))
 		if err != nil {
 			return err

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"choir.dev/choiros/internal/workspace/keeper/door"
 	"choir.dev/choiros/internal/workspace/keeper/engine"
+	"choir.dev/choiros/internal/workspace/keeper/httpapi"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -336,7 +336,7 @@ func slyEdit(t *testing.T, c *computer, rnd *rand.Rand) {
 // again.
 func TestAKeeperHasAsManyWatchesAsItIsTold(t *testing.T) {
 	c := watched(t)
-	srv := httptest.NewServer(door.Handler(c.Engine))
+	srv := httptest.NewServer(httpapi.Handler(c.Engine))
 	t.Cleanup(srv.Close)
 	asked, err := json.Marshal(wire.CheckpointRequest{FullScan: true, Note: wire.Note{Kind: "before"}})
 	must(t, err)

@@ -102,8 +102,8 @@ type Program struct {
 // New makes a Program for the program at a path and the repository in a folder.
 func New(path, gitDir string) *Program { return &Program{path: path, gitDir: gitDir} }
 
-// Beside returns a Program that writes objects to a folder, and looks there first.
-func (g *Program) Beside(objects string) *Program {
+// WithObjectDir returns a Program that writes objects to a folder, and looks there first.
+func (g *Program) WithObjectDir(objects string) *Program {
 	return &Program{path: g.path, gitDir: g.gitDir, objects: objects}
 }
 

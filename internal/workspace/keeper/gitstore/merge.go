@@ -273,12 +273,12 @@ func ownRepositories(base, ours, theirs Tree) (own, frozen map[string]bool) {
 	return own, frozen
 }
 
-// Staying collects what several merges, one after the other, leave unchanged: paths, and a
+// Unchanged collects what several merges, one after the other, leave unchanged: paths, and a
 // nested repository's whole data if one of them is in it.
-type Staying struct{ paths, repositories map[string]bool }
+type Unchanged struct{ paths, repositories map[string]bool }
 
 // Add adds a path, and reports whether it was new.
-func (k *Staying) Add(p string) bool {
+func (k *Unchanged) Add(p string) bool {
 	if k.paths[p] {
 		return false
 	}
@@ -293,10 +293,10 @@ func (k *Staying) Add(p string) bool {
 }
 
 // Paths are those that were added.
-func (k *Staying) Paths() []string { return slices.Sorted(maps.Keys(k.paths)) }
+func (k *Unchanged) Paths() []string { return slices.Sorted(maps.Keys(k.paths)) }
 
 // Without are those of changes that leave alone what stays.
-func (k *Staying) Without(changes []Change) []Change {
+func (k *Unchanged) Without(changes []Change) []Change {
 	if len(k.paths) == 0 {
 		return changes
 	}

@@ -91,10 +91,10 @@ func (a *act) makes(id string) bool {
 	return a != nil && len(id) > 2 && slices.ContainsFunc(a.objects, func(p pendingObject) bool { return strings.HasSuffix(p.final, "/"+id[:2]+"/"+id[2:]) })
 }
 
-// Together runs f, and makes everything that f writes durable at once at flush: objects,
+// Batch runs f, and makes everything that f writes durable at once at flush: objects,
 // refs and records. Before that none of it can be read. When the next act begins, or flush
 // has returned, it is durable.
-func (s *Store) Together(f func(flush func() error) error) error {
+func (s *Store) Batch(f func(flush func() error) error) error {
 	if s.act != nil {
 		return fault.New("keeper.write", fault.Internal, "", errors.New("an act within another"))
 	}
@@ -166,7 +166,7 @@ func (s *Store) finish(a act) (err error) {
 			err = errors.Join(err, removeAll(a.objects))
 		}
 	}()
-	if s.first || s.beside {
+	if s.first || s.quarantine {
 		return s.name(a)
 	}
 	if err := s.counts(); err != nil {
@@ -431,7 +431,7 @@ func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, fa
 	ids, werr := streamPack(ctx, stdin, objects)
 	werr = errors.Join(werr, stdin.Close())
 	if err := cmd.Wait(); err != nil {
-		if !s.beside { // otherwise its folder goes as a whole
+		if !s.quarantine { // otherwise its folder goes as a whole
 			defer func() { failed = errors.Join(failed, s.RemoveAll(TornPacks)) }()
 		}
 		if werr != nil && !errors.Is(werr, os.ErrClosed) && !errors.Is(werr, syscall.EPIPE) && stderr.Len() == 0 {

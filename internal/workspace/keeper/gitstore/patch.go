@@ -63,10 +63,10 @@ func (s *Store) Differences(ctx context.Context, from, to string, paths ...strin
 	return out, nil
 }
 
-// Around lists the differences between base and ours that matter for applying changes,
+// DiffAround lists the differences between base and ours that matter for applying changes,
 // another side's, to ours: those at their paths and beneath, and those in the nested
 // repositories that contain them, which are merged whole or not at all.
-func (s *Store) Around(ctx context.Context, base, ours string, changes []Change) ([]Change, error) {
+func (s *Store) DiffAround(ctx context.Context, base, ours string, changes []Change) ([]Change, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}

@@ -29,12 +29,12 @@ type StoreOptions struct {
 // commits and refs. Reading, and changing refs, may be done concurrently;
 // whatever writes objects takes turns.
 type Store struct {
-	root      string
-	gitDir    string
-	objects   string // the folder that it writes objects to
-	beside    bool   // that is not the repository's own: see MakeBeside
-	git       *git.Program
-	fileBytes int64 // a file larger than this is kept as chunks
+	root       string
+	gitDir     string
+	objects    string // the folder that it writes objects to
+	quarantine bool   // that is not the repository's own: see MakeQuarantine
+	git        *git.Program
+	fileBytes  int64 // a file larger than this is kept as chunks
 
 	known map[string]bool // trees that exist
 	act   *act            // what is being written together

@@ -36,7 +36,7 @@ func newStore(t *testing.T) (*gitstore.Store, string) {
 // doAct commits a file and keeps a record, as one act.
 func doAct(t *testing.T, s *gitstore.Store, n int) (commit string) {
 	t.Helper()
-	err := s.Together(func(flush func() error) error {
+	err := s.Batch(func(flush func() error) error {
 		blob, err := s.Write(t.Context(), []gitstore.Object{{Kind: "blob", Content: fmt.Append(nil, "content ", n)}})
 		if err != nil {
 			return err

@@ -77,7 +77,7 @@ func (mv *Mover) RedoActs(ctx context.Context) error {
 		}
 		mv.logger.ErrorContext(ctx, "what was changed and acknowledged can't be done again after the machine's end; the next checkpoint keeps what was put", "operation", m.Op, "path", m.Path.Shown(), "error", err)
 		if m.New.Exists() {
-			if err := mv.unput(m); err != nil {
+			if err := mv.removePut(m); err != nil {
 				return err
 			}
 		}
@@ -184,12 +184,12 @@ func (s state) isOlder(dir int, p string) (bool, error) {
 		return err == nil, err
 	}
 	return st.IsDir() && slices.ContainsFunc(s.before, func(b unsettled) bool {
-		return isBeside(string(b.entry.Path), p) || b.entry.From != "" && isBeside(string(b.entry.From), p)
+		return overlaps(string(b.entry.Path), p) || b.entry.From != "" && overlaps(string(b.entry.From), p)
 	}), nil
 }
 
-// isBeside reports whether one of two paths is in the other, or is the other.
-func isBeside(p, q string) bool {
+// overlaps reports whether one of two paths is in the other, or is the other.
+func overlaps(p, q string) bool {
 	return p == q || strings.HasPrefix(p, q+"/") || strings.HasPrefix(q, p+"/")
 }
 
@@ -288,10 +288,10 @@ func (mv *Mover) openNamed(p string) (dir int, in Inode, err error) {
 	return dir, in, err
 }
 
-// unput removes the new file from an entry, which then says that the put took place and
+// removePut removes the new file from an entry, which then says that the put took place and
 // that the file is gone since. The next checkpoint keeps its bytes, which are an object,
 // although it does not find the file.
-func (mv *Mover) unput(m TrashEntry) error {
+func (mv *Mover) removePut(m TrashEntry) error {
 	content := mv.Trash(m.ID, "content")
 	now, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, m.New)
 	if err != nil || other || now != m.New {
@@ -417,7 +417,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 		if u.Was == (Inode{}) {
 			return false, nil
 		}
-		return true, mv.unput(u.entry) // it was removed or moved
+		return true, mv.removePut(u.entry) // it was removed or moved
 	}
 	if err := disk.IgnoreUnreachable(err); err != nil {
 		return false, err
@@ -432,7 +432,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 		return true, err
 	}
 	if u.Was == (Inode{}) || other || live.Mtime > put.Mtime {
-		return true, mv.unput(u.entry)
+		return true, mv.removePut(u.entry)
 	}
 	return false, nil
 }

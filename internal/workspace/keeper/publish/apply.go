@@ -76,7 +76,7 @@ func (mv *Mover) FinishPlan(ctx context.Context, id string) (_ wire.Applied, pla
 		Applied: wire.Applied{Publish: p.ID, Kind: p.Kind, Base: p.Base, Live: p.Live, Paths: len(p.Ops), Commit: c, Conflicts: append(p.Conflicts, a.conflicts...)},
 		Seen:    a.seen, Since: mv.now().Unix(),
 	}
-	err = mv.store.Together(func(flush func() error) error {
+	err = mv.store.Batch(func(flush func() error) error {
 		if p.Mark != "" {
 			if err := mv.store.ForceRef(ctx, LiveRef(p.Task), p.Mark); err != nil {
 				return err

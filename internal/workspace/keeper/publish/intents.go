@@ -37,9 +37,9 @@ type Intent struct {
 // Inode identifies a file or folder: it stays the same when that is renamed, and nothing
 // that is made later has the same.
 type Inode struct {
-	Dev  uint64 `json:"dev"`
-	Ino  uint64 `json:"ino"`
-	Born int64  `json:"born,omitempty"` // nanoseconds; 0 where the file system has no birth times
+	Dev       uint64 `json:"dev"`
+	Ino       uint64 `json:"ino"`
+	BirthTime int64  `json:"born,omitempty"` // nanoseconds; 0 where the file system has no birth times
 }
 
 // InodeAt is the inode of a name in a directory.
@@ -50,7 +50,7 @@ func InodeAt(dirfd int, name string) (Inode, error) {
 	}
 	id := Inode{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}
 	if st.Mask&unix.STATX_BTIME != 0 {
-		id.Born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+		id.BirthTime = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
 	}
 	return id, nil
 }

@@ -39,7 +39,7 @@ func (mv *Mover) Begin(ctx context.Context, id string) error {
 	if p.From != mv.Head {
 		return fault.New("", fault.Conflict, "Prepare it again.", fmt.Errorf("publish %s was prepared on %s, but the newest checkpoint is %s", id, p.From, mv.Head))
 	}
-	err = mv.store.Together(func(flush func() error) error {
+	err = mv.store.Batch(func(flush func() error) error {
 		if p.Received != "" {
 			if err := mv.store.Adopt(ctx, p.Received, p.Commit); err != nil {
 				return err
@@ -54,7 +54,7 @@ func (mv *Mover) Begin(ctx context.Context, id string) error {
 		return flush()
 	})
 	if err != nil && p.Received != "" && mv.store.Decided() { // nothing of the act counts
-		err = errors.Join(err, disk.RemoveTree(mv.store.Work(gitstore.BesideAdopted+p.Received)))
+		err = errors.Join(err, disk.RemoveTree(mv.store.Work(gitstore.QuarantineAdopted+p.Received)))
 	}
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (mv *Mover) adopted(p Plan) error {
 	if p.Received == "" {
 		return nil
 	}
-	dir := mv.store.Work(gitstore.BesideAdopted + p.Received)
+	dir := mv.store.Work(gitstore.QuarantineAdopted + p.Received)
 	packs, err := os.ReadDir(filepath.Join(dir, "pack"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -105,7 +105,7 @@ func (mv *Mover) RecoverReceived() error {
 	}
 	left := map[string]bool{}
 	for _, e := range entries {
-		if name, is := strings.CutPrefix(e.Name(), gitstore.BesideAdopted); is {
+		if name, is := strings.CutPrefix(e.Name(), gitstore.QuarantineAdopted); is {
 			left[name] = true
 		}
 	}
@@ -130,7 +130,7 @@ func (mv *Mover) RecoverReceived() error {
 		}
 	}
 	for name := range left {
-		if err := disk.RemoveTree(mv.store.Work(gitstore.BesideAdopted + name)); err != nil {
+		if err := disk.RemoveTree(mv.store.Work(gitstore.QuarantineAdopted + name)); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,7 @@ func (u *unsettled) changed() map[string]Inode {
 
 // is reports whether two inodes are the same. The device is not compared: its number
 // changes when the machine starts again, and everything here is on one device.
-func (i Inode) is(j Inode) bool { return i.Ino != 0 && i.Ino == j.Ino && i.Born == j.Born }
+func (i Inode) is(j Inode) bool { return i.Ino != 0 && i.Ino == j.Ino && i.BirthTime == j.BirthTime }
 
 // at returns the inode of a name in a directory, or the zero Inode if nothing is there.
 func at(dirfd int, name string) (Inode, error) {
@@ -349,9 +349,9 @@ func (mv *Mover) keepRedo(id string, r *redo) error {
 	return mv.store.Keep(trashRecord(id, redoMark), raw)
 }
 
-// syncBeside starts syncing a file in the background, and returns a function that waits for
+// startSync starts syncing a file in the background, and returns a function that waits for
 // it. Only a regular file needs that: a link is on disk with its folder.
-func syncBeside(name string) (func() error, error) {
+func startSync(name string) (func() error, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
 		return func() error { return nil }, nil

@@ -268,7 +268,7 @@ func (mv *Mover) openTrash() error {
 // nil, stores the file's content, which is durable with the entry.
 func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry, error)) (TrashEntry, error) {
 	made := false
-	err := mv.store.Together(func(flush func() error) (err error) {
+	err := mv.store.Batch(func(flush func() error) (err error) {
 		if store != nil {
 			if m.New, err = store(); err != nil {
 				return err
@@ -281,7 +281,7 @@ func (mv *Mover) Intend(file string, m TrashEntry, store func() (gitstore.Entry,
 		if m.redo == nil || file == "" {
 			return flush()
 		}
-		synced, err := syncBeside(mv.Trash(m.ID, "content"))
+		synced, err := startSync(mv.Trash(m.ID, "content"))
 		if err != nil {
 			return err
 		}

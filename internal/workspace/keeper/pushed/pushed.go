@@ -55,16 +55,16 @@ func (r *Receiver) Receive(ctx context.Context, req wire.ReceiveRequest, from io
 	if err := publish.CheckPlanID(req.ID); err != nil {
 		return reply, fault.Wrap(op, err)
 	}
-	beside, err := r.store.MakeBeside(req.ID)
+	beside, err := r.store.MakeQuarantine(req.ID)
 	if err != nil {
 		return reply, fault.Wrap(op, err)
 	}
 	defer func() {
-		if err = errors.Join(err, beside.CloseBeside()); err != nil {
-			err = fault.Wrap(op, errors.Join(err, r.store.DropBeside(req.ID)))
+		if err = errors.Join(err, beside.CloseQuarantine()); err != nil {
+			err = fault.Wrap(op, errors.Join(err, r.store.DropQuarantine(req.ID)))
 		}
 	}()
-	f, err := os.OpenFile(beside.Beside("list"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(beside.QuarantinePath("list"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return reply, err
 	}
@@ -74,7 +74,7 @@ func (r *Receiver) Receive(ctx context.Context, req wire.ReceiveRequest, from io
 		return reply, err
 	}
 	var head string
-	if err := r.alone(func() error { head, l.files = r.moves.Head, r.scanner.Index.N; return nil }); err != nil {
+	if err := r.alone(func() error { head, l.files = r.moves.Head, r.scanner.Index.Count; return nil }); err != nil {
 		return reply, err
 	}
 	if err := r.newest(ctx, head, req.Base); err != nil {
@@ -103,11 +103,11 @@ func (r *Receiver) Open(id string) (*gitstore.Store, error) {
 	if err := publish.CheckPlanID(id); err != nil {
 		return nil, err
 	}
-	return r.store.OpenBeside(id)
+	return r.store.OpenQuarantine(id)
 }
 
 // Drop removes what Receive took under an ID, if no publish of it was begun.
-func (r *Receiver) Drop(id string) error { return r.store.DropBeside(id) }
+func (r *Receiver) Drop(id string) error { return r.store.DropQuarantine(id) }
 
 // newest ensures that a commit is one of the last mostBehind checkpoints.
 func (r *Receiver) newest(ctx context.Context, head, base string) error {
@@ -151,7 +151,7 @@ func (l *inspection) write(ctx context.Context, to *gitstore.Store) error {
 	}
 	put := to.Write
 	if bytes > small {
-		put = to.PackBeside
+		put = to.PackQuarantined
 	}
 	wrote, err := put(ctx, objects)
 	if err == nil && !slices.Equal(wrote, ids) {

@@ -48,12 +48,12 @@ type Candidate struct {
 // Scan walks the live tree and finds what may differ from HEAD and is within the limits;
 // write says that it is to be stored, now is the file system's time before the walk.
 func (s *Scanner) Scan(ctx context.Context, now int64, write bool) (*Capture, []Candidate, error) {
-	s.foretold, s.goesOn = nil, false
+	s.expected, s.watchCovers = nil, false
 	if cap, cands, ok := s.scanDirty(ctx); ok && ctx.Value(fullKey{}) == nil {
 		cands, err := s.choose(cap, cands, write)
 		return cap, cands, err
 	} else if ok && s.known.watched {
-		s.foretell(cap, cands)
+		s.expect(cap, cands)
 	}
 	s.Invalidate()
 	for {
@@ -131,7 +131,7 @@ func (s *Scanner) Capture(ctx context.Context, write bool) (*Capture, error) {
 	slices.SortFunc(cap.outside.list, byPath)
 	s.compare(cap)
 	s.settled(cap)
-	s.Left.Store(newLeft(cap))
+	s.Unkept.Store(newUnkept(cap))
 	return cap, nil
 }
 

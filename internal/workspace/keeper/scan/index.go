@@ -13,7 +13,7 @@ import (
 // compares the tree with it, and only what changed in it has to be written for a commit.
 type Index struct {
 	root    Folder
-	N       int             // paths
+	Count   int             // paths
 	changed map[string]bool // those that got another content, or none, since the last scan
 }
 
@@ -128,7 +128,7 @@ func (x *Index) Set(p string, t Tracked) {
 		at.files = map[string]*Leaf{}
 	}
 	at.files[name] = &Leaf{Tracked: t}
-	x.N++
+	x.Count++
 }
 
 func (x *Index) note(p string) {
@@ -159,7 +159,7 @@ func (x *Index) Delete(p string) {
 	}
 	x.note(p)
 	delete(last.files, name)
-	x.N--
+	x.Count--
 	for i := len(way) - 1; i >= 0; i-- {
 		way[i].tree = ""
 		if i > 0 && len(way[i].files) == 0 && len(way[i].subs) == 0 {
@@ -197,7 +197,7 @@ func (x *Index) Entries() gitstore.Tree {
 	if x == nil {
 		return gitstore.Tree{}
 	}
-	t := make(gitstore.Tree, x.N)
+	t := make(gitstore.Tree, x.Count)
 	for p, l := range x.All() {
 		t[p] = l.Entry
 	}

@@ -50,9 +50,9 @@ func byPath(a, b wire.Skip) int { return strings.Compare(string(a.Path), string(
 // ShownPath is a path in the form that a commit's message may contain.
 func ShownPath(p wire.Path) string { return strings.ReplaceAll(p.Shown(), "\x00", "") }
 
-// Left is what the newest scan of the live tree found that no checkpoint holds, for
+// Unkept is what the newest scan of the live tree found that no checkpoint holds, for
 // listings.
-type Left struct {
+type Unkept struct {
 	reasons map[string]string    // by path: why it could not be captured
 	paths   []string             // the first of them, ignored ones too; without those of heaps
 	anyway  map[string]bool      // ignored, and kept all the same
@@ -62,8 +62,8 @@ type Left struct {
 	more    int                  // how many more of these there are
 }
 
-func newLeft(cap *Capture) *Left {
-	l := &Left{reasons: make(map[string]string, len(cap.Skipped)+len(cap.dropped)), anyway: cap.outside.anyway, notIn: cap.NotIn()}
+func newUnkept(cap *Capture) *Unkept {
+	l := &Unkept{reasons: make(map[string]string, len(cap.Skipped)+len(cap.dropped)), anyway: cap.outside.anyway, notIn: cap.NotIn()}
 	l.heaps = map[string]wire.Skip{}
 	for _, s := range cap.Skipped {
 		switch {
@@ -87,7 +87,7 @@ func newLeft(cap *Capture) *Left {
 }
 
 // inHeap says that a path is in a heap that was left out, "" when it isn't.
-func (l *Left) inHeap(p string) string {
+func (l *Unkept) inHeap(p string) string {
 	s, ok := l.heaps[heapOf(p)]
 	if !ok {
 		return ""
@@ -97,7 +97,7 @@ func (l *Left) inHeap(p string) string {
 
 // NotInNow is the record for a commit on top of the newest scan.
 func (s *Scanner) NotInNow() wire.NotIn {
-	if l := s.Left.Load(); l != nil {
+	if l := s.Unkept.Load(); l != nil {
 		return l.notIn
 	}
 	return wire.NotIn{}
@@ -106,7 +106,7 @@ func (s *Scanner) NotInNow() wire.NotIn {
 // Ignored are the ignored paths that the newest scan met, the outermost of each, and how
 // many more there are.
 func (s *Scanner) Ignored() (paths []string, more int) {
-	if l := s.Left.Load(); l != nil {
+	if l := s.Unkept.Load(); l != nil {
 		return l.ignored, l.more
 	}
 	return nil, 0
@@ -126,7 +126,7 @@ func (s *Scanner) IsFolder(p string) bool {
 // MarkUnkept marks the entries of a directory that no checkpoint holds, with the reason.
 // Whether they are ignored is decided now; whether they could be captured, by the last
 // scan. If that can't be determined, each entry says so.
-func (s *Scanner) MarkUnkept(l *Left, err error, dir string, files []wire.FileInfo, captured func(p string) bool) {
+func (s *Scanner) MarkUnkept(l *Unkept, err error, dir string, files []wire.FileInfo, captured func(p string) bool) {
 	var in *Place
 	if err == nil {
 		in, err = s.PlaceOf(dir, l)
@@ -191,7 +191,7 @@ type Place struct {
 
 // Unkept says why an entry is not captured because it is ignored; "" when it is not
 // ignored.
-func (in *Place) Unkept(p string, isDir bool, l *Left) string {
+func (in *Place) Unkept(p string, isDir bool, l *Unkept) string {
 	name := path.Base(p)
 	switch {
 	case in.whole != "":
@@ -203,7 +203,7 @@ func (in *Place) Unkept(p string, isDir bool, l *Left) string {
 }
 
 // PlaceOf reads the ignore files from the root to a directory, as a walk does.
-func (s *Scanner) PlaceOf(dir string, l *Left) (*Place, error) {
+func (s *Scanner) PlaceOf(dir string, l *Unkept) (*Place, error) {
 	in := &Place{}
 	ignores := ignoreFiles{}
 	at := "."
@@ -223,7 +223,7 @@ func (s *Scanner) PlaceOf(dir string, l *Left) (*Place, error) {
 }
 
 // enter descends into one directory of the path.
-func (s *Scanner) enter(in *Place, ignores *ignoreFiles, dir string, l *Left) error {
+func (s *Scanner) enter(in *Place, ignores *ignoreFiles, dir string, l *Unkept) error {
 	fd, err := disk.OpenDir(s.Root, dir)
 	if err != nil {
 		return err

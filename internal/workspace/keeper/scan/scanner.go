@@ -39,13 +39,13 @@ type Scanner struct {
 	scans       uint64                 // the number of scans so far
 
 	slowIgnores map[slowIgnore]bool
-	Left        atomic.Pointer[Left]    // what the newest scan of the live tree left out
+	Unkept      atomic.Pointer[Unkept]  // what the newest scan of the live tree left out
 	known       known                   // what is known without scanning
 	watch       *watch.Watch            // of changes to the directories by others than the engine
 	watchFault  func(paths []wire.Path) // is called with what the watch did not notice
 	noted       noted                   // when it was last noted which files were opened
-	goesOn      bool                    // whether the watch covers the scan under way and what comes after it, although others write
-	foretold    map[string]bool         // what the watch says that the scan under way will find; nil when it says nothing
+	watchCovers bool                    // whether the watch covers the scan under way and what comes after it, although others write
+	expected    map[string]bool         // what the watch says that the scan under way will find; nil when it says nothing
 }
 
 // NewScanner returns a scanner that has no tree yet.

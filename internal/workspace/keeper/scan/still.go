@@ -122,10 +122,10 @@ func (s *Scanner) Invalidate() { s.known = known{} }
 func (s *Scanner) found(still string, cap *Capture) {
 	s.known, s.Index.changed = known{}, nil
 	w := cap.Scan
-	if still == "" || still == wire.WritersWatched && !s.goesOn || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
+	if still == "" || still == wire.WritersWatched && !s.watchCovers || len(cap.Skipped) > 0 || len(cap.dropped) > 0 || len(w.kept) > 0 || len(w.known) > 0 {
 		return // what is left out is judged anew each time
 	}
-	s.known = known{still: still, walk: w, dirty: map[string]bool{}, watched: s.watch.Lost() == "", alone: s.goesOn, ended: time.Now()}
+	s.known = known{still: still, walk: w, dirty: map[string]bool{}, watched: s.watch.Lost() == "", alone: s.watchCovers, ended: time.Now()}
 	for _, p := range cap.Touched {
 		s.known.dirty[p] = true
 	}
@@ -160,7 +160,7 @@ func (s *Scanner) settled(cap *Capture) {
 // reports false where only a full scan can tell.
 func (s *Scanner) scanDirty(ctx context.Context) (*Capture, []Candidate, bool) {
 	still := stillOf(ctx)
-	if still.name == "" || s.Left.Load() == nil || s.may() != nil || !s.knows(still, ctx.Value(watchedKey{}) != nil || ctx.Value(fullKey{}) != nil) {
+	if still.name == "" || s.Unkept.Load() == nil || s.may() != nil || !s.knows(still, ctx.Value(watchedKey{}) != nil || ctx.Value(fullKey{}) != nil) {
 		return nil, nil, false
 	}
 	for p := range s.Index.changed {
@@ -170,7 +170,7 @@ func (s *Scanner) scanDirty(ctx context.Context) (*Capture, []Candidate, bool) {
 	if len(s.known.dirty) > maxDirty {
 		return nil, nil, false
 	}
-	g := dirtyScan{scanner: s, left: s.Left.Load(), seen: map[string]bool{}, gone: map[string]bool{}, places: map[string]*Place{}}
+	g := dirtyScan{scanner: s, left: s.Unkept.Load(), seen: map[string]bool{}, gone: map[string]bool{}, places: map[string]*Place{}}
 	for p := range s.known.dirty {
 		if !g.examine(p) {
 			return nil, nil, false
@@ -182,7 +182,7 @@ func (s *Scanner) scanDirty(ctx context.Context) (*Capture, []Candidate, bool) {
 		Tracked: map[string]Tracked{}, Gone: slices.Collect(maps.Keys(g.gone)), Ignored: w.ignored, outside: w.outside, Nested: w.nested,
 		Scan: &Walk{NamesRead: len(g.seen)},
 	}
-	cap.held = s.Index.N - len(cap.Gone)
+	cap.held = s.Index.Count - len(cap.Gone)
 	for _, c := range g.cands {
 		if c.Prev.Exists() {
 			cap.held--
@@ -194,7 +194,7 @@ func (s *Scanner) scanDirty(ctx context.Context) (*Capture, []Candidate, bool) {
 // dirtyScan is a scan of some paths.
 type dirtyScan struct {
 	scanner *Scanner
-	left    *Left
+	left    *Unkept
 	seen    map[string]bool
 	gone    map[string]bool // captured paths that are not there any more
 	cands   []Candidate

@@ -63,7 +63,7 @@ type upperWalker struct {
 func (s *Scanner) newUpperWalker(ctx context.Context, root int, base *gitstore.Lazy) *upperWalker {
 	return &upperWalker{
 		scanner: s, ctx: ctx, root: root, base: base, limit: s.limits.WalkEntries, made: map[string]gitstore.Entry{},
-		cap: &Capture{Tracked: map[string]Tracked{}, held: s.Index.N}, // as many, give or take, as the base has
+		cap: &Capture{Tracked: map[string]Tracked{}, held: s.Index.Count}, // as many, give or take, as the base has
 	}
 }
 

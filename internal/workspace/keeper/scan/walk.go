@@ -97,7 +97,7 @@ func (s *Scanner) missing(sc *Walk) []string {
 			met++
 		}
 	}
-	if met == s.Index.N {
+	if met == s.Index.Count {
 		return nil
 	}
 	var out []string

@@ -24,7 +24,7 @@ const maxLinked = 1000
 func (s *Scanner) watching(ctx context.Context, w *walker, run func() error) error {
 	still := stillOf(ctx)
 	switch {
-	case w.all || still.name == "" || still.writersWatched() && !s.goesOn:
+	case w.all || still.name == "" || still.writersWatched() && !s.watchCovers:
 		return run()
 	case still.writersWatched():
 		s.watch.Again()
@@ -123,7 +123,7 @@ func (s *Scanner) knows(still stillness, seen bool) bool {
 	if still.writersWatched() {
 		return s.knowsByWatch()
 	}
-	s.quiet(still)
+	s.noteOpened(still)
 	same := s.known.still == still.name
 	switch {
 	case s.known.still == "":
@@ -137,7 +137,7 @@ func (s *Scanner) knows(still stillness, seen bool) bool {
 	if !same && !s.known.alone {
 		return false
 	}
-	paths, ok := s.toldOf()
+	paths, ok := s.reported()
 	if !ok {
 		return false
 	}
@@ -151,9 +151,9 @@ type noted struct {
 	at    time.Time
 }
 
-// quiet notes which files were opened. Nobody can write to those noted earlier, if a
+// noteOpened notes which files were opened. Nobody can write to those noted earlier, if a
 // request that came after they were noted named the same stillness.
-func (s *Scanner) quiet(still stillness) {
+func (s *Scanner) noteOpened(still stillness) {
 	if s.noted.still == still.name && still.at.After(s.noted.at) {
 		s.watch.Forgive()
 	}
@@ -169,19 +169,19 @@ func (s *Scanner) knowsByWatch() bool {
 	if s.known.still == "" || !s.known.alone {
 		return false
 	}
-	paths, ok := s.toldByWatch()
+	paths, ok := s.reportedWithOpened()
 	if !ok {
 		return false
 	}
 	s.note(paths)
-	s.goesOn = true
+	s.watchCovers = true
 	return true
 }
 
-// toldByWatch is what the watch reports since it was last asked, with the files that
+// reportedWithOpened is what the watch reports since it was last asked, with the files that
 // somebody may have open and that differ from the index.
-func (s *Scanner) toldByWatch() ([]string, bool) {
-	paths, ok := s.toldOf()
+func (s *Scanner) reportedWithOpened() ([]string, bool) {
+	paths, ok := s.reported()
 	if !ok {
 		return nil, false
 	}
@@ -199,8 +199,8 @@ func (s *Scanner) toldByWatch() ([]string, bool) {
 	return paths, ok
 }
 
-// toldOf is what the watch reports since it was last asked.
-func (s *Scanner) toldOf() ([]string, bool) {
+// reported is what the watch reports since it was last asked.
+func (s *Scanner) reported() ([]string, bool) {
 	if !s.known.watched {
 		return nil, false
 	}
@@ -229,26 +229,26 @@ func (s *Scanner) lstatLinks(p string) (disk.Stat, uint64, error) {
 
 func baseOf(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
 
-// foretell notes what, according to the watch, a full scan will find.
-func (s *Scanner) foretell(cap *Capture, cands []Candidate) {
-	s.foretold = map[string]bool{}
+// expect notes what, according to the watch, a full scan will find.
+func (s *Scanner) expect(cap *Capture, cands []Candidate) {
+	s.expected = map[string]bool{}
 	for _, c := range cands {
-		s.foretold[c.Path] = true
+		s.expected[c.Path] = true
 	}
 	for _, p := range cap.Gone {
-		s.foretold[p] = true
+		s.expected[p] = true
 	}
 }
 
 // compare compares the result of a full scan with what the watch predicted. A watch that
 // missed a change is not trusted any more.
 func (s *Scanner) compare(cap *Capture) {
-	if s.foretold == nil {
+	if s.expected == nil {
 		return
 	}
 	unseen := func() (out []wire.Path) {
 		for _, c := range cap.Changes {
-			if !s.foretold[c.Path] && len(out) < maxUnseen {
+			if !s.expected[c.Path] && len(out) < maxUnseen {
 				out = append(out, wire.Path(c.Path))
 			}
 		}
@@ -256,9 +256,9 @@ func (s *Scanner) compare(cap *Capture) {
 	}
 	missed := unseen()
 	if len(missed) > 0 { // by somebody on the host, while the scan was under way
-		ask := s.toldOf
-		if s.goesOn {
-			ask = s.toldByWatch
+		ask := s.reported
+		if s.watchCovers {
+			ask = s.reportedWithOpened
 		}
 		paths, ok := ask()
 		if !ok {
@@ -266,7 +266,7 @@ func (s *Scanner) compare(cap *Capture) {
 		}
 		s.note(paths)
 		for _, p := range paths {
-			s.foretold[p] = true
+			s.expected[p] = true
 		}
 		missed = unseen()
 	}
@@ -274,7 +274,7 @@ func (s *Scanner) compare(cap *Capture) {
 		return
 	}
 	s.known.watched = false
-	if s.goesOn { // whoever is at work may have made it just now: an event comes after what it tells
+	if s.watchCovers { // whoever is at work may have made it just now: an event comes after what it tells
 		return
 	}
 	_ = s.watch.Never("a change was not seen by watches, which are off until the computer wakes anew")

@@ -138,7 +138,7 @@ func (w *Tree) Revert(ctx context.Context, live string, commits []wire.Reverted,
 		}
 		all = append(all, back)
 	}
-	var stays gitstore.Staying
+	var stays gitstore.Unchanged
 	for {
 		found := false
 		clear(w.changes)
@@ -183,7 +183,7 @@ func (w *Tree) reverted(ctx context.Context, live string, r wire.Reverted, but [
 	if len(but) > 0 {
 		back.yours = slices.DeleteFunc(back.yours, func(c gitstore.Change) bool { return gitstore.Within(c.Path, but) })
 	}
-	back.mine, err = w.store.Around(ctx, made.Tree, live, back.yours)
+	back.mine, err = w.store.DiffAround(ctx, made.Tree, live, back.yours)
 	return back, err
 }
 

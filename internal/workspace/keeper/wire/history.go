@@ -252,12 +252,12 @@ type Change struct {
 	Removed int    `json:"removed"`
 }
 
-// DiffRequest asks what differs between A and B, each a commit or tree; B "" means the live
-// tree as it is now. Paths limits it. At most MaxBytes of unified diff are returned (1 MiB
+// DiffRequest asks what differs between From and To, each a commit or tree; without To it
+// is the live tree as it is now. Paths limits it. At most MaxBytes of unified diff are returned (1 MiB
 // when 0, none when negative).
 type DiffRequest struct {
-	A        string `json:"a"`
-	B        string `json:"b,omitempty"`
+	From     string `json:"from"`
+	To       string `json:"to,omitempty"`
 	Paths    []Path `json:"paths,omitempty"`
 	MaxBytes int    `json:"max_bytes,omitempty"`
 	Metadata bool   `json:"metadata,omitempty"` // also what is inside nested repositories' .git

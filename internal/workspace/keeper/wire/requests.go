@@ -23,11 +23,11 @@ type (
 	CommitRequest struct {
 		Commit string `json:"commit"`
 	}
-	// StatRequest names a path; with Unread the file is not read, and has no id in the
+	// StatRequest names a path; with Quick the file is not read, and has no id in the
 	// answer.
 	StatRequest struct {
-		Path   Path `json:"path"`
-		Unread bool `json:"unread,omitempty"`
+		Path  Path `json:"path"`
+		Quick bool `json:"quick,omitempty"`
 	}
 	// PathRequest names a path.
 	PathRequest struct {

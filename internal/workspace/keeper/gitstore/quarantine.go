@@ -13,22 +13,22 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/git"
 )
 
-// What may turn out not to be wanted is written beside the store, to a folder that the store
-// itself does not read: nothing is ever removed from the history, so what was not wanted
+// What may turn out not to be wanted is written to a quarantine, a folder beside the store that
+// the store itself does not read: nothing is ever removed from the history, so what was not wanted
 // would stay in it. The folder has one of two names. As long as it is incoming, nobody needs
 // it, and it is removed when it is not wanted and when the engine starts. A decision that
 // is to add it to the store renames it to adopted before, and removes it after.
 const (
-	besideIncoming = "incoming-"
-	BesideAdopted  = "adopted-"
+	quarantineIncoming = "incoming-"
+	QuarantineAdopted  = "adopted-"
 )
 
-// MakeBeside makes a folder beside the store and returns a store that writes to it. That
+// MakeQuarantine makes a quarantine and returns a store that writes to it. That
 // store also reads everything that is in s, and may be used while s is; it has no refs and
 // no journal, and is durable only when Adopt has returned. There must be no folder of that
 // name.
-func (s *Store) MakeBeside(name string) (*Store, error) {
-	dir := s.Work(besideIncoming + name)
+func (s *Store) MakeQuarantine(name string) (*Store, error) {
+	dir := s.Work(quarantineIncoming + name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -40,45 +40,47 @@ func (s *Store) MakeBeside(name string) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, disk.RemoveTree(dir))
 	}
-	return s.OpenBeside(name)
+	return s.OpenQuarantine(name)
 }
 
-// OpenBeside returns a store for a folder that MakeBeside made. Errors: fault.NotFound.
-func (s *Store) OpenBeside(name string) (*Store, error) {
+// OpenQuarantine returns a store for a folder that MakeQuarantine made. Errors: fault.NotFound.
+func (s *Store) OpenQuarantine(name string) (*Store, error) {
 	b := &Store{
-		root: s.root, gitDir: s.gitDir, objects: s.Work(besideIncoming + name), beside: true, fileBytes: s.fileBytes, known: map[string]bool{},
+		root: s.root, gitDir: s.gitDir, objects: s.Work(quarantineIncoming + name), quarantine: true, fileBytes: s.fileBytes, known: map[string]bool{},
 		journal: s.journal, crash: s.crash, Chunks: s.Chunks,
 	}
 	if there, err := disk.Exists(b.objects); err != nil {
 		return nil, err
 	} else if !there {
-		return nil, fault.New("keeper.beside", fault.NotFound, "Do it again.", errors.New("what came is not there any more"))
+		return nil, fault.New("keeper.quarantine", fault.NotFound, "Do it again.", errors.New("what came is not there any more"))
 	}
-	b.git = s.git.Beside(b.objects)
+	b.git = s.git.WithObjectDir(b.objects)
 	b.reads, b.names = git.NewReader(b.git), git.NewReader(b.git)
 	return b, nil
 }
 
-// CloseBeside ends the helper processes of a store that MakeBeside or OpenBeside returned.
-func (s *Store) CloseBeside() error { return s.endReaders() }
+// CloseQuarantine ends the helper processes of a store that MakeQuarantine or OpenQuarantine returned.
+func (s *Store) CloseQuarantine() error { return s.endReaders() }
 
-// Beside is the path of a file in the folder of a store that MakeBeside or OpenBeside
+// QuarantinePath is the path of a file in the folder of a store that MakeQuarantine or OpenQuarantine
 // returned.
-func (s *Store) Beside(name string) string { return filepath.Join(s.objects, name) }
+func (s *Store) QuarantinePath(name string) string { return filepath.Join(s.objects, name) }
 
-// DropBeside removes a folder beside the store if it is there and not to be adopted.
-func (s *Store) DropBeside(name string) error { return disk.RemoveTree(s.Work(besideIncoming + name)) }
+// DropQuarantine removes a quarantine if it is there and not to be adopted.
+func (s *Store) DropQuarantine(name string) error {
+	return disk.RemoveTree(s.Work(quarantineIncoming + name))
+}
 
-// PackBeside writes objects to the folder as one pack.
-func (s *Store) PackBeside(ctx context.Context, objects []Object) ([]string, error) {
+// PackQuarantined writes objects to the quarantine as one pack.
+func (s *Store) PackQuarantined(ctx context.Context, objects []Object) ([]string, error) {
 	return s.writePack(ctx, objects)
 }
 
-// Adopt adds what was written beside the store to the act under way, which may name the
-// commit. Packs stay where they are, durable, under the name BesideAdopted: the act has to
+// Adopt adds what a quarantine holds to the act under way, which may name the
+// commit. Packs stay where they are, durable, under the name QuarantineAdopted: the act has to
 // record that they are wanted.
 func (s *Store) Adopt(ctx context.Context, name, commit string) error {
-	b, err := s.OpenBeside(name)
+	b, err := s.OpenQuarantine(name)
 	if err != nil {
 		return err
 	}
@@ -94,14 +96,14 @@ func (s *Store) Adopt(ctx context.Context, name, commit string) error {
 			}
 			ids.WriteString(id + "\n")
 		}
-		_, err = b.Git(ctx, &ids, "pack-objects", "-q", "--window=0", b.Beside("pack/pack"))
+		_, err = b.Git(ctx, &ids, "pack-objects", "-q", "--window=0", b.QuarantinePath("pack/pack"))
 		loose = apart
 	}
-	if err = errors.Join(err, b.CloseBeside()); err != nil {
+	if err = errors.Join(err, b.CloseQuarantine()); err != nil {
 		return err
 	}
-	to := s.Work(BesideAdopted + name)
-	if err := errors.Join(durable.SyncDir(b.Beside("pack")), durable.SyncDir(b.objects)); err != nil {
+	to := s.Work(QuarantineAdopted + name)
+	if err := errors.Join(durable.SyncDir(b.QuarantinePath("pack")), durable.SyncDir(b.objects)); err != nil {
 		return err
 	}
 	if err := os.Rename(b.objects, to); err != nil {
@@ -126,7 +128,7 @@ func (s *Store) loose() ([]string, error) {
 		if len(d.Name()) != 2 || !d.IsDir() {
 			continue
 		}
-		files, ferr := os.ReadDir(s.Beside(d.Name()))
+		files, ferr := os.ReadDir(s.QuarantinePath(d.Name()))
 		err = errors.Join(err, ferr)
 		for _, f := range files {
 			out = append(out, filepath.Join(s.objects, d.Name(), f.Name()))

@@ -1,4 +1,4 @@
-// Package door serves an engine over HTTP to the host: POST /keeper/{verb} takes and gives
+// Package httpapi serves an engine over HTTP to the host: POST /keeper/{verb} takes and gives
 // JSON in the types of package wire, POST /keeper/stream/{verb}?q={JSON} takes or gives raw
 // bytes.
 //
@@ -7,4 +7,4 @@
 // stream breaks the stream off, so that half a file is never taken for a whole one.
 //
 // It never opens a file, and decides nothing: each verb is a method of the engine.
-package door
+package httpapi

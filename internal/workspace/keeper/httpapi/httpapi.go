@@ -1,4 +1,4 @@
-package door
+package httpapi
 
 import (
 	"bytes"
@@ -101,7 +101,7 @@ func serveFiles(mux verbs, e *engine.Engine) {
 		return wire.FilesReply{Files: files, More: more}, err
 	})
 	call(mux, "stat", func(ctx context.Context, r wire.StatRequest) (wire.FileInfo, error) {
-		if r.Unread {
+		if r.Quick {
 			return e.QuickStat(ctx, string(r.Path))
 		}
 		return e.Stat(ctx, string(r.Path))
