@@ -18,9 +18,6 @@ head -c 4096 "$at/HEAD" >"$git/HEAD"
 	[ "$version" = 0 ] || printf '[extensions]\n\tobjectFormat = sha256\n'
 	printf '[transfer]\n\thideRefs = refs/choir\n[uploadpack]\n\tallowFilter = true\n[uploadpackfilter "sparse:oid"]\n\tallow = false\n[gc]\n\tauto = 0\n[advice]\n\tgraftFileDeprecated = false\n'
 } >"$git/config"
-if [ -n "$2" ]; then
-	exec git "$1" --stateless-rpc --http-backend-info-refs "$git"
-fi
 if [ "$3" -gt 0 ]; then
 	head -c "$3" >/tmp/wanted
 	{
@@ -37,4 +34,24 @@ if [ "$3" -gt 0 ]; then
 		fi
 	fi
 fi
-exec git "$1" --stateless-rpc --strict "$git"
+how=--strict
+[ -z "$2" ] || how=--http-backend-info-refs
+exec 3<&0 # a shell gives what it starts in the background another input
+setsid git "$1" --stateless-rpc "$how" "$git" <&3 3<&- &
+answers=$!
+# A pipe may come to be there after the look for one.
+(
+	exec </dev/null >/dev/null 2>&1
+	while sleep 5; do
+		if odd; then
+			: >/tmp/odd
+			kill -s KILL -- "-$answers"
+		fi
+	done
+) &
+watch=$!
+code=0
+wait "$answers" || code=$?
+kill "$watch" || :
+[ ! -e /tmp/odd ] || exit 71
+exit "$code"

@@ -17,11 +17,17 @@ done
 [ -f "$at/HEAD" ] || exit 66
 [ ! -e "$at/objects/info/alternates" ] || exit 67
 # Git would wait for a pipe, or read a device that a link leads to, until its box is ended.
-for part in $plain; do
-	[ -e "$at/$part" ] || [ -L "$at/$part" ] || continue
-	odd=$(find "$at/$part" ! -type f ! -type d -print -quit) || [ $? -ne 127 ] || exit 127
-	[ -z "$odd" ] || exit 71
-done
+odd() {
+	for part in $plain; do
+		[ -e "$at/$part" ] || [ -L "$at/$part" ] || continue
+		found=$(find "$at/$part" ! -type f ! -type d -print -quit) || [ $? -ne 127 ] || exit 127
+		[ -z "$found" ] || return 0
+	done
+	return 1
+}
+if odd; then
+	exit 71
+fi
 format=sha1 version=0
 if [ -f "$at/config" ]; then
 	format=$(git config --file "$at/config" --get extensions.objectformat || echo sha1)
