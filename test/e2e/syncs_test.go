@@ -17,7 +17,7 @@ import (
 
 // mostSyncs bounds the syncs of a first start, in all its processes, until the new computer has its
 // first checkpoint.
-const mostSyncs = 25
+const mostSyncs = 24
 
 // TestAFirstStartSyncsFewTimes counts with strace how often a first start waits for the disk: new
 // directories are built under another name and synced once, rather than file by file.

@@ -3,7 +3,6 @@ package gitstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -110,9 +109,10 @@ var ownFiles = map[string]string{"config": repoConfig, "info/attributes": infoAt
 // captured: it is gone before the first walk.
 func (s *Store) fresh() string { return filepath.Join(s.root, ".git-new") }
 
-// initRepository makes .git in one step, so that a crash leaves none or a whole one:
-// everything that the engine wants in it is on disk before it gets its name. The name
-// becomes durable with the first commit, like everything until then.
+// initRepository makes .git in one step, so that a crash leaves none or one with everything
+// that the engine wants in it. Nothing of it is synced before something in it counts, which
+// syncs all of it (counts, beginMain): until then it has the file that says that it begins,
+// and the next start makes another.
 func (s *Store) initRepository(ctx context.Context) error {
 	tmp := s.fresh()
 	if err := disk.RemoveTree(tmp); err != nil {
@@ -133,9 +133,6 @@ func (s *Store) initRepository(ctx context.Context) error {
 		if err := os.WriteFile(filepath.Join(tmp, name), []byte(content), 0o644); err != nil {
 			return err
 		}
-	}
-	if err := disk.SyncAll(s.root); err != nil {
-		return fmt.Errorf("sync: %w", err)
 	}
 	if err := os.Rename(tmp, s.gitDir); err != nil {
 		return err
