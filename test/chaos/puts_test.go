@@ -81,6 +81,7 @@ type puts struct {
 	mount   string
 	unmount func()
 	keeper  *engine.Engine
+	boots   int      // how often a keeper was opened, each time in another boot of the machine
 	did     []string // what each step did
 	acts    []act    // the puts, removals and moves that the keeper recorded, in their order
 	shots   []shot
@@ -134,7 +135,9 @@ func (w *puts) at(p string) string { return filepath.Join(w.mount, "live", p) }
 func (w *puts) open() {
 	w.t.Helper()
 	var err error
-	w.keeper, err = engine.Open(w.t.Context(), engine.Options{Root: w.at("."), Snapshots: filepath.Join(w.mount, "snapshots"), Uppers: filepath.Join(w.mount, "uppers"), Crash: w.within})
+	w.boots++
+	boot := fmt.Sprint("boot ", w.boots)
+	w.keeper, err = engine.Open(w.t.Context(), engine.Options{Boot: func() (string, error) { return boot, nil }, Root: w.at("."), Snapshots: filepath.Join(w.mount, "snapshots"), Uppers: filepath.Join(w.mount, "uppers"), Crash: w.within})
 	w.must(err)
 }
 
@@ -174,7 +177,11 @@ func (w *puts) do(step []string) {
 		_, err = w.keeper.Write(w.t.Context(), wire.WriteRequest{Path: wire.Path(p)}, strings.NewReader(text))
 	case "remove":
 		w.acts = append(w.acts, act{op: op, path: p})
-		_, err = w.keeper.Remove(w.t.Context(), wire.RemoveRequest{Path: wire.Path(p)})
+		req := wire.RemoveRequest{Path: wire.Path(p)}
+		if is, serr := w.keeper.Stat(w.t.Context(), p); serr == nil {
+			req.If = is.ID // of a folder that is none
+		}
+		_, err = w.keeper.Remove(w.t.Context(), req)
 	case "move":
 		w.acts = append(w.acts, act{op: op, path: step[2], from: p})
 		_, err = w.keeper.Move(w.t.Context(), wire.MoveRequest{From: wire.Path(p), To: wire.Path(step[2])})
