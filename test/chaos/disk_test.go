@@ -25,6 +25,8 @@ type disk struct {
 	base string // the image before the first record
 	size int64
 
+	unmount func() // ends the file system, before its images are mounted; the end of the test does otherwise
+
 	mu      sync.Mutex
 	image   *os.File // the present image
 	journal *os.File // the data of the writes, one after another
@@ -46,6 +48,12 @@ const sector = 512
 // the test.
 func newDisk(t *testing.T, size int64) *disk {
 	t.Helper()
+	return newDiskOf(t, size, "mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")
+}
+
+// newDiskOf is newDisk with a file system that a program makes.
+func newDiskOf(t *testing.T, size int64, mkfs ...string) *disk {
+	t.Helper()
 	dir := t.TempDir()
 	d := &disk{dir: dir, base: filepath.Join(dir, "base.img"), size: size}
 	for _, name := range []string{"mnt", "fuse"} {
@@ -64,7 +72,7 @@ func newDisk(t *testing.T, size int64) *disk {
 	if err := file("base.img").Truncate(size); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", d.base)
+	run(t, append(mkfs, d.base)...)
 	run(t, "cp", "--sparse=always", d.base, filepath.Join(dir, "now.img"))
 	var err error
 	if d.image, err = os.OpenFile(filepath.Join(dir, "now.img"), os.O_RDWR, 0); err != nil {
@@ -82,7 +90,7 @@ func newDisk(t *testing.T, size int64) *disk {
 			t.Errorf("unmount the recorded disk: %v", err)
 		}
 	})
-	mount(t, filepath.Join(dir, "fuse", "disk"), d.path())
+	d.unmount = mount(t, filepath.Join(dir, "fuse", "disk"), d.path())
 	return d
 }
 
@@ -224,7 +232,7 @@ func mount(t *testing.T, image, at string) (unmount func()) {
 
 func tryMount(t *testing.T, image, at string) (unmount func(), err error) {
 	t.Helper()
-	if out, err := exec.Command("mount", "-t", "ext4", "-o", "loop,noatime", image, at).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-o", "loop,noatime", image, at).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mount: %w: %s", err, out)
 	}
 	var once sync.Once

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -207,4 +208,24 @@ func RemoveEmpty(dir string) error {
 func BootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
+}
+
+// BootTime is when the machine's current boot began, by today's clock.
+func BootTime() (time.Time, error) {
+	var up unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up)
+	return time.Now().Add(-time.Duration(up.Nano())), err
+}
+
+// KeepsOrder reports whether the file system of an open file is known to bring changes of
+// names to the disk in the order in which they are made, so that of two the later one is
+// never there without the earlier. Ext4 and XFS do, by their journals. Btrfs and F2FS write
+// those of a file that is synced ahead of others.
+func KeepsOrder(fd int) (bool, error) {
+	var st unix.Statfs_t
+	for {
+		if err := unix.Fstatfs(fd, &st); !errors.Is(err, unix.EINTR) {
+			return st.Type == unix.EXT4_SUPER_MAGIC || st.Type == unix.XFS_SUPER_MAGIC || st.Type == unix.TMPFS_MAGIC, err
+		}
+	}
 }

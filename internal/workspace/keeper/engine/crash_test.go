@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -125,7 +126,7 @@ func child(raw string) error {
 		select {}
 	case "acts":
 		for i, act := range strings.Split(s.To, "\n") {
-			if err := doAct(ctx, e, strings.Fields(act), fmt.Sprintf("put %d", i)); err != nil {
+			if err := doAct(ctx, e, s.Root, strings.Fields(act), fmt.Sprintf("put %d", i)); err != nil {
 				return err
 			}
 		}
@@ -148,9 +149,29 @@ func child(raw string) error {
 	return errors.Join(err, e.Close())
 }
 
-// doAct puts, removes or moves a file.
-func doAct(ctx context.Context, e *engine.Engine, act []string, text string) (err error) {
+// doAct puts, removes or moves a file, or does what may come between.
+func doAct(ctx context.Context, e *engine.Engine, root string, act []string, text string) (err error) {
+	switch act[0] {
+	case "settle":
+		return e.Settle(ctx)
+	case "tell":
+		var ids []string
+		operations, err := e.UnloggedOperations(ctx)
+		for _, o := range operations {
+			ids = append(ids, o.ID)
+		}
+		return errors.Join(err, e.OperationsLogged(ctx, ids))
+	}
 	switch p := wire.Path(act[1]); act[0] {
+	case "program": // makes an empty file
+		err = errors.Join(os.MkdirAll(filepath.Join(root, path.Dir(act[1])), 0o755), os.WriteFile(filepath.Join(root, act[1]), nil, 0o644))
+	case "empty":
+		_, err = e.Write(ctx, wire.WriteRequest{Path: p}, strings.NewReader(""))
+	case "back":
+		var trash wire.TrashReply
+		if trash, err = e.Trash(ctx, wire.TrashRequest{}); err == nil {
+			_, err = e.Untrash(ctx, wire.UntrashRequest{ID: trash.Items[0].ID})
+		}
 	case "put":
 		_, err = e.Write(ctx, wire.WriteRequest{Path: p}, strings.NewReader(text))
 	case "remove":

@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/outage"
+	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -25,7 +26,7 @@ const cutWindow = int64(2 * time.Minute)
 // findEmptied finds, after a crash of the machine, the new files that it may have
 // emptied: no acknowledged change made them what they are now, and they were made
 // shortly before the last sign of activity.
-func (e *Engine) findEmptied(ctx context.Context, cap *scan.Capture, meant map[string]bool) ([]wire.Healed, error) {
+func (e *Engine) findEmptied(ctx context.Context, cap *scan.Capture, meant *publish.Meant) ([]wire.Healed, error) {
 	if e.end != outage.Unknown {
 		return nil, nil
 	}
@@ -48,7 +49,7 @@ func (e *Engine) findEmptied(ctx context.Context, cap *scan.Capture, meant map[s
 	last = max(last, head.Time*1e9)
 	var out []wire.Healed
 	for _, c := range cap.Changes {
-		if c.From.Exists() || !c.To.IsRegular() || beneathAny(c.Path, meant) || e.suspects.Full() {
+		if c.From.Exists() || !c.To.IsRegular() || e.suspects.Full() {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -68,6 +69,12 @@ func (e *Engine) findEmptied(ctx context.Context, cap *scan.Capture, meant map[s
 		if reason == "" {
 			continue
 		}
+		if is, err := meant.Has(e.scanner.Root, c.Path); err != nil || is {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
 		e.suspects.Add(c.Path, reason, st)
 		out = append(out, wire.Healed{Path: wire.Path(c.Path), Reason: reason})
 	}
@@ -76,14 +83,4 @@ func (e *Engine) findEmptied(ctx context.Context, cap *scan.Capture, meant map[s
 		return nil, nil
 	}
 	return out, e.suspects.Save()
-}
-
-// beneathAny reports whether p, or a folder that it is in, is among paths.
-func beneathAny(p string, paths map[string]bool) bool {
-	for ; p != "."; p = wire.ParentDir(p) {
-		if paths[p] {
-			return true
-		}
-	}
-	return false
 }

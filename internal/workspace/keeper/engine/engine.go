@@ -191,7 +191,11 @@ func (e *Engine) prepareGitDir(ctx context.Context) error {
 		}
 	}
 	// This comes before the records that it needs are cleared away.
-	if err := errors.Join(e.moves.DropUndone(), e.moves.RecoverReceived(), e.moves.RedoActs(ctx)); err != nil {
+	restarted, err := outage.Restarted(e.store.Work("open"))
+	if err = errors.Join(err, e.moves.DropUndone(), e.moves.RecoverReceived()); err == nil {
+		err = e.moves.RedoActs(ctx, restarted)
+	}
+	if err != nil {
 		return err
 	}
 	return e.store.RemoveStale()

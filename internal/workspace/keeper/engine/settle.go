@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -56,8 +55,9 @@ func (e *Engine) syncPaths(paths []string) error {
 // settled records that files which a program emptied, or made empty, were synced: they are
 // meant to be empty, unless a newer checkpoint exists.
 type settled struct {
-	Head  string      `json:"head"`
-	Empty []wire.Path `json:"empty"`
+	Head  string          `json:"head"`
+	Empty []wire.Path     `json:"empty"`
+	Files []publish.Inode `json:"files,omitempty"` // the same, wherever they are moved
 }
 
 // Settle makes everything durable that was written since the newest checkpoint and that the
@@ -91,7 +91,11 @@ func (e *Engine) settleTree(ctx context.Context) error {
 			}
 		}
 		if fate != "" {
-			s.Empty = append(s.Empty, wire.Path(c.Path))
+			in, err := e.moves.InodeOf(c.Path)
+			if err != nil {
+				return err
+			}
+			s.Empty, s.Files = append(s.Empty, wire.Path(c.Path)), append(s.Files, in)
 		}
 	}
 	paths := cap.Touched // the names of removed files must be durably gone too
@@ -140,11 +144,15 @@ func (e *Engine) Heal(ctx context.Context) (wire.HealReply, error) {
 		return reply, fault.Wrap(op, err)
 	}
 	for _, c := range cap.Changes {
-		if !c.From.IsRegular() || !c.To.IsRegular() || c.From.Holds() == c.To.Holds() || beneathAny(c.Path, meant) {
+		if !c.From.IsRegular() || !c.To.IsRegular() || c.From.Holds() == c.To.Holds() {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		is, err := meant.Has(e.scanner.Root, c.Path)
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return reply, fault.Wrap(op, err)
+		}
+		if is {
+			continue
 		}
 		h, lost, err := e.healFile(ctx, c.Path, e.scanner.Index.At(c.Path))
 		switch {
@@ -215,38 +223,25 @@ func (e *Engine) healFile(ctx context.Context, p string, t scan.Tracked) (h wire
 
 // emptiedOnPurpose are the files that an acknowledged change emptied, or made empty, since HEAD,
 // and folders in which that is true of all.
-func (e *Engine) emptiedOnPurpose(ctx context.Context) (map[string]bool, error) {
-	out := map[string]bool{}
-	var s settled
-	if err := disk.ReadJSON(e.store.Work("settled.json"), &s); err == nil && s.Head == e.moves.Head {
-		for _, p := range s.Empty {
-			out[string(p)] = true
-		}
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		e.opts.Logger.WarnContext(ctx, "the list of what was meant to be empty can't be read", "error", err)
-	}
+func (e *Engine) emptiedOnPurpose(ctx context.Context) (*publish.Meant, error) {
 	head, err := e.store.Commit(ctx, e.moves.Head)
 	if err != nil {
 		return nil, err
 	}
-	// What was imported was synced before it got its name.
-	err = e.moves.EachIntent(func(in publish.Intent) error {
-		if in.Import != nil {
-			out[string(in.Path)] = true
-		}
-		return nil
-	})
+	meant, err := e.moves.MeantSince(head.Time * 1000)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(e.moves.Trash())
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	for _, en := range entries {
-		if m, err := e.moves.Entry(en.Name()); err == nil && m.Op == "write" && m.At >= head.Time*1000 {
-			out[string(m.Path)] = true
+	var s settled
+	if err := disk.ReadJSON(e.store.Work("settled.json"), &s); err == nil && s.Head == e.moves.Head {
+		for _, p := range s.Empty {
+			meant.AddPath(string(p))
 		}
+		for _, in := range s.Files {
+			meant.AddFile(in)
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		e.opts.Logger.WarnContext(ctx, "the list of what was meant to be empty can't be read", "error", err)
 	}
-	return out, err
+	return meant, nil
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 )
@@ -56,6 +57,21 @@ func Begin(file string) (Ending, error) {
 		return end, disk.WriteNew(file, []byte(boot))
 	}
 	return end, disk.WriteDurably(file, []byte(boot))
+}
+
+// Restarted returns when the machine started again since the engine was at work that the file
+// is of; the zero time if it did not, or nobody can say.
+func Restarted(file string) (time.Time, error) {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return time.Time{}, nil
+	}
+	boot, berr := disk.BootID()
+	was := strings.TrimPrefix(string(raw), closedMark)
+	if err = errors.Join(err, berr); err != nil || was == boot || was == "" {
+		return time.Time{}, err
+	}
+	return disk.BootTime()
 }
 
 // MarkClean records in the file that everything written is synced.

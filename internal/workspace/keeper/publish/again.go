@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,10 +32,14 @@ import (
 const maxRedone = 64 * maxUnsettled
 
 // RedoActs repeats, in their order, the acts that a crash of the machine kept from the
-// disk. It must be called before anything is removed from the trash.
-func (mv *Mover) RedoActs(ctx context.Context) error {
+// disk. It must be called before anything is removed from the trash. restarted is when the
+// machine started again, zero if it did not: what somebody wrote since then stays.
+func (mv *Mover) RedoActs(ctx context.Context, restarted time.Time) error {
 	files, err := filepath.Glob(mv.Trash("*", redoMark))
 	if err != nil {
+		return err
+	}
+	if mv.inOrder, err = disk.KeepsOrder(mv.scanner.Root); err != nil {
 		return err
 	}
 	var all []unsettled
@@ -66,6 +71,7 @@ func (mv *Mover) RedoActs(ctx context.Context) error {
 		mv.logger.WarnContext(ctx, "there are more records of changes than an engine leaves: the files are as they are", "records", len(all))
 		mv.unsettled, all = append(mv.unsettled, all...), nil
 	}
+	mv.noteRestart(restarted, all)
 	for i := range all {
 		err := mv.again(ctx, &all[i], all[:i])
 		if err == nil {
@@ -77,10 +83,13 @@ func (mv *Mover) RedoActs(ctx context.Context) error {
 		}
 		mv.logger.ErrorContext(ctx, "what was changed and acknowledged can't be done again after the machine's end; the next checkpoint keeps what was put", "operation", m.Op, "path", m.Path.Shown(), "error", err)
 		if m.New.Exists() {
-			if err := mv.removePut(m); err != nil {
+			if err := mv.removePut(&all[i]); err != nil {
 				return err
 			}
 		}
+	}
+	if err := mv.notePuts(all); err != nil {
+		return err
 	}
 	mv.unsettled = append(mv.unsettled, all...)
 	return mv.SettleActs()
@@ -142,6 +151,7 @@ type state struct {
 	removed bool // what was removed is in the trash
 	u       *unsettled
 	before  []unsettled
+	mv      *Mover
 }
 
 func (mv *Mover) stateOf(u *unsettled, before []unsettled) (state, error) {
@@ -155,12 +165,15 @@ func (mv *Mover) stateOf(u *unsettled, before []unsettled) (state, error) {
 	}
 	removed, err := disk.Exists(mv.Trash(u.entry.ID, "content"))
 	copied := !trash.is(u.Trash)
-	return state{nothing: !copied && !folder.is(u.Entry), copied: copied, removed: removed, u: u, before: before}, err
+	return state{nothing: !copied && !folder.is(u.Entry), copied: copied, removed: removed, u: u, before: before, mv: mv}, err
 }
 
 // meant reports whether what has a live name is what was removed or moved, or something
 // older that has the name because changes of names were lost.
 func (s state) meant(in Inode, dir int, p string) (bool, error) {
+	if hand, err := s.byHand(dir, p); err != nil || hand {
+		return false, err
+	}
 	ours := func(b unsettled) bool { return in.is(b.Is) && (s.copied || s.u.Was.is(b.First)) }
 	if s.nothing || slices.ContainsFunc(s.before, ours) {
 		return true, nil
@@ -238,7 +251,7 @@ func (mv *Mover) wasWanted(u *unsettled, is state) (bool, error) {
 // the move.
 func (mv *Mover) moveAgain(u *unsettled, is state) (done bool, err error) {
 	from, to := string(u.entry.From), string(u.entry.Path)
-	there, err := mv.inodeOf(to)
+	there, err := mv.InodeOf(to)
 	if err != nil {
 		return false, err
 	}
@@ -260,19 +273,23 @@ func (mv *Mover) moveAgain(u *unsettled, is state) (done bool, err error) {
 	if there != (Inode{}) {
 		older := is.nothing
 		if is.copied {
-			if older, err = is.isOlder(b, to); err != nil {
-				return false, err
-			}
+			older, err = is.isOlder(b, to)
 		}
-		if !older {
-			return false, nil
+		hand, herr := is.byHand(b, to)
+		if err = errors.Join(err, herr); err != nil || !older || hand {
+			return false, err
 		}
 		if err := disk.MoveTo(b, path.Base(to), unix.AT_FDCWD, mv.Trash(u.entry.ID, "content")); err != nil {
 			return false, err
 		}
 	}
-	err = disk.MoveTo(a, path.Base(from), b, path.Base(to))
-	return err == nil, err
+	if err := disk.MoveTo(a, path.Base(from), b, path.Base(to)); err != nil {
+		if there != (Inode{}) {
+			err = errors.Join(err, disk.MoveTo(unix.AT_FDCWD, mv.Trash(u.entry.ID, "content"), b, path.Base(to)))
+		}
+		return false, err
+	}
+	return true, nil
 }
 
 // openNamed opens the folder of a live path, and returns the inode of what has its name
@@ -291,11 +308,17 @@ func (mv *Mover) openNamed(p string) (dir int, in Inode, err error) {
 // removePut removes the new file from an entry, which then says that the put took place and
 // that the file is gone since. The next checkpoint keeps its bytes, which are an object,
 // although it does not find the file.
-func (mv *Mover) removePut(m TrashEntry) error {
-	content := mv.Trash(m.ID, "content")
-	now, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, m.New)
-	if err != nil || other || now != m.New {
+func (mv *Mover) removePut(u *unsettled) error {
+	content := mv.Trash(u.entry.ID, "content")
+	kept, err := at(unix.AT_FDCWD, content)
+	if err != nil {
 		return err
+	}
+	if !u.made(kept) { // or it is one in a copy of all files
+		now, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, u.entry.New)
+		if err != nil || other || now != u.entry.New {
+			return err
+		}
 	}
 	return disk.RemoveIfThere(content)
 }
@@ -303,7 +326,7 @@ func (mv *Mover) removePut(m TrashEntry) error {
 // putAgain repeats a put unless it took place.
 func (mv *Mover) putAgain(ctx context.Context, u *unsettled, before []unsettled) error {
 	content := mv.Trash(u.entry.ID, "content")
-	live, err := mv.inodeOf(string(u.entry.Path))
+	live, err := mv.InodeOf(string(u.entry.Path))
 	if err != nil {
 		return err
 	}
@@ -328,16 +351,24 @@ func (mv *Mover) putAgain(ctx context.Context, u *unsettled, before []unsettled)
 	if took || err != nil {
 		return err
 	}
-	if kept.is(u.Is) {
-		// The content was synced beside the journal, and may have come to the disk in part.
+	if live != (Inode{}) {
+		hand, err := state{copied: !trash.is(u.Trash), before: before, mv: mv}.handWritten(string(u.entry.Path))
+		if err != nil {
+			return err
+		}
+		if hand {
+			return mv.removePut(u)
+		}
+	}
+	if u.made(kept) {
+		// The content was synced beside the journal, and may have come to the disk in part. It
+		// stays until what is made again takes its name: without it the entry would say that
+		// the put took place.
 		now, other, err := mv.store.EntryAt(unix.AT_FDCWD, content, u.entry.New)
 		if err != nil {
 			return err
 		}
 		if other || now != u.entry.New {
-			if err := disk.RemoveIfThere(content); err != nil {
-				return err
-			}
 			kept = Inode{}
 		}
 	}
@@ -365,9 +396,9 @@ func (mv *Mover) putAgain(ctx context.Context, u *unsettled, before []unsettled)
 // its name in the tree now, kept is what its entry holds, and folder is the entry's folder.
 func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder Inode) (bool, error) {
 	switch {
-	case live.is(u.Is): // the new file is there
+	case u.made(live): // the new file is there
 		return true, nil
-	case kept != Inode{} && !kept.is(u.Is): // the entry holds what it displaced
+	case kept != Inode{} && !u.made(kept): // the entry holds what it displaced
 		return true, nil
 	case !folder.is(u.Entry): // nothing of the put is on disk, so what is live is older
 		return false, nil
@@ -385,7 +416,7 @@ func (mv *Mover) tookPlace(u *unsettled, before []unsettled, live, kept, folder 
 	// The new file was in the folder, unless it still is where it came from.
 	coming, err := filepath.Glob(mv.store.Work("incoming-*"))
 	for _, name := range append(coming, mv.Trash(u.entry.ID, madeAgain)) {
-		if in, err := at(unix.AT_FDCWD, name); err != nil || in.is(u.Is) {
+		if in, err := at(unix.AT_FDCWD, name); err != nil || u.made(in) {
 			return false, err
 		}
 	}
@@ -417,7 +448,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 		if u.Was == (Inode{}) {
 			return false, nil
 		}
-		return true, mv.removePut(u.entry) // it was removed or moved
+		return true, mv.removePut(u) // it was removed or moved
 	}
 	if err := disk.IgnoreUnreachable(err); err != nil {
 		return false, err
@@ -432,7 +463,7 @@ func (mv *Mover) tookPlaceInCopy(u *unsettled) (bool, error) {
 		return true, err
 	}
 	if u.Was == (Inode{}) || other || live.Mtime > put.Mtime {
-		return true, mv.removePut(u.entry)
+		return true, mv.removePut(u)
 	}
 	return false, nil
 }
@@ -462,7 +493,7 @@ func (mv *Mover) makeAgain(ctx context.Context, u *unsettled, now redo) error {
 		return err
 	}
 	u.redo = now
-	if err := mv.keepRedo(u.entry.ID, &u.redo); err != nil || content != tmp {
+	if err := mv.keepRedo(u); err != nil || content != tmp {
 		return err
 	}
 	return os.Rename(tmp, mv.Trash(u.entry.ID, "content"))

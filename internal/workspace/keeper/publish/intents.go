@@ -143,11 +143,11 @@ func (mv *Mover) done(in Intent) (bool, error) {
 		there, err := disk.Exists(mv.store.Work(filepath.FromSlash(in.Content)))
 		return !there, err
 	}
-	from, err := mv.inodeOf(string(in.From))
+	from, err := mv.InodeOf(string(in.From))
 	if err != nil || from == in.Was {
 		return false, err
 	}
-	to, err := mv.inodeOf(string(in.Path))
+	to, err := mv.InodeOf(string(in.Path))
 	if err != nil || to == in.Was {
 		return err == nil, err
 	}
@@ -156,9 +156,9 @@ func (mv *Mover) done(in Intent) (bool, error) {
 	return from == Inode{} && to != Inode{}, nil
 }
 
-// inodeOf returns the inode of a path in the live tree, or the zero Inode if nothing is
+// InodeOf returns the inode of a path in the live tree, or the zero Inode if nothing is
 // there.
-func (mv *Mover) inodeOf(p string) (Inode, error) {
+func (mv *Mover) InodeOf(p string) (Inode, error) {
 	if err := wire.CheckPath(p, false); err != nil {
 		return Inode{}, err
 	}

@@ -48,6 +48,8 @@ type Mover struct {
 
 	unsettled []unsettled // acts whose names may not be on disk, in their order
 	turn      uint64      // number of the last act
+	inOrder   bool        // whether changes of names come to the disk in their order
+	restarted int64       // of acts that are done again: what was written later is newer than all; 0 if nothing is known
 
 	agenda       agenda
 	trashAge     trashAge

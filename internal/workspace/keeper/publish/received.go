@@ -78,10 +78,13 @@ func (mv *Mover) adopted(p Plan) error {
 		return err
 	}
 	// Git looks for the index of a pack, so that comes last.
-	slices.SortStableFunc(packs, func(x, y fs.DirEntry) int {
-		rank := map[bool]int{true: 1}
-		return rank[strings.HasSuffix(x.Name(), ".idx")] - rank[strings.HasSuffix(y.Name(), ".idx")]
-	})
+	last := func(f fs.DirEntry) int {
+		if strings.HasSuffix(f.Name(), ".idx") {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(packs, func(x, y fs.DirEntry) int { return last(x) - last(y) })
 	for _, f := range packs {
 		err := os.Link(filepath.Join(dir, "pack", f.Name()), mv.store.File("objects", "pack", f.Name()))
 		if err != nil && !errors.Is(err, fs.ErrExist) { // one of that name has the same objects

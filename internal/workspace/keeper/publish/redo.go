@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -64,6 +63,9 @@ func (u *unsettled) changed() map[string]Inode {
 	}
 	return out
 }
+
+// made reports whether an inode is that of the file that is put.
+func (u *unsettled) made(i Inode) bool { return i.is(u.Is) || i.is(u.First) }
 
 // is reports whether two inodes are the same. The device is not compared: its number
 // changes when the machine starts again, and everything here is on one device.
@@ -127,6 +129,7 @@ func (mv *Mover) Put(file string, m TrashEntry, dir int, name string, store func
 	if m, err = mv.record(&u, file, m, store); err != nil {
 		return m, false, was, err
 	}
+	defer mv.outOfOrder(&err)
 	if took, was, err = mv.Swap(m, dir, name, true); err != nil {
 		if now, other, cerr := mv.store.EntryAt(unix.AT_FDCWD, mv.Trash(m.ID, "content")); cerr == nil && !other && now == m.New {
 			err = errors.Join(err, mv.RemoveEntry(m.ID)) // nothing was exchanged
@@ -139,7 +142,8 @@ func (mv *Mover) Put(file string, m TrashEntry, dir int, name string, store func
 // on disk when it returns, or will be after the next start. If m.Want is set and something
 // else was there, that is the error changed; it is back in its place then, or stays in the
 // trash if something has taken its place meanwhile.
-func (mv *Mover) Remove(m TrashEntry, dir int, changed error) (TrashEntry, error) {
+func (mv *Mover) Remove(m TrashEntry, dir int, changed error) (_ TrashEntry, err error) {
+	defer mv.outOfOrder(&err)
 	name := path.Base(string(m.Path))
 	u, err := mv.newAct(m.Path, dir)
 	if err == nil {
@@ -175,7 +179,8 @@ func (mv *Mover) Remove(m TrashEntry, dir int, changed error) (TrashEntry, error
 
 // Move renames m.From, in the folder a, to m.Path, in the folder b, where nothing may be. If
 // Move succeeds, the names are on disk when it returns, or will be after the next start.
-func (mv *Mover) Move(m TrashEntry, a, b int) (TrashEntry, error) {
+func (mv *Mover) Move(m TrashEntry, a, b int) (_ TrashEntry, err error) {
+	defer mv.outOfOrder(&err)
 	from, to := path.Base(string(m.From)), path.Base(string(m.Path))
 	u, err := mv.newAct(m.From, a)
 	if err == nil {
@@ -228,6 +233,15 @@ func (mv *Mover) leaveAs(m TrashEntry) error {
 	}
 	mv.unsettled = slices.DeleteFunc(mv.unsettled, func(u unsettled) bool { return u.entry.ID == m.ID })
 	return errors.Join(disk.RemoveIfThere(mv.Trash(m.ID, redoMark)), mv.store.ForgetForGood(trashRecord(m.ID, redoMark)))
+}
+
+// outOfOrder has an act that succeeded wait for its names where changes of names may come to
+// the disk in another order than they were made in: a start could not tell by what is there
+// of one which others took place.
+func (mv *Mover) outOfOrder(err *error) {
+	if *err == nil && !mv.inOrder {
+		*err = mv.SettleActs()
+	}
 }
 
 // SettleActs makes the names that acts changed durable.
@@ -339,14 +353,22 @@ func (mv *Mover) syncLive(d string, want Inode) error {
 	return err
 }
 
-// keepRedo replaces a redo record. In an entry that was just made, the record file has the
-// entry's own fields as well.
-func (mv *Mover) keepRedo(id string, r *redo) error {
-	raw, err := json.Marshal(r)
+// keepRedo replaces the records of an act that is done again otherwise than it was done.
+func (mv *Mover) keepRedo(u *unsettled) error {
+	m := u.entry
+	m.redo = &u.redo
+	raw, err := m.record()
 	if err != nil {
 		return err
 	}
-	return mv.store.Keep(trashRecord(id, redoMark), raw)
+	return mv.store.Batch(func(flush func() error) error {
+		for _, name := range []string{redoMark, "meta.json"} {
+			if err := mv.store.Keep(trashRecord(m.ID, name), raw); err != nil {
+				return err
+			}
+		}
+		return flush()
+	})
 }
 
 // startSync starts syncing a file in the background, and returns a function that waits for

@@ -91,7 +91,7 @@ func (mv *Mover) Compared(m TrashEntry) (bool, error) {
 		return true, mv.MarkPlaced(m.ID)
 	}
 	m.Want = ""
-	raw, err := json.Marshal(m)
+	raw, err := m.record()
 	if err != nil {
 		return false, err
 	}
@@ -135,7 +135,7 @@ func (mv *Mover) NoteTaken(m TrashEntry) error {
 		return nil
 	}
 	m.Taken = true
-	raw, err := json.Marshal(m)
+	raw, err := m.record()
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,22 @@ type TrashEntry struct {
 	// Taken says that content was brought back to some place, so that missing content does
 	// not mean that there was none.
 	Taken bool  `json:"taken,omitempty"`
+	put   Inode // the file that was put, wherever it is by now
 	redo  *redo // how it is done again, nil if it is synced at once
+}
+
+// record is an entry as its files have it.
+func (m TrashEntry) record() ([]byte, error) {
+	if m.redo != nil {
+		return json.Marshal(struct {
+			TrashEntry
+			*redo
+		}{m, m.redo})
+	}
+	return json.Marshal(struct {
+		TrashEntry
+		Put Inode `json:"is,omitzero"`
+	}{m, m.put})
 }
 
 // Operation is what the host's event of an entry says.
@@ -228,10 +243,7 @@ func (mv *Mover) makeEntry(file string, m TrashEntry) (TrashEntry, error) {
 			m.redo.Trash, err = InodeAt(unix.AT_FDCWD, mv.Trash())
 		}
 	}
-	raw, jerr := json.Marshal(struct {
-		TrashEntry
-		*redo
-	}{m, m.redo})
+	raw, jerr := m.record()
 	// The records are names of one file, because making a file takes a file system longer
 	// than everything else that an act does with it.
 	if err = errors.Join(err, jerr); err == nil && m.redo != nil {
@@ -414,9 +426,13 @@ func (mv *Mover) ToTrash(dirfd int, name string, m TrashEntry) (wire.Trashed, er
 
 // Entry reads an entry's record.
 func (mv *Mover) Entry(id string) (TrashEntry, error) {
-	var m TrashEntry
-	err := disk.ReadJSON(mv.Trash(id, "meta.json"), &m)
-	return m, err
+	var r struct {
+		TrashEntry
+		Put Inode `json:"is"`
+	}
+	err := disk.ReadJSON(mv.Trash(id, "meta.json"), &r)
+	r.TrashEntry.put = r.Put
+	return r.TrashEntry, err
 }
 
 // MarkLogged records that the host has an entry in its log, or need not. It is not synced: being
@@ -513,6 +529,12 @@ func (mv *Mover) RecoverTrash() error {
 	err := mv.UnloggedEntries(func(m TrashEntry, happened bool) error {
 		if happened {
 			return mv.back(m)
+		}
+		if m.Op == "move" {
+			// What it met at its new name stays in the trash although it did not take place.
+			if held, err := disk.Exists(mv.Trash(m.ID, "content")); err != nil || held {
+				return errors.Join(err, mv.MarkLogged(m.ID))
+			}
 		}
 		return mv.RemoveEntry(m.ID)
 	})
