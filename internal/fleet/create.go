@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -96,6 +97,7 @@ func (fl *Fleet) place(ctx context.Context, cid contract.CID, name, laid string)
 		if err := os.Rename(laid, fl.Dir.Computer(cid)); err != nil {
 			return nil, false, err
 		}
+		crash.At("fork.named")
 	}
 	p = &place{cid: cid, name: name, state: view.StateAsleep, found: len(there) > 0}
 	fl.places[cid], fl.order = p, append(fl.order, cid)

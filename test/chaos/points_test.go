@@ -489,6 +489,11 @@ func TestPointsAreListed(t *testing.T) {
 			t.Errorf("%s is tried and not in docs/crash-points.md", p.point)
 		}
 	}
+	for _, p := range forkPoints {
+		if tried[p.point] = true; !listed[p.point] {
+			t.Errorf("%s is tried and not in docs/crash-points.md", p.point)
+		}
+	}
 	for p := range listed {
 		if !tried[p] {
 			t.Errorf("%s is in docs/crash-points.md and not tried", p)

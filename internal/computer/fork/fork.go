@@ -19,6 +19,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/boxes"
+	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/fault"
@@ -101,6 +102,7 @@ func (s Source) Take(ctx context.Context, by contract.Actor, cid contract.CID, d
 		}
 		checkpoint = now.ID
 	}
+	crash.At("fork.checkpointed")
 	k, err := s.checkpoint(ctx, checkpoint)
 	if err != nil {
 		return fault.Wrap(op, err)
@@ -119,7 +121,10 @@ func (s Source) Take(ctx context.Context, by contract.Actor, cid contract.CID, d
 	if err := os.WriteFile(filepath.Join(dir, originFile), b, 0o600); err != nil {
 		return fault.Wrap(op, err)
 	}
-	return fault.Wrap(op, newfile.Sync(dir))
+	crash.At("fork.written")
+	err = newfile.Sync(dir)
+	crash.At("fork.laid")
+	return fault.Wrap(op, err)
 }
 
 func (s Source) checkpoint(ctx context.Context, id string) (state.Checkpoint, error) {
@@ -171,6 +176,7 @@ func (s Source) tree(ctx context.Context, commit string, spec sandbox.ComputerSp
 	if err := s.files(ctx, commit, v, tree); err != nil {
 		return err
 	}
+	crash.At("fork.unpacked")
 	for _, at := range []string{"workspace", "artifacts"} { // folders that every computer has
 		err := v.Make(ctx, tree.At(at))
 		if err != nil && !errors.Is(err, syscall.ENOTDIR) && !fault.Is(err, fault.Denied) { // the checkpoint has something else there
@@ -214,7 +220,11 @@ func (s Source) files(ctx context.Context, commit string, to sandbox.Volumes, tr
 		pw.CloseWithError(err)
 		sent <- err
 	}()
-	err = to.Unpack(ctx, tree, pr, room.Bytes-datadir.SpaceLow)
+	files := &whileRoom{from: pr, free: s.Free}
+	err = to.Unpack(ctx, tree, files, room.Bytes-datadir.SpaceLow)
+	if files.err != nil {
+		err = files.err // otherwise it is in what the archive's reader says
+	}
 	pr.CloseWithError(errors.New("no longer read"))
 	if of := <-sent; err == nil {
 		err = of // otherwise the error only says that the reader has stopped, or is in what was read
@@ -245,7 +255,9 @@ func Documents(ctx context.Context, dir string, w *workspace.Workspace, document
 		if _, err := documents.Create(ctx, d.ID, d.Title, d.Path, string(body), document.Author{Name: "fork", By: contract.System()}); err != nil {
 			return fault.Wrap("fork.Documents", err)
 		}
+		crash.At("fork.document")
 	}
+	crash.At("fork.documented")
 	return fault.Wrap("fork.Documents", os.Remove(filepath.Join(dir, originFile)))
 }
 
