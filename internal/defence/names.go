@@ -86,13 +86,13 @@ const (
 const (
 	LockHashes     Name = "lock-hashes"     // a lock that names anything without a hash, or from elsewhere than a registry, is not installed from
 	LockBase       Name = "lock-base"       // the base's locks are installed from, unless the user's words name their change
-	CacheThrown    Name = "cache-thrown"    // what a check writes over it goes with the check's box
-	SharedInputs   Name = "shared-inputs"   // what all computers get is named by everything that steers it
-	SharedScripts  Name = "shared-scripts"  // no package's code ever ran over it
-	SharedComplete Name = "shared-complete" // one from which a package is missing is nobody else's
-	SharedPlain    Name = "shared-plain"    // nothing in it leads out of it
-	SharedWhole    Name = "shared-whole"    // what is not what was kept is made anew
-	SharedFailure  Name = "shared-failure"  // what one computer could not install another tries for itself
+	CacheThrown    Name = "cache-thrown"    // what a check writes over an installed tree is removed with the check's box
+	SharedInputs   Name = "shared-inputs"   // a tree that all computers share is named by everything that decides what is in it
+	SharedScripts  Name = "shared-scripts"  // no package's code has ever run over a shared tree
+	SharedComplete Name = "shared-complete" // a tree from which a package is missing is not shared
+	SharedPlain    Name = "shared-plain"    // no link in a shared tree leads out of it
+	SharedWhole    Name = "shared-whole"    // a shared tree that differs from what was kept is made again
+	SharedFailure  Name = "shared-failure"  // what one computer could not install, another tries to install for itself
 	InstallQuiet   Name = "install-quiet"   // nothing that was fetched runs where there is a network
 )
 

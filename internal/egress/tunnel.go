@@ -21,7 +21,7 @@ type tunnel struct {
 
 func (t *tunnel) close() {
 	t.once.Do(func() {
-		t.down.Close() // both are being discarded, and nobody can be told
+		t.down.Close() // the errors are ignored: both connections are discarded, and no client is left to be told
 		t.upstream.Close()
 	})
 }

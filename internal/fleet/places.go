@@ -378,7 +378,7 @@ func (fl *Fleet) closeComputer(c *computer.Computer) bool {
 
 // Close puts every computer to sleep and ends what the fleet started.
 func (fl *Fleet) Close() error {
-	fl.mu.Lock() // nobody is between checking whether it is closed and starting something
+	fl.mu.Lock() // whoever checks closed and then starts something holds it meanwhile
 	closed := fl.closed.Swap(true)
 	fl.mu.Unlock()
 	if closed {

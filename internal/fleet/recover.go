@@ -108,7 +108,7 @@ func (fl *Fleet) inspect(ctx context.Context, p *place) error {
 	}
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
-	p.logClosed = false // whoever opens it next has it opened
+	p.logClosed = false // it was examined, so whoever opens it next need not examine it again
 	return nil
 }
 

@@ -177,7 +177,7 @@ func (fl *Fleet) closeLog(cid contract.CID) bool {
 		fl.Logger.Warn("the log of a computer that sleeps stays open", "computer", string(cid), "error", err)
 		return false
 	}
-	return fl.Bus.Files() == nil // on another's server nobody knows what is open
+	return fl.Bus.Files() == nil // a server that is not ours does not say which logs it has open
 }
 
 // noteDamageAsleep notes that a sleeping computer was found damaged.

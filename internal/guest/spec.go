@@ -82,7 +82,7 @@ func environment(spec Spec) map[string]string {
 		"GOTELEMETRY":                   "off",
 		// Otherwise nobody could remove the module cache with the box.
 		"GOFLAGS": "-modcacherw",
-		// Byte code would be written beside the sources, where it is nobody's work.
+		// Byte code would be written beside the sources, where it would count as a change.
 		"PYTHONDONTWRITEBYTECODE": "1",
 	}
 	if spec.Proxy {

@@ -20,7 +20,7 @@ type CheckpointRequest struct {
 	Verified contract.VerificationStatus // unknown when empty
 	Force    bool                        // also if nothing changed
 	Under    string                      // limits the reported ignored paths to a folder
-	By       contract.Actor              // who asked for it; nobody: the host, by itself
+	By       contract.Actor              // who asked for it; the zero value is the host by itself
 	whole    bool                        // the history begins with it, and it must contain all files
 }
 

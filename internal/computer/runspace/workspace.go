@@ -368,7 +368,7 @@ func (w *Workspace) Folders(ctx context.Context) ([]string, error) {
 	for _, dir := range []string{".", "workspace"} {
 		files, _, err := w.Workspace.Files(ctx, dir, "", 0)
 		if fault.Is(err, fault.NotFound) {
-			continue // who may write here may remove workspace/, too
+			continue // a program that may write to the tree may have removed workspace/
 		}
 		if err != nil {
 			return nil, err

@@ -163,7 +163,7 @@ func (m *Mirror) write(ctx context.Context, head state.Revision, expected string
 func (m *Mirror) put(ctx context.Context, head state.Revision, expected string) (took bool, err error) {
 	w, err := m.workspace.Follow(ctx, head.Path, strings.NewReader(head.Body), expected)
 	if fault.Is(err, fault.Conflict) {
-		return false, nil // somebody was faster
+		return false, nil // somebody changed the file after it was read
 	}
 	if err != nil {
 		return false, err

@@ -404,7 +404,7 @@ func testKill(t *testing.T, e *Env) {
 	if err := <-pending; !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a command in a killed box ended with %v", err)
 	}
-	time.Sleep(50 * time.Millisecond) // five beats: what is dead stays silent
+	time.Sleep(50 * time.Millisecond) // five times the interval at which the program wrote: one that lives would have written again
 	if now := beat(); now != last {
 		t.Error("the daemon outlived its box")
 	}

@@ -60,7 +60,7 @@ type removal struct {
 	top      *Dir
 	prefix   string   // of the names of directories that were moved up
 	todo     []string // directories in top that are still to be removed
-	lifted   int      // for their names
+	lifted   int      // how many were moved up, which numbers their names
 	failures int
 }
 

@@ -20,7 +20,7 @@ import (
 // to remove, or can't be removed. A tree leaves its place at once, by one rename; its
 // content is removed afterwards, if necessary after a restart.
 type Remover struct {
-	dir  *Dir // holds what is to go; nobody else's
+	dir  *Dir // holds what is to be removed, and is used by nothing else
 	tell func(error)
 
 	ctx  context.Context

@@ -47,7 +47,7 @@ func (e *Engine) prepare(ctx context.Context, req wire.PrepareRequest) (reply wi
 	}
 	before := req.Note
 	before.Kind, before.Message, before.Verified = "before", "Before "+describe(req), "unknown"
-	before.Actor, before.User = "", "" // whoever asks now did not make what was there before
+	before.Actor, before.User = "", "" // who asks for the publish did not make the changes that were there before
 	live, err := e.checkpoint(ctx, wire.CheckpointRequest{Note: before})
 	if err != nil {
 		return reply, err

@@ -57,7 +57,7 @@ func (e *Engine) loadHead(ctx context.Context) error {
 		return err
 	}
 	if id == "" {
-		// No history yet; or one whose newest name is gone, which is no beginning.
+		// There is no history yet, or the ref of the newest commit is gone: then history must not begin again.
 		began, err := e.hasBegun(ctx)
 		if err != nil || !began || defence.Off(defence.HistoryBegun) {
 			return err

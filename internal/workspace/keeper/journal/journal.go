@@ -541,7 +541,7 @@ func (j *Journal) syncNamed() error {
 		g.Go(func() error {
 			f, err := os.OpenFile(filepath.Join(j.gitDir, filepath.FromSlash(name)), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-				return nil // removed since, as its folder says, which is synced too; or damaged, as whoever reads it says
+				return nil // it was removed since, which the sync of its folder makes durable; or it is damaged, which its reader reports
 			}
 			if err != nil {
 				return err

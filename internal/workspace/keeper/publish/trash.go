@@ -349,7 +349,7 @@ func (mv *Mover) TakeBack(m TrashEntry, dir int, name string) error {
 	if !there { // nothing was displaced: what was put is taken out again
 		err = disk.RenameAt(dir, name, unix.AT_FDCWD, content, unix.RENAME_NOREPLACE)
 	} else if cur, _, cerr := mv.store.EntryAt(unix.AT_FDCWD, content, m.New); cerr != nil || cur == m.New {
-		err = cerr // it was not swapped, or for the same
+		err = cerr // it was not exchanged, or the two have the same content
 	} else {
 		err = disk.RenameAt(unix.AT_FDCWD, content, dir, name, unix.RENAME_EXCHANGE)
 	}

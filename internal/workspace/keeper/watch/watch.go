@@ -275,7 +275,7 @@ func (w *Watch) Changed(see StatFunc, captured, linked func(p string) bool) (pat
 			w.Lose("a file has more than one name")
 		case d.how != Scanned:
 		case !f.named && !captured(p) && path.Base(p) != ".gitignore":
-			// It was there and was not taken, for it is ignored, and so it stays.
+			// It was there before and was not captured, because it is ignored, which has not changed.
 		default:
 			paths = append(paths, p)
 		}
