@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,7 +154,7 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	}
 	deadline := d.options.Now().Add(d.options.Times.Approval).UTC().Truncate(time.Second).Add(time.Second)
 	p := &contract.ApprovalRequested{Approval: contract.DeriveID(r.story.ID, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
-		Attempt: a.ref.Attempt, Claim: contract.Claim(firstText(a.task.Egress.Reason, a.task.Goal)), Deadline: deadline.Format(time.RFC3339)}
+		Attempt: a.ref.Attempt, Claim: contract.Claim(cmp.Or(a.task.Egress.Reason, a.task.Goal)), Deadline: deadline.Format(time.RFC3339)}
 	_, err = r.append(ctx, contract.Draft{ID: contract.DeriveID(p.Approval, "requested"), Actor: contract.AssociateOf(a.ref.Task), Type: "approval.requested",
 		Subject: "approval/" + p.Approval, Task: a.ref.Task, Data: p})
 	if err != nil {

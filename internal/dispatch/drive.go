@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,7 +199,7 @@ func (a *attempt) begin(ctx context.Context) error {
 		for try := 1; ; try++ {
 			commit, err := a.run.dispatcher.options.Workspace.Checkpoint(ctx, a.ref, summary.BeforeTask(a.task))
 			if err == nil {
-				base = firstText(a.task.Base, commit)
+				base = cmp.Or(a.task.Base, commit)
 				break
 			}
 			if try == maxAttempts || !lost(err) || ctx.Err() != nil {
@@ -491,7 +492,7 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	if a.now.Result != nil {
 		res.Egress, res.Usage = a.now.Result.Egress, a.now.Result.Usage
 	}
-	res.Status, res.Summary = contract.ResultFailed, firstText(summary.OneLine(fault.Text(err), 4000), "failed")
+	res.Status, res.Summary = contract.ResultFailed, cmp.Or(summary.OneLine(fault.Text(err), 4000), "failed")
 	if cancelled {
 		res.Status, res.Summary = contract.ResultCancelled, "The task was cancelled: "+summary.OneLine(fault.Text(err), 4000)+"."
 		if errors.Is(err, errCancelled) {

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,13 +35,13 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	}
 	u.ToolCalls, u.WallMS = a.calls, max(0, (awake.Now()-a.began).Milliseconds())
 	res := contract.AssociateResult{Version: contract.Version, Task: a.ref.Task, Attempt: a.ref.Attempt, Status: d.Status,
-		Summary: firstText(harness.Clip(d.Summary, 16<<10), "(no summary)"), Base: a.now.Base, Commands: a.ran(),
+		Summary: cmp.Or(harness.Clip(d.Summary, 16<<10), "(no summary)"), Base: a.now.Base, Commands: a.ran(),
 		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: harness.Clip(d.SuggestedNext, 4<<10),
 		Verification: contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown}}
 	switch d.Status {
 	case contract.ResultOK, contract.ResultFailed, contract.ResultCancelled:
 	case contract.ResultNeedsInput:
-		res.Questions = []contract.Question{{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("question:%d", a.ref.Attempt)), Text: firstText(harness.Clip(d.Question, 8<<10), res.Summary)}}
+		res.Questions = []contract.Question{{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("question:%d", a.ref.Attempt)), Text: cmp.Or(harness.Clip(d.Question, 8<<10), res.Summary)}}
 	default:
 		res.Status = contract.ResultFailed
 	}

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/test/choirtest"
 )
 
 // long is a call whose turn is too long to be stored in the log itself.
@@ -214,5 +215,46 @@ func TestARunUnderWayOfWhichAnEventIsLostEnds(t *testing.T) {
 	}
 	if live := string(readFile(h.ws.live(), "choiros/x.css")); live != "red\n" {
 		t.Errorf("live is %q", live)
+	}
+}
+
+// fullLog takes no end of a run while the disk is full.
+type fullLog struct {
+	ports.Log
+	full    atomic.Bool
+	refused atomic.Int32
+}
+
+func (l *fullLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	if l.full.Load() && drafts[0].Type == "run.reported" {
+		l.refused.Add(1)
+		return nil, fault.New("ledger.Append", fault.DiskFull, fault.FreeSpace, syscall.ENOSPC)
+	}
+	return l.Log.Append(ctx, drafts...)
+}
+
+// A run whose end the log does not take is reported once it does, as what it was, without a start in between: until
+// then it is somebody's, so that it can be cancelled and its computer is not idle.
+func TestARunsEndIsRecordedOnceTheLogTakesIt(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(edit("c1"))
+	l := &fullLog{}
+	l.full.Store(true)
+	h.wrap = func(real ports.Log) ports.Log { l.Log = real; return l }
+	h.sleep()
+	h.wake()
+	run := h.submit("go")
+	choirtest.Eventually(t, time.Minute, "its end is refused a second time", func() bool { return l.refused.Load() > 1 })
+	if !h.d.Busy() {
+		t.Error("nobody has the run any more")
+	}
+	l.full.Store(false)
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Errorf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+	if n := len(h.events("run.reported")); n != 1 {
+		t.Errorf("%d reports", n)
 	}
 }

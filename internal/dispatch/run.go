@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -305,7 +306,7 @@ func (r *run) drive() error {
 	}
 	// A Director may report while its tasks go on; the run ends them first.
 	r.endTasks(why)
-	return r.finish(rep)
+	return r.conclude(rep)
 }
 
 // gone returns the error that ends the run because events which it depends on can't be read any more; nil
@@ -421,8 +422,23 @@ func (r *run) fail(err error) {
 	if h := fault.HintOf(err); h != "" {
 		said += ". " + h
 	}
-	if ferr := r.finish(director.Report{Status: contract.RunFailed, Summary: said, Detail: err.Error()}); ferr != nil {
+	if ferr := r.conclude(director.Report{Status: contract.RunFailed, Summary: said, Detail: err.Error()}); ferr != nil {
 		r.dispatcher.log.Error("a run's end could not be recorded; it is recovered at the next start", "run", r.story.ID, "error", ferr, "because", err)
+	}
+}
+
+// conclude is finish, tried again for as long as the log takes nothing, such as on a full disk: a run that
+// nobody drives and that has no end could not be cancelled, and would keep its computer awake.
+func (r *run) conclude(rep director.Report) error {
+	for pause := againFirst; ; pause = min(2*pause, againMost) {
+		err := r.finish(rep)
+		if !fault.Is(err, fault.DiskFull) && !fault.Is(err, fault.Unavailable) {
+			return err
+		}
+		r.dispatcher.log.Error("a run's end could not be recorded; it is tried again until it is, also after a restart", "run", r.story.ID, "after", pause, "error", err)
+		if !awake.Pause(r.dispatcher.ctx, pause) {
+			return nil // the computer goes to sleep, and Recover takes the run up
+		}
 	}
 }
 
@@ -431,6 +447,10 @@ func (r *run) finish(rep director.Report) error {
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.dispatcher.options.Times.CleanUp)
 	defer cancel()
 	r.mu.Lock()
+	if r.story.Report != nil { // it was stored, and the log's answer lost
+		r.mu.Unlock()
+		return nil
+	}
 	var left []string
 	for _, t := range r.story.Tasks {
 		if !t.Ended() {
@@ -468,7 +488,7 @@ func (r *run) finish(rep director.Report) error {
 		p.Summary = harness.Clip(p.Summary+"\n\n- "+strings.Join(why, "\n- "), 30<<10)
 	}
 	if p.Status == contract.RunFailed {
-		p.Error = harness.Clip(firstText(rep.Detail, rep.Summary), 8000)
+		p.Error = harness.Clip(cmp.Or(rep.Detail, rep.Summary), 8000)
 	}
 	if p.Summary == "" {
 		p.Summary = string(p.Status)
@@ -507,13 +527,4 @@ func (r *run) spent(rep director.Report) contract.Usage {
 	}
 	u.WallMS = max(0, r.dispatcher.options.Now().Sub(r.story.Began).Milliseconds())
 	return bounded(u)
-}
-
-func firstText(options ...string) string {
-	for _, s := range options {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
