@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -148,5 +150,20 @@ func TestEveryNameHasAKind(t *testing.T) {
 		if !met[kind] {
 			t.Errorf("no verb names a %s", kind)
 		}
+	}
+}
+
+// TestAManualThatCanNotBeWrittenFails: a pipe that takes nothing more is no success.
+func TestAManualThatCanNotBeWrittenFails(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	stdout := os.Stdout
+	os.Stdout = full
+	defer func() { os.Stdout = stdout }()
+	if err := commandLine().Manual().Does(t.Context(), &cli.Call{}, nil); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v", err)
 	}
 }

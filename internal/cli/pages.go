@@ -193,8 +193,10 @@ func (p Program) Manual() Verb {
 				if t.JSON {
 					return Usage(fmt.Errorf("with --json the pages go into a folder: choir man DIR --json"))
 				}
-				p.writeManual(os.Stdout, "choir", all)
-				return nil
+				var page strings.Builder
+				p.writeManual(&page, "choir", all)
+				_, err := io.WriteString(os.Stdout, page.String())
+				return err
 			}
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fault.New("man", fault.Invalid, "Choose another folder.", err)

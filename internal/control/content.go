@@ -36,7 +36,7 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request, v desktopReques
 	upgrade := r.Header.Get("Upgrade") != ""
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for files", ""))
+		problem.RefuseMethod(w, r.Method+" is not for files", http.MethodGet, http.MethodHead)
 	case page && r.URL.Path == "/":
 		s.desktopPage(w, r, v, c)
 	case page || r.URL.Path == "/" && !upgrade:

@@ -223,7 +223,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, handle string) {
 	contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case r.Method != http.MethodPost:
-		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, "a ticket is posted", ""))
+		problem.RefuseMethod(w, "a ticket is posted", http.MethodPost)
 		return
 	case !defence.Off(defence.ControlEnter) && (len(origin) != 1 || origin[0] != s.hosts.Console() || site != "same-site" || r.Header.Get("Sec-Fetch-Dest") != "iframe"):
 		problem.Write(w, problem.Refuse(http.StatusForbidden, fault.Denied, "only the console opens a desktop", "Open "+s.hosts.Console()+"."))

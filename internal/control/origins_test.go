@@ -81,6 +81,12 @@ func TestWhoMayAskForWhat(t *testing.T) {
 		{"a schema", "GET", hostOf(con), "/api/schemas/data/prompt.submitted.json", "", nil, 200},
 		{"a schema out of the way", "GET", hostOf(con), "/api/schemas/..%2f..%2fevent.go", "", nil, 404},
 		{"a strange method", "TRACE", hostOf(con), "/", "", nil, 405},
+		{"a strange method of the API", "STRANGE", hostOf(con), "/api/computers", "", []string{bearer}, 405},
+		{"a strange method under no name", "STRANGE", "127.0.0.1:" + port, "/api/computers", "", []string{bearer}, 405},
+		{"health is not written", "POST", "127.0.0.1:" + port, "/health", "", nil, 405},
+		{"health by its headers alone", "HEAD", hostOf(con), "/health", "", nil, 200},
+		{"a page that is written to", "PUT", hostOf(con), "/", "", []string{bearer, "Origin: " + con, "Sec-Fetch-Site: same-origin"}, 405},
+		{"a ticket that is got", "GET", hostOf(desk), "/_choir/enter", "", nil, 405},
 		// These have invalid input.
 		{"an unknown field", "POST", hostOf(con), "/api/computers/-/prompts", `{"text":"x","admin":true}`, []string{bearer, jsonType}, 422},
 		{"no text", "POST", hostOf(con), "/api/computers/-/prompts", `{}`, []string{bearer, jsonType}, 422},
@@ -99,6 +105,9 @@ func TestWhoMayAskForWhat(t *testing.T) {
 			var p problem.Problem
 			if err := json.Unmarshal([]byte(res.body), &p); err != nil || p.Code == "" || p.Detail == "" {
 				t.Errorf("not a problem: %s", res.body)
+			}
+			if allow := res.Header.Get("Allow"); (allow != "") != (c.status == http.StatusMethodNotAllowed) {
+				t.Errorf("it allows %q", allow)
 			}
 			if strings.Contains(res.body, "Studio") || len(res.Cookies()) > 0 {
 				t.Errorf("it shows: %s %v", res.body, res.Header)

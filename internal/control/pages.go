@@ -48,7 +48,7 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	// send "null" as that request's Origin.
 	h.Set("Referrer-Policy", "strict-origin")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for pages", ""))
+		problem.RefuseMethod(w, r.Method+" is not for pages", http.MethodGet, http.MethodHead)
 		return
 	}
 	if r.Header.Get("Service-Worker") != "" {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -217,10 +216,14 @@ func (s *Server) routes() error {
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.Refuse(http.StatusNotFound, fault.NotFound, "there is nothing here", ""))
 	})
-	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", strings.Join(allowed(mux, r.URL.Path), ", "))
-		problem.Write(w, problem.Refuse(http.StatusMethodNotAllowed, fault.Invalid, r.Method+" is not for this address", ""))
-	})
+	noMethod := func(w http.ResponseWriter, r *http.Request) {
+		methods := allowed(mux, r.URL.Path)
+		if len(methods) == 0 { // it is none of the API's
+			methods = []string{http.MethodGet, http.MethodHead}
+		}
+		problem.RefuseMethod(w, r.Method+" is not for this address", methods...)
+	}
+	mux.MethodNotAllowed(noMethod)
 	cfg := huma.DefaultConfig("ChoirOS", s.options.Version)
 	format := huma.Format{Marshal: httpio.WriteJSON, Unmarshal: json.Unmarshal}
 	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
@@ -253,13 +256,22 @@ func (s *Server) routes() error {
 	}
 
 	console := chi.NewRouter()
+	console.Use(headAsGet)
 	console.Get("/health", s.serveHealth)
 	console.Handle("/api/*", s.withCaller(mux, true))
 	console.Handle(gitPath+"*", http.HandlerFunc(s.serveGit))
 	console.NotFound(s.servePage)
-	console.MethodNotAllowed(s.servePage)
+	console.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		if len(allowed(mux, r.URL.Path)) > 0 { // a method that no standard names gets no further than here
+			noMethod(w, r)
+			return
+		}
+		s.servePage(w, r)
+	})
 	s.console = console
 	bare := chi.NewRouter()
+	bare.Use(headAsGet)
+	bare.MethodNotAllowed(noMethod)
 	bare.Get("/health", s.serveHealth)
 	bare.Handle("/api/*", s.withCaller(mux, false))
 	bare.Handle(gitPath+"*", http.HandlerFunc(s.serveGit))

@@ -90,6 +90,12 @@ func Write(w http.ResponseWriter, p *Error) {
 	_, _ = w.Write(b) // the client has gone if this fails
 }
 
+// RefuseMethod answers that an address takes other methods than the one it was asked with, and says which.
+func RefuseMethod(w http.ResponseWriter, detail string, methods ...string) {
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	Write(w, Refuse(http.StatusMethodNotAllowed, fault.Invalid, detail, ""))
+}
+
 var humaErrors sync.Once
 
 // UseInAPI gives huma's own refusals (unknown field, body too large, …) the form of ours.
