@@ -88,7 +88,7 @@ func (s *Store) NewLink(ctx context.Context, user string) (token string, expires
 // answer is the same for all three.
 func (s *Store) Claim(ctx context.Context, token string) (Session, string, error) {
 	const op = "identity.Claim"
-	refuse := denied(op, "Run choir up again: it prints a new link.", "this link is not valid any more")
+	refuse := denied(op, "choir open makes another for this machine's owner, and choir accounts link for somebody who was invited.", "this link is not valid any more")
 	if !plausible(token) {
 		return Session{}, "", refuse
 	}
