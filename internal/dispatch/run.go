@@ -1,12 +1,10 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"choir.dev/choiros/internal/dispatch/slots"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/tool"
 )
@@ -465,34 +462,8 @@ func (r *run) finish(rep director.Report) error {
 		return err
 	}
 	r.mu.Lock()
-	ok, verified, why := summary.Verdict(r.story)
-	if did := summary.Idle(r.story); did != "" && rep.Status == contract.RunDone {
-		why = append(why, did)
-	}
-	stays := summary.Leftovers(r.story)
-	p := &contract.RunReported{Status: rep.Status, Summary: harness.Clip(rep.Summary, 16<<10), Document: r.story.DocumentID(),
-		Checkpoint: r.story.NewestCheckpoint(), Verified: verified, Usage: r.spent(rep)}
+	p := summary.Reported(r.story, rep, r.spent(rep))
 	r.mu.Unlock()
-	if !p.Status.Ended() {
-		p.Status = contract.RunFailed
-	}
-	if p.Status == contract.RunDone && !ok {
-		p.Status = contract.RunFailed
-		p.Summary += "\n\nThe Director called this done; it is not:"
-		rep.Detail = strings.Join(why, " ")
-	}
-	if p.Status == contract.RunCancelled {
-		why = nil
-	}
-	if why = append(why, stays...); len(why) > 0 {
-		p.Summary = harness.Clip(p.Summary+"\n\n- "+strings.Join(why, "\n- "), 30<<10)
-	}
-	if p.Status == contract.RunFailed {
-		p.Error = harness.Clip(cmp.Or(rep.Detail, rep.Summary), 8000)
-	}
-	if p.Summary == "" {
-		p.Summary = string(p.Status)
-	}
 	r.doc.Finish(ctx, p)
 	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.story.ID, "reported"), Actor: contract.System(), Type: "run.reported", Subject: r.story.ID, Data: p})
 	if err != nil {

@@ -5,10 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"path"
-	"strings"
 	"sync"
-	"unicode"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -266,31 +263,4 @@ func (d *Documents) Revision(ctx context.Context, id string, revision int) (stat
 func (d *Documents) History(ctx context.Context, id string, after, limit int) ([]state.Revision, error) {
 	list, err := d.state.Revisions(ctx, id, after, limit)
 	return list, fault.Wrap("document.History", err)
-}
-
-// PathFor makes a document's path in a folder under artifacts/ from its title: lower-case
-// words, and the last eight digits of its id so that no two are the same.
-func PathFor(folder, title, id string) string {
-	var b strings.Builder
-	gap := false
-	for _, r := range strings.ToLower(title) {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			if gap && b.Len() > 0 {
-				b.WriteByte('-')
-			}
-			gap = false
-			b.WriteRune(r)
-		} else {
-			gap = true
-		}
-		if b.Len() >= 60 {
-			break
-		}
-	}
-	// A UUID's first digits are its time or a hash; the last ones differ most.
-	tail := id[max(0, len(id)-8):]
-	if b.Len() > 0 {
-		tail = b.String() + "-" + tail
-	}
-	return path.Join("artifacts", folder, tail+".md")
 }

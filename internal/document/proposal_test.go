@@ -310,7 +310,7 @@ func TestAcceptedMergesLaw(t *testing.T) {
 			i = end
 		}
 		id := contract.NewID()
-		if _, err := d.Create(t.Context(), id, "A plan", document.PathFor("runs", "A plan", id), strings.Join(base, ""), agent); err != nil {
+		if _, err := d.Create(t.Context(), id, "A plan", "artifacts/runs/"+id+".md", strings.Join(base, ""), agent); err != nil {
 			rt.Fatal(err)
 		}
 		head, err := d.Revise(t.Context(), id, 1, strings.Join(ours, ""), person)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"choir.dev/choiros/contract"
 )
 
 // Clip bounds s to max bytes, keeping its head and tail and saying between them
@@ -18,19 +20,12 @@ func Clip(s string, max int) string {
 	}
 	const room = 48 // what the note below needs at most
 	if max <= room {
-		return cutHead(s, max)
+		return contract.Clip(s, max)
 	}
 	keep := max - room
-	head := cutHead(s, keep*2/3)
+	head := contract.Clip(s, keep*2/3)
 	tail := cutTail(s, keep-keep*2/3)
 	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", head, len(s)-len(head)-len(tail), tail)
-}
-
-func cutHead(s string, n int) string {
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 func cutTail(s string, n int) string {

@@ -220,7 +220,7 @@ func digest(t Record) string {
 func oneLine(s string, max int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > max {
-		s = cutHead(s, max) + "…"
+		s = contract.Clip(s, max) + "…"
 	}
 	return s
 }

@@ -182,7 +182,7 @@ func TestWhatWasInDoubtIsSaid(t *testing.T) {
 // audience is a Live that has subscribers or not, and blocks as long as it is held.
 type audience struct {
 	mu     sync.Mutex
-	deaf   bool
+	absent bool
 	asked  func() // whether it listens; nil: nothing happens
 	heard  []uint64
 	gate   chan struct{} // closed: nothing holds it
@@ -195,7 +195,7 @@ func (a *audience) Subscribed(string) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.deaf
+	return !a.absent
 }
 
 func (a *audience) Publish(_ string, data []byte) error {
@@ -270,7 +270,7 @@ func TestWhoAppendsDoesNotWaitForWhoListens(t *testing.T) {
 // it in the log.
 func TestNothingIsSaidToNobody(t *testing.T) {
 	b := openBus(t, t.TempDir())
-	a := &audience{gate: make(chan struct{}), inside: make(chan struct{}, 1), deaf: true}
+	a := &audience{gate: make(chan struct{}), inside: make(chan struct{}, 1), absent: true}
 	close(a.gate)
 	l := a.log(t, b)
 	a.asked = func() {
@@ -280,7 +280,7 @@ func TestNothingIsSaidToNobody(t *testing.T) {
 	}
 	mustAppend(t, l, prompt("one"), prompt("two"))
 	a.mu.Lock()
-	a.deaf = false
+	a.absent = false
 	a.mu.Unlock()
 	mustAppend(t, l, prompt("three"))
 	if err := l.Close(); err != nil {

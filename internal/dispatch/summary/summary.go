@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,12 +146,12 @@ func Task(t *story.Task) director.TaskView {
 	return v
 }
 
-// Verdict is the host's own judgement of a run that claims to be done: the last attempt at
+// verdict is the host's own judgement of a run that claims to be done: the last attempt at
 // each of its tasks must have succeeded, and the run is verified when all tasks that
 // changed something are. A later task with the same goal counts as another attempt if the
 // checks that the earlier one failed passed there; a task with another goal makes up for
 // nothing.
-func Verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why []string) {
+func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why []string) {
 	ok, verified = true, contract.VerificationUnknown
 	passed, doubted := false, false
 	for i, t := range s.Tasks {
@@ -192,8 +193,8 @@ func Verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 	return ok, verified, why
 }
 
-// Leftovers describes what tasks showed live that could not be taken back.
-func Leftovers(s *story.Run) []string {
+// leftovers describes what tasks showed live that could not be taken back.
+func leftovers(s *story.Run) []string {
 	var out []string
 	for _, t := range s.Tasks {
 		switch {
@@ -208,9 +209,9 @@ func Leftovers(s *story.Run) []string {
 	return out
 }
 
-// Idle says that a run which reports success did nothing; it returns "" if it did
+// idle says that a run which reports success did nothing; it returns "" if it did
 // something.
-func Idle(s *story.Run) string {
+func idle(s *story.Run) string {
 	if len(s.Tasks) == 0 {
 		return "No task was given to anybody: nothing was done or changed, these are only words."
 	}
@@ -256,16 +257,44 @@ func again(s *story.Run, i int) bool {
 	return answered && (len(owed) == 0 || defence.Off(defence.RunConjunction))
 }
 
+// Reported is what the log says of a run that ends: what its Director reported, with the host's own verdict on it.
+func Reported(r *story.Run, rep director.Report, spent contract.Usage) *contract.RunReported {
+	ok, verified, why := verdict(r)
+	if did := idle(r); did != "" && rep.Status == contract.RunDone {
+		why = append(why, did)
+	}
+	p := &contract.RunReported{Status: rep.Status, Summary: harness.Clip(rep.Summary, 16<<10), Document: r.DocumentID(),
+		Checkpoint: r.NewestCheckpoint(), Verified: verified, Usage: spent}
+	if !p.Status.Ended() {
+		p.Status = contract.RunFailed
+	}
+	if p.Status == contract.RunDone && !ok {
+		p.Status = contract.RunFailed
+		p.Summary += "\n\nThe Director called this done; it is not:"
+		rep.Detail = strings.Join(why, " ")
+	}
+	if p.Status == contract.RunCancelled {
+		why = nil
+	}
+	if why = append(why, leftovers(r)...); len(why) > 0 {
+		p.Summary = harness.Clip(p.Summary+"\n\n- "+strings.Join(why, "\n- "), 30<<10)
+	}
+	if p.Status == contract.RunFailed {
+		p.Error = harness.Clip(cmp.Or(rep.Detail, rep.Summary), 8000)
+	}
+	if p.Summary == "" {
+		p.Summary = string(p.Status)
+	}
+	return p
+}
+
 // OneLine puts a text on one line and cuts it to at most max bytes.
 func OneLine(s string, max int) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "\uFFFD")
 	if len(s) <= max {
 		return s
 	}
-	for max > 0 && !utf8.RuneStart(s[max]) {
-		max--
-	}
-	return s[:max] + "…"
+	return contract.Clip(s, max) + "…"
 }
 
 // Title returns the first line of a goal.
