@@ -27,6 +27,14 @@ const window = 256 << 10
 // out as one frame: each frame costs either end a switch of goroutines.
 const writeBuffer = 16 << 10
 
+// streams is Limits.Streams where nothing else is asked for.
+const streams = 256
+
+// requests is how many requests of this end are under way at a time, of any session: the
+// next one waits until one of them ends. The other end closes streams over its own limit,
+// which would fail a request, and it may not have noticed yet that the last ones are over.
+const requests = streams * 3 / 4
+
 // Limits bound what the peer can make this end hold in memory, which is at most Streams
 // times Window on streams that the peer opened. Zero values mean the defaults.
 type Limits struct {
@@ -58,7 +66,7 @@ func (l Limits) filled() Limits {
 		l.BodyBytes = 32 << 20
 	}
 	if l.Streams <= 0 {
-		l.Streams = 256
+		l.Streams = streams
 	}
 	l.Window = max(l.Window, window)
 	if l.OpensPerSecond <= 0 {
@@ -149,6 +157,7 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 		DisableCompression:     true,
 		MaxIdleConns:           16,
 		MaxIdleConnsPerHost:    16,
+		MaxConnsPerHost:        requests,
 		IdleConnTimeout:        limits.Idle / 2,
 		WriteBufferSize:        writeBuffer,
 		ExpectContinueTimeout:  time.Second,
