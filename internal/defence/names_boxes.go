@@ -39,6 +39,7 @@ const (
 	BoxFiles         Name = "box.files"         // row 13: a box that opens nearly all files that the machine can is ended
 	BoxSockets       Name = "box.sockets"       // row 13: how much the kernel holds for a box's network sockets, where control groups count it apart
 	BoxAllSockets    Name = "box.all-sockets"   // row 13: a box that uses up the machine's memory for TCP or UDP is ended
+	BoxNetlink       Name = "box.netlink"       // row 13: a box that leaves very much in netlink sockets, which is nobody's memory, is ended
 	BoxUnderWay      Name = "box.under-way"     // row 13: a box that leaves so many descriptors under way in sockets that no other can pass any is ended
 	BoxLocks         Name = "box.locks"         // row 13: a box that holds so many locks on files that everybody waits who closes one is ended
 	BoxFilters       Name = "box.filters"       // row 13: no filters of calls and sockets of its own, which the kernel translates, and has so much room for (seccomp)

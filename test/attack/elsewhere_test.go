@@ -84,6 +84,7 @@ var otherDefences = []OneDefence{
 	{defence.BoxFiles, "internal/sandbox/local/shared_internal_test.go", "TestOneBoxOpensAllFiles"},
 	{defence.BoxSockets, "internal/sandbox/local/sockets_internal_test.go", "TestSocketsOfABoxAreBounded"},
 	{defence.BoxAllSockets, "internal/sandbox/local/sockets_internal_test.go", "TestOneBoxTakesTheMemoryOfSockets"},
+	{defence.BoxNetlink, "internal/sandbox/local/sockets_internal_test.go", "TestOneBoxTakesMemoryByNetlink"},
 	{defence.BoxUnderWay, "internal/sandbox/local/underway_internal_test.go", "TestOneBoxPassesAllDescriptors"},
 	{defence.BoxLocks, "internal/sandbox/local/locks_internal_test.go", "TestOneBoxTakesAllLocks"},
 }

@@ -83,6 +83,7 @@ func newGuard(d *Driver) (*guard, error) {
 		{"open files", defence.BoxFiles, int64(readInt("/proc/sys/fs/file-max")), nearlyNoFiles, ofEach(filesOf)},
 		{"memory for TCP", defence.BoxAllSockets, socketMemory("tcp"), noSocketMemory("tcp"), ofEach(heldBySockets("tcp"))},
 		{"memory for UDP", defence.BoxAllSockets, socketMemory("udp"), noSocketMemory("udp"), ofEach(heldBySockets("udp"))},
+		{"memory for netlink", defence.BoxNetlink, mostNetlink, g.netlinkFull, ofEach(heldByNetlink)},
 		{"descriptors under way in sockets", defence.BoxUnderWay, mostUnderWay, g.flights.many, g.flights.held},
 		{"locks on files", defence.BoxLocks, mostLocks, g.locks.full, g.locks.held},
 	}

@@ -121,3 +121,42 @@ func waiting(list string) (bytes, held int64) {
 }
 
 const listening = "0A" // a socket's state in the kernel's lists
+
+// mostNetlink is how many bytes may wait in the netlink sockets of all boxes. Programs ask the
+// kernel there which interfaces there are, and read some KB at once. What waits counts for
+// nobody, not as the box's memory either: 500 sockets that nobody reads hold 500 MB.
+const mostNetlink = 64 << 20
+
+// netlinkFull says whether more than limit waits there.
+func (g *guard) netlinkFull(limit int64) bool {
+	var all int64
+	for _, b := range g.boxes() {
+		all += heldByNetlink(b)
+	}
+	return all > limit
+}
+
+// heldByNetlink is how much waits in the netlink sockets of a box's network namespace, which
+// are listed wherever their descriptors are.
+func heldByNetlink(b *box) (bytes int64) {
+	guest := b.guestPID()
+	if guest == 0 {
+		return 0
+	}
+	f, err := os.Open("/proc/" + strconv.Itoa(guest) + "/net/netlink")
+	if err != nil {
+		return 0 // the process has ended
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Scan() // the names of the columns
+	for lines.Scan() {
+		// sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode
+		if f := strings.Fields(lines.Text()); len(f) > 5 {
+			in, _ := strconv.ParseInt(f[4], 10, 64) // the kernel's own
+			out, _ := strconv.ParseInt(f[5], 10, 64)
+			bytes += in + out
+		}
+	}
+	return bytes
+}

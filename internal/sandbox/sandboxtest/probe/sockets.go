@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,13 +13,14 @@ import (
 
 func init() {
 	// Fills sockets that nobody reads: pairs of TCP that get much at once (tcp) or single
-	// bytes (tcp-small), or sockets of UDP (udp); then waits.
+	// bytes (tcp-small), sockets of UDP (udp), or answers of the kernel's (netlink); then waits.
 	probes["sockets"] = func(args []string) error { // kind count
 		n, _ := strconv.Atoi(arg(args, 1))
 		fill := map[string]func() error{
 			"tcp":       func() error { return fillPair(make([]byte, 1<<20), 0) },
 			"tcp-small": func() error { return fillPair([]byte{0}, unix.MSG_EOR) },
 			"udp":       fillDatagrams,
+			"netlink":   fillNetlink,
 		}[arg(args, 0)]
 		for i := range n {
 			if err := fill(); err != nil {
@@ -95,6 +97,30 @@ func fillDatagrams() error {
 	}
 	for range 16 {
 		if err := unix.Sendto(fd, make([]byte, 32<<10), 0, at); err != nil && !stuffed(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillNetlink asks the kernel about an interface until a socket takes no more answers.
+func fillNetlink() error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20)); err != nil {
+		return err
+	}
+	ask := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(ask, uint32(len(ask)))
+	binary.NativeEndian.PutUint16(ask[4:], unix.RTM_GETLINK)
+	binary.NativeEndian.PutUint16(ask[6:], unix.NLM_F_REQUEST)
+	binary.NativeEndian.PutUint32(ask[unix.SizeofNlMsghdr+4:], 1) // the interface's number
+	for range 400 {
+		if err := unix.Sendto(fd, ask, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); stuffed(err) {
+			break
+		} else if err != nil {
 			return err
 		}
 	}
