@@ -127,6 +127,10 @@ const listening = "0A" // a socket's state in the kernel's lists
 // nobody, not as the box's memory either: 500 sockets that nobody reads hold 500 MB.
 const mostNetlink = 64 << 20
 
+// mostNetlinkSockets is how many of them are looked at in a box, for the list is read at each
+// look. Whoever has more can have used up what there is.
+const mostNetlinkSockets = 4096
+
 // netlinkFull says whether more than limit waits there.
 func (g *guard) netlinkFull(limit int64) bool {
 	var all int64
@@ -150,7 +154,10 @@ func heldByNetlink(b *box) (bytes int64) {
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Scan() // the names of the columns
-	for lines.Scan() {
+	for n := 0; lines.Scan(); n++ {
+		if n > mostNetlinkSockets {
+			return tooMany
+		}
 		// sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode
 		if f := strings.Fields(lines.Text()); len(f) > 5 {
 			in, _ := strconv.ParseInt(f[4], 10, 64) // the kernel's own

@@ -20,7 +20,9 @@ func init() {
 			"tcp":       func() error { return fillPair(make([]byte, 1<<20), 0) },
 			"tcp-small": func() error { return fillPair([]byte{0}, unix.MSG_EOR) },
 			"udp":       fillDatagrams,
-			"netlink":   fillNetlink,
+			"netlink":   func() error { return fillNetlink(400) },
+
+			"netlink-empty": func() error { return fillNetlink(0) },
 		}[arg(args, 0)]
 		for i := range n {
 			if err := fill(); err != nil {
@@ -103,8 +105,8 @@ func fillDatagrams() error {
 	return nil
 }
 
-// fillNetlink asks the kernel about an interface until a socket takes no more answers.
-func fillNetlink() error {
+// fillNetlink asks the kernel so often about an interface, or until the socket takes no more answers.
+func fillNetlink(times int) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
@@ -117,7 +119,7 @@ func fillNetlink() error {
 	binary.NativeEndian.PutUint16(ask[4:], unix.RTM_GETLINK)
 	binary.NativeEndian.PutUint16(ask[6:], unix.NLM_F_REQUEST)
 	binary.NativeEndian.PutUint32(ask[unix.SizeofNlMsghdr+4:], 1) // the interface's number
-	for range 400 {
+	for range times {
 		if err := unix.Sendto(fd, ask, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); stuffed(err) {
 			break
 		} else if err != nil {
