@@ -171,7 +171,7 @@ func (g *guard) free(ctx context.Context, s *shared, boxes []*box) {
 	if len(holders) > 0 {
 		g.others[s.name] = 0
 	} else if g.others[s.name]++; g.others[s.name] == unfound {
-		g.driver.opts.Logger.Error("what all programs of this machine's user share is used up, by none of the boxes: new connections fail until another program ends", "what", s.name)
+		g.driver.opts.Logger.Error("what all programs of this machine's user share is used up, by none of the boxes: others fail or wait until the program that did it ends", "what", s.name)
 	}
 }
 
