@@ -10,21 +10,16 @@ import (
 )
 
 const (
-	// mostLocks is how many locks on files there may be on the machine. The kernel counts
-	// them for nobody, not even as memory. Who closes a file goes through all locks on it,
-	// also those of other boxes that have the same file, such as a library: 20,000 make each
-	// closing 2 ms longer, for everybody. Programs have a handful each.
-	mostLocks = 8192
-	// locksEvery is how often the locks are counted, for which the kernel waits some
-	// milliseconds each time.
-	locksEvery = time.Second
+	// mostLocks is how many locks on files there may be on the machine. Programs have a handful
+	// each, the kernel counts them for nobody, and who closes a file goes through all on it.
+	mostLocks  = 8192
+	locksEvery = time.Second // how often they are counted, for which the kernel waits some milliseconds
 )
 
 // locks counts locks on files. One goroutine uses it.
 type locks struct {
-	looked time.Time
-	many   bool
-	found  bool // boxes that hold many were found, so that it is looked again at once
+	looked      time.Time
+	many, found bool // found: boxes that hold many are known, so that it is looked again at once
 }
 
 // resting says whether the last look still counts.
@@ -37,8 +32,7 @@ func (l *locks) full(limit int64) bool {
 	}
 	n := int64(0)
 	eachLock(func(int, string) bool { n++; return n <= limit })
-	l.looked, l.many = time.Now(), n > limit
-	l.found = l.many
+	l.looked, l.many, l.found = time.Now(), n > limit, n > limit
 	return l.many
 }
 
@@ -51,11 +45,10 @@ func (l *locks) held(boxes []*box) map[*box]int64 {
 		return nil
 	}
 	o := lockOwners(2 * mostLocks)
-	out := make(map[*box]int64, len(boxes))
+	out := ofEach(o.of)(boxes)
 	l.found = false
-	for _, b := range boxes {
-		out[b] = o.of(b)
-		l.found = l.found || out[b] >= mostLocks/suspect
+	for _, n := range out {
+		l.found = l.found || n >= mostLocks/suspect
 	}
 	return out
 }
@@ -69,26 +62,20 @@ type owners struct {
 
 // lockOwners looks at so many locks at most.
 func lockOwners(most int) owners {
-	type lock struct {
-		pid  int
-		file string
-	}
-	var all []lock
-	o := owners{took: map[int]int64{}, locked: map[string]bool{}}
+	o, n, files := owners{took: map[int]int64{}, locked: map[string]bool{}}, 0, map[int][]string{}
 	eachLock(func(pid int, file string) bool {
-		all = append(all, lock{pid, file})
-		o.took[pid]++
-		return len(all) < most
+		files[pid] = append(files[pid], file)
+		n++
+		return n < most
 	})
-	for pid := range o.took {
-		if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); pid <= 0 || err != nil {
-			delete(o.took, pid)
+	for pid, on := range files {
+		if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); pid > 0 && err == nil {
+			o.took[pid] = int64(len(on))
+			continue
 		}
-	}
-	for _, l := range all {
-		if o.took[l.pid] == 0 {
-			o.gone++
-			o.locked[l.file] = true
+		o.gone += int64(len(on))
+		for _, file := range on {
+			o.locked[file] = true
 		}
 	}
 	return o
@@ -118,19 +105,16 @@ func (o owners) of(b *box) int64 {
 			if looked++; looked > maxLooked || sure > mostLocks/enough {
 				return false
 			}
-			info, err := os.ReadFile(table + "/fdinfo/" + e.Name())
-			if err != nil {
-				continue // it is closed
-			}
+			info, _ := os.ReadFile(table + "/fdinfo/" + e.Name()) // it may be closed
 			sure += int64(bytes.Count(info, []byte("\nlock:")))
 			hides = hides || inFlightOf(info) > 0
 		}
 		return true
 	})
-	switch {
-	case sure >= mostLocks/suspect:
+	if sure >= mostLocks/suspect {
 		return mostLocks + sure + may
-	case hides && o.gone >= mostLocks/suspect:
+	}
+	if hides && o.gone >= mostLocks/suspect {
 		return max(may, mostLocks/suspect)
 	}
 	return may
@@ -167,11 +151,7 @@ func eachLock(f func(pid int, file string) bool) {
 		if len(field) < 6 || field[1] == "->" { // who waits for one has none
 			continue
 		}
-		pid, err := strconv.Atoi(field[4])
-		if err != nil {
-			continue
-		}
-		if !f(pid, field[5]) {
+		if pid, err := strconv.Atoi(field[4]); err == nil && !f(pid, field[5]) {
 			return
 		}
 	}

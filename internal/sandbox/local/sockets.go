@@ -125,19 +125,15 @@ const listening = "0A" // a socket's state in the kernel's lists
 // mostNetlink is how many bytes may wait in the netlink sockets of all boxes. Programs ask the
 // kernel there which interfaces there are, and read some KB at once. What waits counts for
 // nobody, not as the box's memory either: 500 sockets that nobody reads hold 500 MB.
-const mostNetlink = 64 << 20
-
-// mostNetlinkSockets is how many of them are looked at in a box, for the list is read at each
-// look. Whoever has more can have used up what there is.
-const mostNetlinkSockets = 4096
+// Of so many sockets it is looked at, for the list is read at each look.
+const mostNetlink, mostNetlinkSockets = 64 << 20, 4096
 
 // netlinkFull says whether more than limit waits there.
 func (g *guard) netlinkFull(limit int64) bool {
-	var all int64
 	for _, b := range g.boxes() {
-		all += heldByNetlink(b)
+		limit -= heldByNetlink(b)
 	}
-	return all > limit
+	return limit < 0
 }
 
 // heldByNetlink is how much waits in the netlink sockets of a box's network namespace, which
@@ -154,15 +150,14 @@ func heldByNetlink(b *box) (bytes int64) {
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Scan() // the names of the columns
-	for n := 0; lines.Scan(); n++ {
-		if n > mostNetlinkSockets {
-			return tooMany
-		}
+	for n := 0; lines.Scan() && bytes < tooMany; n++ {
 		// sk Eth Pid Groups Rmem Wmem Dump Locks Drops Inode
 		if f := strings.Fields(lines.Text()); len(f) > 5 {
 			in, _ := strconv.ParseInt(f[4], 10, 64) // the kernel's own
-			out, _ := strconv.ParseInt(f[5], 10, 64)
-			bytes += in + out
+			bytes += in
+		}
+		if n > mostNetlinkSockets {
+			bytes = tooMany
 		}
 	}
 	return bytes
