@@ -171,6 +171,7 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 	if limits.BodyBytes > 0 {
 		handler = boundBody(handler, limits.BodyBytes)
 	}
+	handler = leaving(handler)
 	errorLog := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	if o.Logger != nil {
 		errorLog = slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug)
@@ -184,6 +185,17 @@ func start(ctx context.Context, op string, conn net.Conn, o Options, half func(n
 		s.shut()
 	})
 	return s, nil
+}
+
+// leaving ends an answer that the other end has stopped reading. Its stream would otherwise
+// stay open until it is reset (Limits.Closing): a write waits for room that nobody makes. Who
+// reads a byte of a large file 128 times in a row would have used up all streams.
+func leaving(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stop := context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now()) }) // whoever took the connection over ends it
+		defer stop()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // boundBody limits request bodies. It does not apply to upgraded and tunnelled streams,

@@ -1,6 +1,7 @@
 package tether_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -45,4 +46,35 @@ func (s *standing) Read(p []byte) (int, error) {
 		<-s.on
 	}
 	return n, err
+}
+
+// TestWhoStopsReadingHoldsNothing: an answer that its reader leaves ends at once, at the sender's
+// end, too. As many as there may be streams would otherwise keep everybody from asking anything.
+func TestWhoStopsReadingHoldsNothing(t *testing.T) {
+	const streams = 16
+	limits := tether.Limits{Streams: streams, Closing: time.Hour} // nothing is reset in this test
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			_, _ = io.Copy(w, endless{}) // until its reader has gone
+		}
+	})
+	host, _ := sessions(t, tether.Options{Limits: limits}, tether.Options{Handler: handler, Limits: limits})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for i := range 4 * streams {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://box/large", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := host.Client().Do(r)
+		if err != nil {
+			t.Fatalf("after %d answers that were left: %v", i, err)
+		}
+		if _, err := res.Body.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
