@@ -84,12 +84,8 @@ func lockOwners(most int) owners {
 // of is how many locks a box has, for comparing it with others: it is not counted further
 // than it takes to know that it has many.
 func (o owners) of(b *box) int64 {
-	guest := b.guestPID()
-	if guest == 0 {
-		return 0
-	}
 	sure, may, hides, looked := int64(0), int64(0), false, 0
-	for _, pid := range descendants(guest) {
+	for _, pid := range descendants(b.guestPID()) {
 		may += o.took[pid]
 	}
 	each(b, func(table string) bool {
@@ -123,14 +119,10 @@ func (o owners) of(b *box) int64 {
 // mapped counts the mappings in a list of the kernel's of files on which there are locks of
 // processes that have ended.
 func (o owners) mapped(maps string) (n int64) {
-	f, err := os.Open(maps)
-	if err != nil {
-		return 0 // ended, or nobody may look
-	}
-	defer f.Close()
-	for all := bufio.NewScanner(f); all.Scan(); {
+	data, _ := os.ReadFile(maps) // it may have ended, or nobody may look
+	for line := range strings.Lines(string(data)) {
 		// 7f5e00000000-7f5e00001000 r--s 00000000 fe:00 6348812    /tmp/file
-		if field := strings.Fields(all.Text()); len(field) > 4 && o.locked[field[3]+":"+field[4]] {
+		if field := strings.Fields(line); len(field) > 4 && o.locked[field[3]+":"+field[4]] {
 			n++
 		}
 	}

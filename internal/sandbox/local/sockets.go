@@ -139,13 +139,9 @@ func (g *guard) netlinkFull(limit int64) bool {
 // heldByNetlink is how much waits in the netlink sockets of a box's network namespace, which
 // are listed wherever their descriptors are.
 func heldByNetlink(b *box) (bytes int64) {
-	guest := b.guestPID()
-	if guest == 0 {
-		return 0
-	}
-	f, err := os.Open("/proc/" + strconv.Itoa(guest) + "/net/netlink")
+	f, err := os.Open("/proc/" + strconv.Itoa(b.guestPID()) + "/net/netlink")
 	if err != nil {
-		return 0 // the process has ended
+		return 0 // the process has ended, or not begun
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
