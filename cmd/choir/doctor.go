@@ -171,6 +171,9 @@ func examine(ctx context.Context, t *cli.Call) ([]view.Finding, error) {
 
 // lookThrough says what of a data directory is damaged, or would be put right by a start.
 func lookThrough(ctx context.Context, dir *datadir.Dir) ([]view.Finding, error) {
+	if err := recovery.Newer(ctx, dir); err != nil {
+		return nil, err
+	}
 	unfinished, err := recovery.Unfinished(dir)
 	if err != nil {
 		return nil, err

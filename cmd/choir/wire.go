@@ -121,6 +121,9 @@ func (p *plane) openData(ctx context.Context, logger *slog.Logger, failed error,
 		return nil, stores{}, ofStored(data, err)
 	}
 	p.own(p.dir.Close)
+	if err := recovery.Newer(ctx, p.dir); err != nil {
+		return nil, stores{}, stored{err}
+	}
 	if err := o.log.attach(data); err != nil {
 		logger.WarnContext(ctx, "choir logs won't have what is logged now", "error", err)
 	}

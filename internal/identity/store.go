@@ -163,6 +163,9 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	if s.unsynced.Load() {
 		on = newfile.Unsynced
 	}
+	if err := Newer(ctx, abs); err != nil { // before anything is written
+		return nil, err
+	}
 	fresh, err := newfile.SQLite(ctx, abs, on, s.lay)
 	if err != nil {
 		return nil, fault.Wrap(op, err)
@@ -241,20 +244,19 @@ func (s *Store) begin(ctx context.Context, fresh bool, on newfile.Durability) er
 }
 
 // Check examines the file at path, which nobody has open, without writing: fault.Damaged
-// when it is inconsistent.
+// when it is inconsistent, fault.Newer when a newer version wrote it.
 func Check(ctx context.Context, path string) error {
 	const op = "identity.Check"
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	q := url.Values{"mode": {"ro"}}
-	if st, err := os.Stat(abs + "-wal"); err != nil || st.Size() == 0 {
-		q.Set("immutable", "1") // otherwise SQLite would make the files of a WAL in order to read
-	}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String())
+	db, end, err := reading(abs)
 	if err != nil {
 		return fault.Wrap(op, err)
+	}
+	if err := newer(ctx, db); fault.Is(err, fault.Newer) {
+		return fault.Wrap(op, errors.Join(err, end()))
 	}
 	err = check(ctx, db)
 	var users int
@@ -264,7 +266,7 @@ func Check(ctx context.Context, path string) error {
 	if err == nil {
 		err = checkHead(ctx, db, abs)
 	}
-	return fault.Wrap(op, errors.Join(unreadable(err), db.Close()))
+	return fault.Wrap(op, errors.Join(unreadable(err), end()))
 }
 
 func check(ctx context.Context, db *sql.DB) error {
@@ -327,13 +329,12 @@ func (s *Store) Close() error { return errors.Join(s.answers.Close(), s.db.Close
 
 // migrate brings the file to a version; each start brings it to the newest.
 func (s *Store) migrate(ctx context.Context, to int) error {
-	var have int
-	if err := s.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
-		return fmt.Errorf("read the version of control.sqlite: %w", err)
+	if err := newer(ctx, s.db); err != nil {
+		return err
 	}
-	if have > len(migrations()) {
-		return fault.New("", fault.Newer, "Start the newer choir that wrote this data directory.",
-			fmt.Errorf("control.sqlite has version %d; this build knows %d", have, len(migrations())))
+	have, err := versionOf(ctx, s.db)
+	if err != nil {
+		return err
 	}
 	for v := have; v < to; v++ {
 		err := s.tx(ctx, func(tx *sql.Tx) error {

@@ -158,6 +158,12 @@ type known struct {
 	evidence state.Evidence
 }
 
+// Newer returns fault.Newer if a newer version of choir wrote the data directory: nothing of
+// it may be changed then, for this version does not know what it means.
+func Newer(ctx context.Context, dir *datadir.Dir) error {
+	return identity.Newer(ctx, dir.Path("control.sqlite")) // the version of the directory is compared when it is opened
+}
+
 // FinishAndInspect finishes recoveries that were begun, and inspects the data directory.
 func FinishAndInspect(ctx context.Context, dir *datadir.Dir) (*Report, error) {
 	if err := bus.PutBack(dir.Path("nats"), ""); err != nil {

@@ -74,6 +74,9 @@ func Recover(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	if o.Bus == nil {
+		if err := Newer(ctx, o.Dir); err != nil {
+			return nil, fault.Wrap(op, err)
+		}
 		if err := bus.PutBack(o.Dir.Path("nats"), ""); err != nil {
 			return nil, fault.Wrap(op, err)
 		}

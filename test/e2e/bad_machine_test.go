@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -20,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	_ "choir.dev/choiros/internal/identity" // has the function that makes the accounts' sums
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -306,5 +309,71 @@ func TestBadDataDirectory(t *testing.T) {
 	refused(t, "a port that is taken", choir(t, nil, "up", "--data", unused, "--listen", taken.Addr().String(), "--no-open"), 1, "in use", "--listen")
 	if _, err := os.Stat(unused); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a data directory was made by who only looked at it, or although the port is taken")
+	}
+}
+
+// TestANewersAccountsAreLeftAsTheyAre shows that where a newer version wrote the accounts and was
+// killed, choir up, doctor and recover say so, and change no byte of what is stored.
+func TestANewersAccountsAreLeftAsTheyAre(t *testing.T) {
+	t.Parallel()
+	in := choirtest.Start(t, choirtest.Options{})
+	data := in.Data
+	in.Kill()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(data, "control.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("PRAGMA user_version = 99; UPDATE schema_sum SET sum = (SELECT row_sum(99, group_concat(coalesce(sql, ''), ';')) FROM (SELECT sql FROM sqlite_schema ORDER BY type, name))"); err != nil {
+		t.Fatal(err)
+	}
+	newer := filepath.Join(t.TempDir(), "newer") // as it stands now, with a WAL
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", data, newer).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if st, err := os.Stat(filepath.Join(newer, "control.sqlite-wal")); err != nil || st.Size() == 0 {
+		t.Fatalf("there is no WAL: %v", err)
+	}
+	stored := func() map[string]string {
+		t.Helper()
+		files := map[string]string{}
+		if err := filepath.WalkDir(newer, func(p string, e fs.DirEntry, err error) error {
+			name, rerr := filepath.Rel(newer, p)
+			// The lock says who took it, runtime.json where choir runs, and the cache is shared with other tests.
+			if err != nil || rerr != nil {
+				return errors.Join(err, rerr)
+			}
+			if name == "cache" {
+				return fs.SkipDir
+			}
+			if !e.Type().IsRegular() || name == "choir.lock" || name == "runtime.json" {
+				return nil
+			}
+			b, err := os.ReadFile(p)
+			files[name] = string(b)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	before := stored()
+	for _, verb := range []string{"doctor", "recover"} {
+		refused(t, verb, choir(t, nil, verb, "--data", newer), 1, "newer version", "Start the newer choir")
+	}
+	up, err := choirtest.TryStart(t, choirtest.Options{Data: newer, Stopped: true})
+	if err != nil || up.Stopped == nil || up.Stopped.Code != "newer" || !strings.Contains(up.Stopped.Hint, "Start the newer choir") {
+		t.Fatalf("up: %v, %+v", err, up)
+	}
+	up.Stop(t)
+	after := stored()
+	for name := range maps.Keys(after) {
+		if was, there := before[name]; !there || was != after[name] {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("there were %d files, and now there are %d", len(before), len(after))
 	}
 }
