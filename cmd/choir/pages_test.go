@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -165,5 +166,25 @@ func TestAManualThatCanNotBeWrittenFails(t *testing.T) {
 	defer func() { os.Stdout = stdout }()
 	if err := commandLine().Manual().Does(t.Context(), &cli.Call{}, nil); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestOutputThatCanNotBeWrittenIsToldAsThat: a verb whose output nothing takes fails, help
+// too, and speaks of the output, not of the disk that holds the data directory.
+func TestOutputThatCanNotBeWrittenIsToldAsThat(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"help"}, {"version"}, {"config", "show", "--help"}, {"config", "show"}} {
+		cmd := exec.Command(choirtest.Binary(t), args...)
+		cmd.Env = append(os.Environ(), "CHOIR_SERVER_DATA="+t.TempDir())
+		var stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &stderr
+		err := cmd.Run()
+		if said := stderr.String(); err == nil || !strings.Contains(said, "the output can't be written: no space left on device") || strings.Contains(said, "data directory") {
+			t.Errorf("%v: %v, %q", args, err, said)
+		}
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"choir.dev/choiros/internal/cli/terminal"
+	"choir.dev/choiros/internal/fault"
 )
 
 // Program is a command line: its version and the verbs that it has.
@@ -32,7 +34,12 @@ func (p Program) Execute(args []string) int {
 func (p Program) run(ctx context.Context, args []string) int {
 	root := p.Root(args...)
 	root.SetArgs(args)
+	var out shown
+	root.SetOut(&out)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.err
+	}
 	var code Exit
 	var by interrupted
 	var of failure
@@ -49,8 +56,30 @@ func (p Program) run(ctx context.Context, args []string) int {
 	if errors.As(err, &of) {
 		status, err = of.code, of.error
 	}
-	fmt.Fprintf(os.Stderr, "choir: %s\n", Sentence(err))
+	fmt.Fprintf(os.Stderr, "choir: %s\n", Sentence(ofOutput(err)))
 	return int(status)
+}
+
+// shown is standard output for what the library prints itself, such as help. The library
+// drops errors of writing, so the first is kept here.
+type shown struct{ err error }
+
+func (s *shown) Write(b []byte) (int, error) {
+	n, err := os.Stdout.Write(b)
+	if s.err == nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// ofOutput says of an error that it is standard output's, if it is. Nothing is the matter
+// with choir's data then, as the hint for a full disk would have it.
+func ofOutput(err error) error {
+	var path *fs.PathError
+	if !errors.As(err, &path) || path.Op != "write" || path.Path != os.Stdout.Name() {
+		return err
+	}
+	return fault.New("cli.Execute", fault.Unavailable, "Have it go where it can be written; nothing is the matter with what choir stores.", fmt.Errorf("the output can't be written: %w", path.Err))
 }
 
 // Root makes the command line from the declarations: for the verb that args name alone,

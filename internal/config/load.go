@@ -124,7 +124,7 @@ func load(src Sources) (_ Config, from map[string]string, err error) {
 		DecodeHook: mapstructure.StringToSliceHookFunc(","),
 	}}
 	if err := k.UnmarshalWithConf("", &c, conf); err != nil {
-		return Config{}, nil, fault.New(op, fault.Invalid, "Correct the value; docs/configuration.md lists every key with its type.", err)
+		return Config{}, nil, fault.New(op, fault.Invalid, "Correct the value; docs/configuration.md lists every key with its type.", undecoded(err, from))
 	}
 	if c.Server.Data == "" {
 		if c.Server.Data, err = defaultData(src.Environ); err != nil {
@@ -141,6 +141,28 @@ func load(src Sources) (_ Config, from map[string]string, err error) {
 		return Config{}, nil, fault.New(op, fault.Invalid, "Correct the value; docs/configuration.md lists every key with its type.", err)
 	}
 	return c, from, nil
+}
+
+// undecoded says of the first value that is of another type than its key which it is, where
+// it was given and what it should be, which the decoder's own text does not.
+func undecoded(err error, from map[string]string) error {
+	var of *mapstructure.DecodeError
+	if !errors.As(err, &of) {
+		return err
+	}
+	key := of.Name()
+	if source := from[key]; source != "" {
+		key += " (" + source + ")"
+	}
+	var parsed *mapstructure.ParseError
+	if errors.As(err, &parsed) {
+		want := "whole number"
+		if parsed.Expected.CanFloat() {
+			want = "number"
+		}
+		return fmt.Errorf("%s: %q is no %s", key, fmt.Sprint(parsed.Value), want)
+	}
+	return fmt.Errorf("%s: %w", key, of.Unwrap())
 }
 
 // expand replaces a leading ~ in paths: a shell does that only in its own words, and a
