@@ -53,3 +53,43 @@ func TestGitSeesACleanTreeAfterEachCheckpoint(t *testing.T) {
 		t.Errorf("the index is %v bytes (%v): more than what changed", st.Size(), err)
 	}
 }
+
+// TestGitSeesLargeFilesAsClean shows that stock git calls no large file of a checkpoint
+// untracked, whatever its name, also after a start; that one which no checkpoint has is, and
+// that one which was removed or became small is not left out any more.
+func TestGitSeesLargeFilesAsClean(t *testing.T) {
+	c := open(t, lowThreshold)
+	status := func() string { return stockGit(t, c.opts.Root, "status", "--porcelain") }
+	c.write("workspace/small", "small\n")
+	c.checkpoint("small")
+	awkward := []string{"workspace/big.bin", "workspace/a [b] *?!#\\ ", "workspace/two\nlines\tand\rmore", "workspace/!x/#y", "workspace/repo/in it", " at the top "}
+	for i, name := range awkward {
+		c.write(name, noise(byte(i), large+i+1))
+	}
+	stockGit(t, c.path("workspace/repo"), "init", "-q")
+	if said := status(); said == "" {
+		t.Fatal("git says nothing of what no checkpoint has")
+	}
+	c.checkpoint("large")
+	if said := status(); said != "" {
+		t.Errorf("after a checkpoint git says\n%s", said)
+	}
+	c.reopen()
+	c.write("workspace/b", noise(9, large+1)) // a pattern that was not quoted would match it
+	if said := strings.TrimSpace(status()); said != "?? workspace/b" {
+		t.Errorf("after another large file git says\n%s", said)
+	}
+	c.write("workspace/big.bin", "small now\n")
+	if err := os.Remove(c.path(awkward[1])); err != nil {
+		t.Fatal(err)
+	}
+	c.checkpoint("changed")
+	if said := status(); said != "" {
+		t.Errorf("after the next checkpoint git says\n%s", said)
+	}
+	c.write("workspace/big.bin", "small and changed\n")
+	c.write(awkward[1], "small")
+	if said := status(); !strings.Contains(said, " M workspace/big.bin\n") || strings.Count(said, "\n") != 2 {
+		t.Errorf("after what was large changed git says\n%s", said)
+	}
+}

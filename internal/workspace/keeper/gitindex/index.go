@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +27,8 @@ type Index struct {
 	id    []byte           // of the base
 	base  []string         // its names, sorted; nil when there is none of this process
 	now   map[string]entry // what differs from the base; an entry without ID is removed
+	large map[string]bool  // the large files, whose manifests the tree holds; with base
+	as    string           // excludedAs of them, "" when they changed since
 }
 
 // entry is a path of the index.
@@ -40,17 +44,47 @@ func Open(s *gitstore.Store) *Index {
 	x := &Index{store: s}
 	tree, err := os.ReadFile(s.Work(treeFile))
 	raw, rerr := os.ReadFile(s.File("index"))
-	if err != nil || rerr != nil || len(raw) < 2*sha1.Size {
+	excluded, xerr := os.ReadFile(s.File(excludeFile))
+	if err != nil || rerr != nil || xerr != nil || len(raw) < 2*sha1.Size {
 		return x
 	}
-	if sum := sha1.Sum(raw[:len(raw)-sha1.Size]); bytes.Equal(sum[:], raw[len(raw)-sha1.Size:]) {
-		x.tree = string(tree)
+	id, found := strings.CutSuffix(string(tree), excludedAs(excluded))
+	if sum := sha1.Sum(raw[:len(raw)-sha1.Size]); found && bytes.Equal(sum[:], raw[len(raw)-sha1.Size:]) {
+		x.tree = id
 	}
 	return x
 }
 
-// treeFile holds the id of the tree that the index describes.
+// treeFile holds the id of the tree that the index describes, and what excludeFile's content
+// was then.
 const treeFile = "index-tree"
+
+// excludeFile names the large files, of which commits have the manifests alone, under
+// another name: git would call them untracked.
+const excludeFile = "info/exclude"
+
+// excludedAs is what treeFile says of excludeFile's content.
+func excludedAs(content []byte) string { return fmt.Sprintf(" %x", sha1.Sum(content)) }
+
+// pattern is a line of excludeFile for one path. A line's end in a name can only be matched
+// as any character.
+var pattern = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, " ", `\ `, "\t", "\\\t", "\n", "?", "\r", "?")
+
+// exclude has git not call the large files untracked.
+func (x *Index) exclude() error {
+	if x.as != "" {
+		return nil
+	}
+	var b bytes.Buffer
+	for _, p := range slices.Sorted(maps.Keys(x.large)) {
+		b.WriteString("/" + pattern.Replace(p) + "\n")
+	}
+	err := x.replace(excludeFile, b.Bytes())
+	if err == nil {
+		x.as = excludedAs(b.Bytes())
+	}
+	return err
+}
 
 // minDelta is how many paths may differ from the base, whatever its size.
 const minDelta = 1000
@@ -67,12 +101,18 @@ func (x *Index) Bring(ctx context.Context, tree string, seen func(p string) disk
 		return err
 	}
 	if from == "" || x.base == nil || len(x.now) > max(minDelta, len(x.base)/4) {
-		x.base, x.now, from = nil, nil, ""
+		x.base, x.now, x.large, x.as, from = nil, nil, map[string]bool{}, "", ""
 	}
 	entries := map[string]entry{}
 	err := x.store.Differ(ctx, from, tree, nil, func(name string, _, to gitstore.TreeItem) error {
 		p, kind := names.UnescapePath(name)
 		e := entry{mode: to.Mode, id: to.ID, hidden: kind != names.PathPlain || p != name}
+		if kind == names.PathChunked {
+			x.as = ""
+			if delete(x.large, p); to.Mode != "" {
+				x.large[p] = true
+			}
+		}
 		if to.Mode != "" && !e.hidden {
 			e.stat = seen(p)
 		}
@@ -90,11 +130,14 @@ func (x *Index) Bring(ctx context.Context, tree string, seen func(p string) disk
 		}
 		err = x.write()
 	}
+	if err == nil {
+		err = x.exclude()
+	}
 	if err != nil {
 		return err
 	}
 	x.tree = tree
-	return os.WriteFile(x.store.Work(treeFile), []byte(tree), 0o644)
+	return os.WriteFile(x.store.Work(treeFile), []byte(tree+x.as), 0o644)
 }
 
 // writeBase writes a new base of all entries, and an index that adds nothing.

@@ -85,7 +85,7 @@ func (s *Store) Prepare(ctx context.Context) (fresh bool, err error) {
 func (s *Store) Own() error {
 	for _, f := range []string{
 		"objects/info/alternates", "objects/info/http-alternates", "objects/info/commit-graph", "info/grafts", "info/sparse-checkout",
-		"info/exclude", "shallow", "commondir", "config.worktree", "index.lock", "HEAD.lock", "packed-refs.lock", "config.lock",
+		"shallow", "commondir", "config.worktree", "index.lock", "HEAD.lock", "packed-refs.lock", "config.lock",
 	} {
 		if err := os.RemoveAll(filepath.Join(s.gitDir, f)); err != nil {
 			return err
