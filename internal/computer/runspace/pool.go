@@ -187,7 +187,7 @@ func (p *Pool) wake() {
 // Keep opens spare boxes whenever the computer's runs have rested, until ctx ends.
 func (p *Pool) Keep(ctx context.Context) error {
 	defer p.boxes.Lend(p.giveUp)()
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	for {
 		select {
