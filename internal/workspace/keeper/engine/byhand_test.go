@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -88,5 +89,39 @@ func TestWhatAMoveMetStaysThoughItIsNotDone(t *testing.T) {
 	must(t, err)
 	if got := c.read("d/b"); got != "older" {
 		t.Errorf("brought back: %q", got)
+	}
+}
+
+// TestADateAheadIsNotByHand: a file can have a date that is to come, such as out of an archive that was
+// made elsewhere. It was there before the machine's end all the same, so the acts on it are done again.
+func TestADateAheadIsNotByHand(t *testing.T) {
+	t.Parallel()
+	for act, want := range map[string]map[string]string{
+		"put a":      {"a": "put 0", "folder/x": "x"},
+		"remove a":   {"folder/x": "x"},
+		"move a d/b": {"d/b": "first", "folder/x": "x"},
+	} {
+		t.Run(act, func(t *testing.T) {
+			c := open(t)
+			c.write("a", "first")
+			c.write("folder/x", "x")
+			now := time.Now()
+			must(t, os.Chtimes(c.path("a"), now, now.Add(2*time.Hour)))
+			c.checkpoint("before")
+			// The acts are later than what this test does to the file, for when that was can't be set.
+			c.opts.Now = func() time.Time { return time.Now().Add(time.Hour) }
+			var all []done
+			for _, p := range actsAndDie(t, c, "acts", 0, act) {
+				op, rest, _ := strings.Cut(act, " ")
+				from, _, _ := strings.Cut(rest, " ")
+				all = append(all, done{p, op, from})
+			}
+			cutTo(t, c, all, 0, false)
+			c.write(".git/choir/open", "another boot")
+			for range 2 {
+				c.wake()
+				lives(t, c, want)
+			}
+		})
 	}
 }

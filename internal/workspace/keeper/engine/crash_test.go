@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/internal/workspace/keeper/engine"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -62,10 +63,11 @@ type childSpec struct {
 	Nth                     int32
 	Do                      string
 	Base, Task, To          string
-	Large                   int64  // Limits.FileBytes
-	Pad                     int    // the size in bytes of what is put
-	Faster                  string // a file that a program moves over what is put, a moment before
-	Boot                    string // the boot in which it runs, if it is another one
+	Large                   int64         // Limits.FileBytes
+	Pad                     int           // the size in bytes of what is put
+	Faster                  string        // a file that a program moves over what is put, a moment before
+	Boot                    string        // the boot in which it runs, if it is another one
+	Ahead                   time.Duration // how far its clock is before the file system's
 }
 
 func child(raw string) error {
@@ -79,7 +81,7 @@ func child(raw string) error {
 	if s.Boot != "" {
 		boot = func() (string, error) { return s.Boot, nil }
 	}
-	e, err := engine.Open(ctx, engine.Options{Boot: boot, Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: wire.Limits{FileBytes: s.Large}, Crash: func(point string) {
+	e, err := engine.Open(ctx, engine.Options{Boot: boot, Now: func() time.Time { return time.Now().Add(s.Ahead) }, Root: s.Root, Snapshots: s.Snapshots, Uppers: s.Uppers, Limits: wire.Limits{FileBytes: s.Large}, Crash: func(point string) {
 		if point == "trash.intended" && s.Faster != "" {
 			_ = os.Rename(filepath.Join(s.Root, s.Faster), filepath.Join(s.Root, s.To)) // whoever reads the file sees whether it worked
 		}

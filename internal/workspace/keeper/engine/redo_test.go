@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,7 +39,11 @@ func actsAndDie(t *testing.T, c *computer, do string, pad int, what ...string) [
 		}
 		c.Engine = nil
 	}
-	if !runChild(t, childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Do: do, Pad: pad, To: strings.Join(what, "\n")}) {
+	var ahead time.Duration
+	if c.opts.Now != nil {
+		ahead = time.Until(c.opts.Now())
+	}
+	if !runChild(t, childSpec{Root: c.opts.Root, Snapshots: c.opts.Snapshots, Uppers: c.opts.Uppers, Do: do, Pad: pad, Ahead: ahead, To: strings.Join(what, "\n")}) {
 		t.Fatal("it was not killed")
 	}
 	files, err := filepath.Glob(c.path(".git/choir/trash/*/redo"))

@@ -38,7 +38,8 @@ func (s state) byHand(dir int, p string) (bool, error) {
 		return false, nil
 	}
 	st, err := disk.Lstat(dir, path.Base(p))
-	if err != nil || st.IsDir() || st.Mtime <= s.mv.restarted {
+	// Programs may give a file any date, also one to come, but not when its inode was changed.
+	if err != nil || st.IsDir() || min(st.Mtime, st.Ctime) <= s.mv.restarted {
 		return false, disk.IgnoreUnreachable(err)
 	}
 	in, err := at(dir, path.Base(p))
