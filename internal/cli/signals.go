@@ -33,6 +33,10 @@ func listenToSignals(ctx context.Context) (context.Context, *signals) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &signals{ch: make(chan os.Signal, 4), done: make(chan struct{})}
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
+	// A terminal that is closed tells its programs so. Those that nohup started shall go on.
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(s.ch, syscall.SIGHUP)
+	}
 	go func() {
 		defer close(s.done)
 		for sig := range s.ch {

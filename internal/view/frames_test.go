@@ -92,9 +92,14 @@ func TestActionsThatNobodyMayTake(t *testing.T) {
 		"run":     {ID: id, Type: "run.steered", Data: &contract.RunSteered{Text: "x"}},
 		"data":    {ID: id, Type: "window.closed"},
 		"window":  {ID: id, Type: "window.closed", Data: &contract.WindowClosed{}},
+		"text":    {ID: id, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: " \n\t"}},
 	} {
 		if fe := contract.AsFieldError(a.Validate()); fe == nil || fe.Field != field {
 			t.Errorf("%s: %v", field, a.Validate())
 		}
+	}
+	blank := view.Action{ID: id, Type: "run.steered", Run: run, Data: &contract.RunSteered{Text: "  "}}
+	if fe := contract.AsFieldError(blank.Validate()); fe == nil || fe.Field != "text" {
+		t.Errorf("nothing said to a run: %v", blank.Validate())
 	}
 }

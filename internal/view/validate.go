@@ -35,6 +35,17 @@ func (a Action) Validate() error {
 	if a.Data == nil {
 		return &contract.FieldError{Field: "data", Reason: "is required"}
 	}
+	// A log may hold blank ones from before, so the contract takes them.
+	switch d := a.Data.(type) {
+	case *contract.PromptSubmitted:
+		if strings.TrimSpace(d.Text) == "" {
+			return &contract.FieldError{Field: "text", Reason: "is blank"}
+		}
+	case *contract.RunSteered:
+		if strings.TrimSpace(d.Text) == "" {
+			return &contract.FieldError{Field: "text", Reason: "is blank"}
+		}
+	}
 	return a.Data.Validate()
 }
 

@@ -34,10 +34,10 @@ func Exec() cli.Verb {
 	return cli.Verb{
 		Use: "exec [-t] -- CMD…", Short: "Run a command of your own on the live files, checkpoints around it", Args: cli.Between(1, -1), JSON: view.Exit{},
 		Long: `Standard input is passed on unless it is a terminal; with -t the command has a terminal of
-its own, of the size of yours. Ctrl-C, and what tells choir to terminate, is brought to the
-command; the third time ends it. It ends with the command's exit code, 127 if there is no
-such command, 126 if it can't be run, 128 + n if signal n ended it, and 125 if choir failed,
-which a line on standard error that begins with "choir:" says.`,
+its own, of the size of yours. Ctrl-C, and what tells choir to terminate or that its terminal
+is closed, is brought to the command; the third time ends it. It ends with the command's exit
+code, 127 if there is no such command, 126 if it can't be run, 128 + n if signal n ended it, and
+125 if choir failed, which a line on standard error that begins with "choir:" says.`,
 		Examples: []string{"choir exec -- make test", "choir exec --cwd workspace/project -- sh -c 'git log | head'", "choir exec -t -- vi workspace/notes.md", "tar c . | choir exec --cwd workspace -- tar x"},
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&cwd, "cwd", "", "`PATH` of the folder to run in, relative to the computer's root")
