@@ -121,16 +121,19 @@ type WriteOptions struct {
 // Write replaces a file, all or nothing; what was there goes to the trash.
 func (w *Workspace) Write(ctx context.Context, p string, content io.Reader, o WriteOptions) (_ wire.Written, err error) {
 	const op = "workspace.Write"
-	release, err := w.take(ctx)
+	put, err := w.receive(ctx, content)
 	if err != nil {
 		return wire.Written{}, fault.Wrap(op, err)
 	}
-	defer release(&err)
-	resp, err := w.opts.Keeper.Stream(ctx, "write", wire.WriteRequest{Path: wire.Path(p), Exec: o.Exec, If: o.If, Actor: string(o.By.Name()), User: o.By.Account()}, content)
+	defer put.end(&err)
+	resp, err := w.opts.Keeper.Stream(ctx, "write", wire.WriteRequest{Path: wire.Path(p), Exec: o.Exec, If: o.If, Actor: string(o.By.Name()), User: o.By.Account()}, put)
 	if err != nil {
 		return wire.Written{}, fault.Wrap(op, err)
 	}
 	defer resp.Body.Close()
+	if !put.taken() {
+		return wire.Written{}, fault.New(op, fault.Internal, "", errors.New("the keeper answered before it had the file"))
+	}
 	var out wire.Written
 	if err := wire.Decode(resp.Body, &out); err != nil {
 		return wire.Written{}, fault.Wrap(op, err)

@@ -54,6 +54,7 @@ type Options struct {
 type Workspace struct {
 	opts  Options
 	turn  chan struct{} // held by whoever changes something
+	puts  chan struct{} // holds one for each put that is received
 	tasks int           // finished since the last checkpoint
 
 	unlogged int  // checkpoints logged since the keeper was told
@@ -96,7 +97,7 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	if opts.AutoInterval == 0 {
 		opts.AutoInterval = 5 * time.Minute
 	}
-	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), held: map[string][]string{}, live: map[string]bool{}, saying: make(chan struct{}, 1)}
+	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), puts: make(chan struct{}, maxPuts), held: map[string][]string{}, live: map[string]bool{}, saying: make(chan struct{}, 1)}
 	if err := w.recover(ctx, true); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
