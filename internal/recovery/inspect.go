@@ -482,7 +482,7 @@ func (r *Report) account(dir *datadir.Dir) error {
 		r.shared(filepath.Join("keys", file), "it is no key")
 	}
 	if file := vault.Damaged(dir.Path("keys")); file != "" {
-		r.shared(filepath.Join("keys", file), "the secrets can't be read with it")
+		r.shared(filepath.Join("keys", file), "the secrets can't be read with the master key")
 	}
 	accounts, err := bus.StoreAccounts(dir.Path("nats"))
 	if err != nil {

@@ -86,7 +86,8 @@ func OpenWithKey(dir string, on newfile.Durability, key Key) (*Vault, error) {
 	}
 	exists := err == nil
 	var fresh []newfile.Content
-	if key.zero() {
+	given := !key.zero()
+	if !given {
 		key, err = keyIn(dir)
 		switch {
 		case errors.Is(err, os.ErrNotExist) && exists:
@@ -114,9 +115,17 @@ func OpenWithKey(dir string, on newfile.Durability, key Key) (*Vault, error) {
 	}
 	v.sealed = sealed
 	if _, err := v.open(); err != nil {
-		return nil, fault.New(op, fault.Invalid, "Use the master key the vault was made with, or restore keys/ from a backup.", err)
+		return nil, fault.New(op, fault.Invalid, unreadable(given), err)
 	}
 	return v, nil
+}
+
+// unreadable says what to do about secrets that a master key does not open.
+func unreadable(given bool) string {
+	if given {
+		return "Give the master key that the secrets were sealed with in " + EnvKey + ", or restore keys/ from a backup; without either, move keys/" + secretsFile + " away and set the secrets again."
+	}
+	return "Use the master key the vault was made with, or restore keys/ from a backup."
 }
 
 func cipherOf(key Key) (cipher.AEAD, error) {
@@ -128,24 +137,24 @@ func cipherOf(key Key) (cipher.AEAD, error) {
 }
 
 // Damaged names the file of a vault that is damaged, "" if none is. It writes nothing. That
-// a file is missing, or that others may read it, is for Open to refuse.
+// a file is missing, or that others may read it, is for Open to refuse. So is a key from
+// outside that does not open the secrets: it may be another one's, and a recovery would give
+// up secrets that are whole.
 func Damaged(dir string) string {
 	sealed, err := readPrivate(filepath.Join(dir, secretsFile), maxFile)
 	if err != nil {
 		return ""
 	}
 	key, err := KeyFromSystem(os.Getenv)
+	if err != nil || !key.zero() {
+		return ""
+	}
+	b, err := readPrivate(filepath.Join(dir, keyFile), 4096)
 	if err != nil {
 		return ""
 	}
-	if key.zero() {
-		b, err := readPrivate(filepath.Join(dir, keyFile), 4096)
-		if err != nil {
-			return ""
-		}
-		if key, err = ParseKey(string(b)); err != nil {
-			return keyFile
-		}
+	if key, err = ParseKey(string(b)); err != nil {
+		return keyFile
 	}
 	v := &Vault{dir: dir, sealed: sealed}
 	if v.aead, err = cipherOf(key); err == nil {

@@ -227,6 +227,25 @@ func TestKeyFromOutside(t *testing.T) {
 	}
 }
 
+// TestAnotherKeyFromOutsideIsNoDamage shows that secrets which a key from outside does not open are
+// called no damage, which a recovery would give up. They are refused, and open with their own key.
+func TestAnotherKeyFromOutsideIsNoDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys")
+	if err := open(t, dir).Set(t.Context(), "k", secret); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(vault.EnvKey, strings.Repeat("ab", 32))
+	if _, err := vault.Open(dir, newfile.Synced); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.HintOf(err), vault.EnvKey) {
+		t.Errorf("another key: %v, %q; want what to do about it", err, fault.HintOf(err))
+	}
+	if file := vault.Damaged(dir); file != "" {
+		t.Errorf("another key: %s is called damaged", file)
+	}
+	if got, err := open(t, dir).Get(t.Context(), "k"); err != nil || got != secret {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestNothingIsLeftAfterAFailedWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	v := open(t, dir)
