@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -60,11 +61,38 @@ func (w *Workspace) Read(ctx context.Context, commit, p string, offset, limit in
 	return c, fault.Wrap("workspace.Read", err)
 }
 
+// maxReads is how many files of the live tree are streamed at once. Each has a request of the
+// keeper's under way for as long as its reader takes, and everything else needs requests, too.
+const maxReads = 64
+
 // OpenFile streams a file of the live tree itself, from an offset on. Either the content
-// that its ID identifies is read, or reading fails. The caller closes it.
+// that its ID identifies is read, or reading fails. The caller closes it. It waits while
+// maxReads files are open.
 func (w *Workspace) OpenFile(ctx context.Context, p string, offset int64) (*Content, error) {
+	const op = "workspace.OpenFile"
+	select {
+	case w.reads <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fault.Wrap(op, ctx.Err())
+	}
 	c, err := w.read(ctx, wire.ReadRequest{Path: wire.Path(p), Offset: offset, Named: true})
-	return c, fault.Wrap("workspace.OpenFile", err)
+	if err != nil {
+		<-w.reads
+		return nil, fault.Wrap(op, err)
+	}
+	c.ReadCloser = &opened{c.ReadCloser, sync.OnceFunc(func() { <-w.reads })}
+	return c, nil
+}
+
+// opened is a file whose place another may take once it is closed.
+type opened struct {
+	io.ReadCloser
+	leave func()
+}
+
+func (o *opened) Close() error {
+	defer o.leave()
+	return o.ReadCloser.Close()
 }
 
 func (w *Workspace) read(ctx context.Context, req wire.ReadRequest) (*Content, error) {

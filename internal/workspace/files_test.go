@@ -3,11 +3,14 @@ package workspace_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -132,6 +135,45 @@ func TestAddRefusesHostileArchives(t *testing.T) {
 	for _, n := range []string{"../x", ".git", "a/b", ""} {
 		if _, err := h.Add(ctx, workspace.AddRequest{Name: n, Origin: "x"}, archive(reg("a"))); !fault.Is(err, fault.Invalid) {
 			t.Errorf("name %q: %v", n, err)
+		}
+	}
+}
+
+// TestSlowReadersKeepOnlyReadersWaiting has many readers open a file and read nothing. Files are listed
+// and put meanwhile; one reader more waits until another has left.
+func TestSlowReadersKeepOnlyReadersWaiting(t *testing.T) {
+	h := newHost(t)
+	var open []*workspace.Content
+	for range workspace.MaxReads {
+		c, err := h.OpenFile(t.Context(), "workspace/a", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := h.OpenFile(short, "workspace/a", 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one more than may be open: %v", err)
+	}
+	if _, _, err := h.Files(t.Context(), "workspace", "", 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.Write(t.Context(), "workspace/b", strings.NewReader("b"), workspace.WriteOptions{}); err != nil {
+		t.Error(err)
+	}
+	for range 2 { // closed twice, it leaves one place
+		if err := open[0].Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	c, err := h.OpenFile(t.Context(), "workspace/a", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range append(open[1:], c) {
+		if err := c.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -55,6 +55,7 @@ type Workspace struct {
 	opts  Options
 	turn  chan struct{} // held by whoever changes something
 	puts  chan struct{} // holds one for each put that is received
+	reads chan struct{} // holds one for each file that OpenFile opened and nobody closed
 	tasks int           // finished since the last checkpoint
 
 	unlogged int  // checkpoints logged since the keeper was told
@@ -97,7 +98,7 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	if opts.AutoInterval == 0 {
 		opts.AutoInterval = 5 * time.Minute
 	}
-	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), puts: make(chan struct{}, maxPuts), held: map[string][]string{}, live: map[string]bool{}, saying: make(chan struct{}, 1)}
+	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), puts: make(chan struct{}, maxPuts), reads: make(chan struct{}, maxReads), held: map[string][]string{}, live: map[string]bool{}, saying: make(chan struct{}, 1)}
 	if err := w.recover(ctx, true); err != nil {
 		return nil, fault.Wrap(op, err)
 	}

@@ -1,0 +1,3 @@
+package workspace
+
+const MaxReads = maxReads
