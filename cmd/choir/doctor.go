@@ -22,6 +22,7 @@ import (
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/sandbox/local"
+	"choir.dev/choiros/internal/vault"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -200,6 +201,9 @@ func lookThrough(ctx context.Context, dir *datadir.Dir) ([]view.Finding, error) 
 	}
 	for _, d := range damaged {
 		out = append(out, view.Finding{ID: "data", Status: "fail", Detail: d.String(), Hint: "Run choir recover."})
+	}
+	if err := vault.Check(dir.Path("keys")); err != nil && len(damaged) == 0 { // a damaged vault was named above
+		out = append(out, view.Finding{ID: "data", Status: "fail", Detail: fault.Text(err), Hint: fault.HintOf(err)})
 	}
 	if len(damaged) == 0 {
 		out = append(out, view.Finding{ID: "data", Status: "ok", Detail: "the logs of " + dir.Path() + " are whole"})

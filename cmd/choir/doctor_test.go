@@ -7,12 +7,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/newfile"
+	"choir.dev/choiros/internal/vault"
+	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -89,5 +93,45 @@ func TestDoctorSaysThatALogIsHeld(t *testing.T) {
 		if again, err := lookThrough(t.Context(), dir); err != nil || len(again) == 1 && again[0].Detail == f.Detail {
 			t.Errorf("once it is back: %+v, %v", again, err)
 		}
+	}
+}
+
+// TestDoctorSaysThatTheSecretsStayShut: with a master key from outside that is another one's, or
+// with none where one is wanted, choir up refuses to start; doctor says so, and calls nothing damaged.
+func TestDoctorSaysThatTheSecretsStayShut(t *testing.T) {
+	dir, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	v, err := vault.Open(dir.Path("keys"), newfile.Synced)
+	if err := errors.Join(err, v.Set(t.Context(), "k", "a secret")); err != nil {
+		t.Fatal(err)
+	}
+	shut := func() view.Finding {
+		t.Helper()
+		all, err := lookThrough(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(all, func(f view.Finding) bool { return f.Status == "fail" })
+		if i < 0 {
+			return view.Finding{}
+		}
+		return all[i]
+	}
+	if f := shut(); f.Status != "" {
+		t.Errorf("with its own key: %+v", f)
+	}
+	t.Setenv(vault.EnvKey, strings.Repeat("ab", 32))
+	if f := shut(); !strings.Contains(f.Hint, vault.EnvKey) || strings.Contains(f.Hint, "recover") {
+		t.Errorf("with another key: %+v", f)
+	}
+	t.Setenv(vault.EnvKey, "")
+	if err := os.Remove(dir.Path("keys", "master.key")); err != nil {
+		t.Fatal(err)
+	}
+	if f := shut(); !strings.Contains(f.Detail, "master key is gone") {
+		t.Errorf("without a key: %+v", f)
 	}
 }

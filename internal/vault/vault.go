@@ -84,16 +84,13 @@ func OpenWithKey(dir string, on newfile.Durability, key Key) (*Vault, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fault.Wrap(op, err)
 	}
-	exists := err == nil
+	if err == nil {
+		return unlock(dir, sealed, key)
+	}
 	var fresh []newfile.Content
-	given := !key.zero()
-	if !given {
+	if key.zero() {
 		key, err = keyIn(dir)
-		switch {
-		case errors.Is(err, os.ErrNotExist) && exists:
-			// A new key would make the secrets that are there unreadable for good.
-			err = fault.New("vault.Open", fault.Missing, "Restore "+keyFile+" from a backup, or give the key in "+EnvKey+".", errors.New("there are secrets, but their master key is gone"))
-		case errors.Is(err, os.ErrNotExist):
+		if errors.Is(err, os.ErrNotExist) {
 			var text []byte
 			key, text, err = newKey()
 			fresh = append(fresh, newfile.Content{Name: keyFile, Bytes: text})
@@ -102,22 +99,56 @@ func OpenWithKey(dir string, on newfile.Durability, key Key) (*Vault, error) {
 			return nil, fault.Wrap(op, err)
 		}
 	}
-	aead, err := cipherOf(key)
+	v := &Vault{dir: dir}
+	if v.aead, err = cipherOf(key); err == nil {
+		v.sealed, err = v.seal(map[string]string{})
+	}
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	v := &Vault{dir: dir, aead: aead}
-	if !exists {
-		if v.sealed, err = v.seal(map[string]string{}); err != nil {
+	return v, newfile.Files(dir, on, append(fresh, newfile.Content{Name: secretsFile, Bytes: v.sealed})...)
+}
+
+// unlock opens the secrets that are there. A zero key means the one in dir.
+func unlock(dir string, sealed []byte, key Key) (*Vault, error) {
+	const op = "vault.Open"
+	given := !key.zero()
+	if !given {
+		var err error
+		if key, err = keyIn(dir); errors.Is(err, os.ErrNotExist) {
+			// A new key would make the secrets that are there unreadable for good.
+			err = fault.New(op, fault.Missing, "Restore "+keyFile+" from a backup, or give the key in "+EnvKey+".", errors.New("there are secrets, but their master key is gone"))
+		}
+		if err != nil {
 			return nil, fault.Wrap(op, err)
 		}
-		return v, newfile.Files(dir, on, append(fresh, newfile.Content{Name: secretsFile, Bytes: v.sealed})...)
 	}
-	v.sealed = sealed
+	v := &Vault{dir: dir, sealed: sealed}
+	var err error
+	if v.aead, err = cipherOf(key); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
 	if _, err := v.open(); err != nil {
 		return nil, fault.New(op, fault.Invalid, unreadable(given), err)
 	}
 	return v, nil
+}
+
+// Check is the error with which Open would refuse the secrets that are in dir, nil if it
+// would open them or there are none. It writes nothing.
+func Check(dir string) error {
+	key, err := KeyFromSystem(os.Getenv)
+	if err != nil {
+		return fault.Wrap("vault.Check", err)
+	}
+	sealed, err := readPrivate(filepath.Join(dir, secretsFile), maxFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = unlock(dir, sealed, key)
+	}
+	return fault.Wrap("vault.Check", err)
 }
 
 // unreadable says what to do about secrets that a master key does not open.
