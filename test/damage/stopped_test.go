@@ -82,7 +82,7 @@ func TestWhatCantBeOpenedIsSaidAtTheConsole(t *testing.T) {
 		},
 		"newer accounts": {
 			hurt: newer,
-			code: "newer", says: []string{"control.sqlite has version 999", "newer choir"},
+			code: "newer", says: []string{"control.sqlite was written by a newer version of ChoirOS (version 999 of the accounts", "newer choir"},
 			heal: func(data string) error {
 				return exec.CommandContext(t.Context(), "cp", filepath.Join(p.data, "control.sqlite"), filepath.Join(data, "control.sqlite")).Run()
 			},
