@@ -60,7 +60,7 @@ RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 # What make test leaves out, and make proofs runs: tests of whole computers, packages
 # and pages that take long and prove something of the whole that few changes touch.
 # The second format of a model tells nothing of verification that the first does not.
-PROOFS := ^(TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified)$$|^TestCheatsAreNotVerified$$/^openai$$
+PROOFS := ^(TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified)$$|^TestCheatsAreNotVerified$$/^openai$$
 PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
 
 # All of Go in one call, so that neither core waits for the other: whole computers wait a
@@ -69,7 +69,12 @@ PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
 # all of it, and go test would once more, with all it depends on.
 LONGEST := ./test/e2e ./internal/workspace/keeper/engine ./test/attack ./bench ./internal/dispatch ./internal/sandbox/local ./internal/ledger ./internal/control
 
-test-go: build
+# A client of the Model Context Protocol that is not ours.
+test/mcp/node_modules/.package-lock.json: test/mcp/package.json test/mcp/package-lock.json
+	cd test/mcp && npm ci --no-audit --no-fund
+	@touch $@
+
+test-go: build test/mcp/node_modules/.package-lock.json
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m -skip '$(PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
 
 proofs: build bin/cache/modelserver desktop/node_modules/.package-lock.json

@@ -15,16 +15,18 @@ import (
 	"choir.dev/choiros/desktop"
 )
 
-// shareModules lets a new data directory use desktop dependencies that are already
-// installed, so that installing them is not measured. Without any, choir up installs them
-// itself.
-func (e *env) shareModules(data string) error {
+func (e *env) shareModules(data string) error { return ShareModules(data, e.Modules) }
+
+// ShareModules lets a new data directory use desktop dependencies that are already
+// installed in one of some directories, so that they need not be installed again. Without
+// any, choir up installs them itself.
+func ShareModules(data string, from []string) error {
 	lock, err := fs.ReadFile(desktop.Source(), "package-lock.json")
 	if err != nil {
 		return err
 	}
 	sum := sha256.Sum256(lock)
-	for _, dir := range e.Modules {
+	for _, dir := range from {
 		if _, err := os.Stat(filepath.Join(dir, hex.EncodeToString(sum[:8]), "node_modules")); err != nil {
 			continue
 		}

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"choir.dev/choiros/contract"
 	"pgregory.net/rapid"
+
+	"choir.dev/choiros/contract"
 )
 
 // arbitrary draws a valid value of any type of the contract, according to the type's rules.
@@ -184,13 +185,20 @@ func fit(v reflect.Value) {
 			keep("Call")
 		case p.Return != nil:
 			keep("Return")
+		case p.Reasoning != nil:
+			keep("Reasoning")
+		case p.Image != nil:
+			keep("Image")
 		default:
 			keep("Text")
 			p.Text = "t"
 		}
+	case *contract.Image:
+		p.Media = "image/png"
 	case *contract.Message:
 		for i := range p.Parts {
-			if p.Parts[i].Call != nil && p.Role != contract.MessageAssistant || p.Parts[i].Return != nil && p.Role != contract.MessageUser {
+			assistants, users := p.Parts[i].Call != nil || p.Parts[i].Reasoning != nil, p.Parts[i].Return != nil || p.Parts[i].Image != nil
+			if assistants && p.Role != contract.MessageAssistant || users && p.Role != contract.MessageUser {
 				p.Parts[i] = contract.Part{Text: "t"}
 			}
 		}
@@ -216,7 +224,7 @@ func fit(v reflect.Value) {
 	case *contract.RunReported:
 		p.Status = contract.RunDone
 	case *contract.AttemptMoved:
-		if p.State == contract.AttemptWorking || p.State == contract.AttemptEnded || (p.Result == nil && p.Verification == nil) {
+		if p.State == contract.AttemptWorking || p.State == contract.AttemptRepairing || p.State == contract.AttemptEnded || (p.Result == nil && p.Verification == nil) {
 			p.State = contract.AttemptBegun
 		}
 		switch p.State {

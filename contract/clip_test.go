@@ -5,8 +5,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"choir.dev/choiros/contract"
 	"pgregory.net/rapid"
+
+	"choir.dev/choiros/contract"
 )
 
 // TestClip shows that a clipped text is a beginning of the text, fits, and is valid UTF-8 if the

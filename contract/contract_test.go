@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"choir.dev/choiros/contract"
-	"choir.dev/choiros/contract/schema"
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/contract/schema"
 )
 
 // message is one kind of message: how it is decoded, and its schema.

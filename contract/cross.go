@@ -15,6 +15,7 @@ var _ = []bool{
 	enum(RunQueued, RunPlanning, RunWorking, RunWaiting, RunDone, RunFailed, RunCancelled),
 	enum(PlanOpen, PlanActive, PlanDone, PlanFailed, PlanDropped),
 	enum(StoodSuspended, StoodStopped, StoodBox),
+	enum(WaitAnswered, WaitGaveUp, WaitLeft, WaitSwitched),
 	enum(CommandPause, CommandResume, CommandCancel),
 	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointPush, CheckpointAfter, CheckpointSafety, CheckpointRestore),
 	enum(FilePut, FileMoved, FileBack),
@@ -31,9 +32,10 @@ var _ = []bool{
 	enum(ApprovalOnce, ApprovalRun, ApprovalDeny),
 	enum(VerifyNone, VerifySmoke, VerifyStandard, VerifyStrict),
 	enum(Rollback, Keep),
-	enum(AttemptBegun, AttemptWorking, AttemptFinished, AttemptMerged, AttemptVerifying, AttemptVerified, AttemptPublishing, AttemptTakingBack, AttemptLeft, AttemptEnded),
+	enum(AttemptBegun, AttemptWorking, AttemptFinished, AttemptMerged, AttemptVerifying, AttemptVerified, AttemptRepairing, AttemptPublishing, AttemptTakingBack, AttemptLeft, AttemptEnded),
 	enum(MessageUser, MessageAssistant),
 	enum(StopEnd, StopToolUse, StopLength, StopRefusal, StopTruncate),
+	enum(EffortNone, EffortLow, EffortMedium, EffortHigh),
 }
 
 // What follows are the rules that concern several fields at once.
@@ -47,8 +49,8 @@ func (p RunReported) crossCheck() error {
 
 func (p AttemptMoved) crossCheck() error {
 	switch p.State {
-	case AttemptWorking, AttemptEnded:
-		return fieldErr("state", "is %q; task.started and task.finished say so", string(p.State))
+	case AttemptWorking, AttemptRepairing, AttemptEnded:
+		return fieldErr("state", "is %q; task.started, repair.requested and task.finished say so", string(p.State))
 	case AttemptFinished, AttemptMerged, AttemptTakingBack, AttemptLeft:
 		if p.Result == nil {
 			return fieldErr("result", "is required with state %s", string(p.State))
@@ -192,12 +194,33 @@ func (m Message) crossCheck() error {
 		if p.Return != nil && m.Role != MessageUser {
 			return fieldErr(fmt.Sprintf("parts[%d].return", i), "is only for the user")
 		}
+		if p.Reasoning != nil && m.Role != MessageAssistant {
+			return fieldErr(fmt.Sprintf("parts[%d].reasoning", i), "is only for the assistant")
+		}
+		if p.Image != nil && m.Role != MessageUser {
+			return fieldErr(fmt.Sprintf("parts[%d].image", i), "is only for the user")
+		}
 	}
 	return nil
 }
 
 func (p Part) crossCheck() error {
-	return exactlyOne("text, call, return", p.Text != "", p.Call != nil, p.Return != nil)
+	return exactlyOne("text, call, return, reasoning, image", p.Text != "", p.Call != nil, p.Return != nil, p.Reasoning != nil, p.Image != nil)
+}
+
+func (i Image) crossCheck() error {
+	switch i.Media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return nil
+	}
+	return fieldErr("media", "is %q; allowed: image/png, image/jpeg, image/gif, image/webp", Shorten(i.Media, 40))
+}
+
+func (o Output) crossCheck() error {
+	if b := bytes.TrimSpace(o.Schema); len(b) == 0 || b[0] != '{' {
+		return fieldErr("schema", "is not a JSON object")
+	}
+	return nil
 }
 
 func (s ToolSpec) crossCheck() error {

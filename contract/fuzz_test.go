@@ -7,11 +7,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"choir.dev/choiros/contract"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
+
+	"choir.dev/choiros/contract"
 )
 
 // fuzz checks that a decoder never panics, that what it accepts can be encoded and decoded again

@@ -15,7 +15,27 @@ type TurnRequest struct {
 	System    string     `json:"system,omitempty" v:"raw,max=1048576"`
 	Messages  []Message  `json:"messages" v:"nonempty,items=2000"`
 	Tools     []ToolSpec `json:"tools,omitempty" v:"items=100"`
-	MaxTokens int        `json:"max_tokens,omitempty" v:"min=0,max=10000000"`
+	MaxTokens int        `json:"max_tokens,omitempty" v:"min=0,max=10000000"` // 0: what the catalogue says of the model
+	Effort    Effort     `json:"effort,omitempty"`                            // how much to think first; ignored by models that can't be told
+	Output    *Output    `json:"output,omitempty"`                            // the form that the answer's text has to have
+}
+
+// Effort says how much a model thinks before it answers.
+type Effort string
+
+// How much a model thinks before it answers. The empty effort is the model's own.
+const (
+	EffortNone   Effort = "none"
+	EffortLow    Effort = "low"
+	EffortMedium Effort = "medium"
+	EffortHigh   Effort = "high"
+)
+
+// Output is a structured output: the answer's text is JSON that Schema, a JSON Schema object,
+// describes.
+type Output struct {
+	Name   string          `json:"name" v:"required,max=64"`
+	Schema json.RawMessage `json:"schema" v:"max=262144"`
 }
 
 // Message is one message of a conversation with a model.
@@ -35,9 +55,30 @@ const (
 
 // Part is a piece of a message; exactly one field is set.
 type Part struct {
-	Text   string      `json:"text,omitempty" v:"raw,max=8388608"`
-	Call   *ToolCall   `json:"call,omitempty"`   // assistant only
-	Return *ToolReturn `json:"return,omitempty"` // user only
+	Text      string      `json:"text,omitempty" v:"raw,max=8388608"`
+	Call      *ToolCall   `json:"call,omitempty"`      // assistant only
+	Return    *ToolReturn `json:"return,omitempty"`    // user only
+	Reasoning *Reasoning  `json:"reasoning,omitempty"` // assistant only
+	Image     *Image      `json:"image,omitempty"`     // user only
+}
+
+// Reasoning is what a model thought before it answered. Services want it back as they gave it
+// while its turn's calls are answered: Opaque is a signature or an encrypted text, which only
+// the service of Provider understands. Others are not shown it.
+type Reasoning struct {
+	Provider string `json:"provider" v:"required,max=100"`
+	Text     string `json:"text,omitempty" v:"raw,max=1048576"`
+	ID       string `json:"id,omitempty" v:"max=256"`
+	Opaque   string `json:"opaque,omitempty" v:"raw,max=1048576"`
+	// Hidden says that Opaque stands in place of the text, and is no signature of it.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// Image is a picture that a model looks at. It is kept as a blob; the gateway reads it.
+type Image struct {
+	Media string  `json:"media" v:"required,max=64"` // image/png, image/jpeg, image/gif or image/webp
+	Ref   BlobRef `json:"ref" v:"required"`
+	Bytes int64   `json:"bytes,omitempty" v:"min=0"`
 }
 
 // ToolCall is a model's request to use a tool. Args is what the model wrote;
@@ -46,13 +87,18 @@ type ToolCall struct {
 	ID   string          `json:"id" v:"required,max=256"`
 	Name string          `json:"name" v:"required,max=128"`
 	Args json.RawMessage `json:"args" v:"max=1048576"`
+	// Cut says that the answer was cut off inside the arguments, of which Arrived bytes came; such a
+	// call must not be run.
+	Cut     bool  `json:"cut,omitempty"`
+	Arrived int64 `json:"arrived,omitempty" v:"min=0"`
 }
 
 // ToolReturn answers the ToolCall with the same ID.
 type ToolReturn struct {
-	ID      string `json:"id" v:"required,max=256"`
-	Content string `json:"content" v:"raw,max=8388608"`
-	IsError bool   `json:"is_error,omitempty"`
+	ID      string  `json:"id" v:"required,max=256"`
+	Content string  `json:"content" v:"raw,max=8388608"`
+	IsError bool    `json:"is_error,omitempty"`
+	Images  []Image `json:"images,omitempty" v:"items=20"`
 }
 
 // ToolSpec describes a tool to a model. Schema is a JSON Schema object.
@@ -94,7 +140,7 @@ type TurnChunk struct {
 // TurnError is why there is no turn. Retriable says whether the same request may succeed
 // later.
 type TurnError struct {
-	Code      string `json:"code" v:"required,max=100"` // budget, rate_limited, unavailable, timeout, invalid, too_large, no_model
+	Code      string `json:"code" v:"required,max=100"` // budget, rate_limited, unavailable, timeout, invalid, malformed, too_large, overflow, no_model
 	Message   string `json:"message" v:"max=8192"`
 	Retriable bool   `json:"retriable,omitempty"`
 }

@@ -89,6 +89,32 @@ type (
 	RunCommanded struct {
 		Command RunCommand `json:"command" v:"required"`
 	}
+	// ModelWaiting says that a loop waits for its model, which can't be had now, and why. It is said
+	// once, and again when the reason or the model changes; ModelResumed ends it.
+	ModelWaiting struct {
+		Role     string `json:"role" v:"required,max=100"`
+		Provider string `json:"provider" v:"required,max=100"`
+		Model    string `json:"model" v:"required,max=200"`
+		Code     string `json:"code" v:"required,max=100"` // TurnError's
+		Message  string `json:"message" v:"max=4096"`
+		Since    string `json:"since" v:"time"` // of the first failed try
+		Next     string `json:"next" v:"time"`  // when it is tried again; that may also be sooner
+		Until    string `json:"until" v:"time"` // when waiting is given up
+		Try      int    `json:"try" v:"min=0"`  // how many tries have failed
+	}
+	// ModelResumed says that a loop does not wait for its model any more.
+	ModelResumed struct {
+		Role     string    `json:"role" v:"required,max=100"`
+		Provider string    `json:"provider" v:"required,max=100"` // of the model that answers, or that was waited for
+		Model    string    `json:"model" v:"required,max=200"`
+		Instead  string    `json:"instead,omitempty" v:"max=300"` // the model (provider/model) in whose place another answers
+		Outcome  WaitEnded `json:"outcome" v:"required"`
+		WaitedMS int64     `json:"waited_ms" v:"min=0"`
+	}
+	// ModelSwitched is the user's choice of another model for a run that goes on.
+	ModelSwitched struct {
+		Model string `json:"model" v:"required,max=200"` // provider/model or an alias; the host stores provider/model
+	}
 	// QuestionAsked is the Director's question; the run waits.
 	QuestionAsked struct {
 		Question Question `json:"question"`
@@ -134,6 +160,8 @@ type (
 		Message Message   `json:"message"`
 		Returns []Message `json:"returns,omitempty" v:"items=100"`
 		Usage   Usage     `json:"usage"`
+		// Stop says why the answer ended. Versions before this field left it out.
+		Stop StopReason `json:"stop,omitempty"`
 	}
 	// ToolCalled is appended before a tool runs.
 	ToolCalled struct {
@@ -193,6 +221,17 @@ const (
 	PlanDropped PlanStatus = "dropped"
 )
 
+// WaitEnded says how a wait for a model ended.
+type WaitEnded string
+
+// How a wait for a model ended.
+const (
+	WaitAnswered WaitEnded = "answered" // the model named, which may be one in the place of another
+	WaitGaveUp   WaitEnded = "gave_up"  // the patience was over, or the error was another that does not pass
+	WaitLeft     WaitEnded = "left"     // who asked was ended
+	WaitSwitched WaitEnded = "switched" // the user chose another model
+)
+
 // StoodWhy says what stood still.
 type StoodWhy string
 
@@ -242,6 +281,15 @@ func (p RunSteered) Validate() error { return check(p) }
 
 // Validate implements Payload.
 func (p RunCommanded) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p ModelWaiting) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p ModelResumed) Validate() error { return check(p) }
+
+// Validate implements Payload.
+func (p ModelSwitched) Validate() error { return check(p) }
 
 // Validate implements Payload.
 func (p QuestionAsked) Validate() error { return check(p) }
@@ -295,6 +343,9 @@ func init() {
 	register[RunStood](TypeInfo{Type: "run.stood", Doc: "A run stood still with the machine, choir or a box, and went on.", By: host, Needs: CanRecord, Projected: true})
 	register[RunSteered](TypeInfo{Type: "run.steered", Doc: "The user spoke to a run.", By: clients, Needs: CanPrompt, Action: true, Projected: true})
 	register[RunCommanded](TypeInfo{Type: "run.commanded", Doc: "The user paused, resumed or cancelled a run.", By: clientsOrHost, Needs: CanPrompt, Action: true, Projected: true})
+	register[ModelWaiting](TypeInfo{Type: "model.waiting", Doc: "A loop waits for its model, which can't be had now.", By: host, Needs: CanRecord, Projected: true})
+	register[ModelResumed](TypeInfo{Type: "model.resumed", Doc: "A loop does not wait for its model any more, or another model answers in its place.", By: host, Needs: CanRecord, Projected: true})
+	register[ModelSwitched](TypeInfo{Type: "model.switched", Doc: "The user chose another model for a run.", By: clients, Needs: CanPrompt, Action: true, Projected: true})
 	register[QuestionAsked](TypeInfo{Type: "question.asked", Doc: "The Director asked the user.", By: []ActorKind{KindDirector}, Needs: CanPlan, Boxes: []BoxKind{BoxDirector}, Projected: true})
 	register[QuestionAnswered](TypeInfo{Type: "question.answered", Doc: "The user answered, or the deadline passed.", By: clientsOrHost, Needs: CanPrompt, Action: true, Projected: true})
 	register[RunReported](TypeInfo{Type: "run.reported", Doc: "A run ended.", By: []ActorKind{KindDirector, KindSystem}, Needs: CanPlan, Projected: true})

@@ -33,6 +33,7 @@ type AssociateResult struct {
 	Questions     []Question   `json:"questions,omitempty" v:"items=50"`
 	Usage         Usage        `json:"usage"`
 	SuggestedNext string       `json:"suggested_next,omitempty" v:"max=32768"`
+	Repairs       int          `json:"repairs,omitempty" v:"min=0,max=100"` // how often its loop was asked to repair what the checks found
 }
 
 // ChangeOp is what happened to a path.
@@ -167,11 +168,13 @@ type Usage struct {
 	TokensIn  int64   `json:"tokens_in" v:"min=0,max=1000000000000"`
 	TokensOut int64   `json:"tokens_out" v:"min=0,max=1000000000000"`
 	CostUSD   float64 `json:"cost_usd" v:"min=0,max=1000000000"`
+	// TokensCached are those of TokensIn that the service had kept from an earlier request.
+	TokensCached int64 `json:"tokens_cached,omitempty" v:"min=0,max=1000000000000"`
 }
 
 // Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.WallMS + v.WallMS, u.ToolCalls + v.ToolCalls, u.TokensIn + v.TokensIn, u.TokensOut + v.TokensOut, u.CostUSD + v.CostUSD}
+	return Usage{u.WallMS + v.WallMS, u.ToolCalls + v.ToolCalls, u.TokensIn + v.TokensIn, u.TokensOut + v.TokensOut, u.CostUSD + v.CostUSD, u.TokensCached + v.TokensCached}
 }
 
 // Validate refuses negative usage.

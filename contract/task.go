@@ -132,8 +132,8 @@ type VerifySpec struct {
 	Commands [][]string    `json:"commands,omitempty" v:"items=20;nonempty,items=256;max=65536"`
 }
 
-// Budget bounds a task or run. Zero means the default for wall_s and "no own
-// limit" for the others, which the run's budget still bounds.
+// Budget bounds a task or run. Zero means "no own limit", within what is left of the
+// run's; for wall_s of a task of fixed steps and of a run it means the default.
 type Budget struct {
 	WallS     int     `json:"wall_s" v:"min=0,max=86400"`
 	ToolCalls int     `json:"tool_calls" v:"min=0,max=1000000000"`
@@ -141,7 +141,7 @@ type Budget struct {
 	CostUSD   float64 `json:"cost_usd" v:"min=0,max=1000000000"`
 }
 
-// DefaultWallS is a task's wall-clock budget in seconds when none is given.
+// DefaultWallS is the wall-clock budget in seconds of a task of fixed steps when none is given.
 const DefaultWallS = 300
 
 // OnFailure says what happens to a failed task's tree.
@@ -183,7 +183,7 @@ func (t DirectorTask) WithDefaults() DirectorTask {
 	if t.Verify.Profile == "" {
 		t.Verify.Profile = VerifySmoke
 	}
-	if t.Budget.WallS == 0 {
+	if t.Budget.WallS == 0 && (t.Kind == KindExec || t.Kind == KindGit) {
 		t.Budget.WallS = DefaultWallS
 	}
 	if t.OnFailure == "" {

@@ -40,11 +40,11 @@ func completed() map[string]cli.Kind {
 func topics() []cli.Topic {
 	self := commandLine()
 	return []cli.Topic{
-		{Name: "Working", Verbs: []cli.Verb{verbs.Prompt(), verbs.Wait(), verbs.Answer(), verbs.Runs(), verbs.Run(), verbs.Approvals(), verbs.Approve(), verbs.Exec()}},
+		{Name: "Working", Verbs: []cli.Verb{verbs.Prompt(), verbs.Wait(), verbs.Answer(), verbs.Runs(), verbs.Run(), verbs.Approvals(), verbs.Approve(), verbs.Exec(), verbs.MCP(version)}},
 		{Name: "Files", Verbs: []cli.Verb{verbs.Files(), verbs.Add(), verbs.Git(), verbs.Documents(), verbs.Proposals(), verbs.Export()}},
 		{Name: "Going back", Verbs: []cli.Verb{verbs.Checkpoints(), verbs.Checkpoint(), verbs.Diff(), verbs.Restore(), verbs.Undo()}},
 		{Name: "Looking", Verbs: []cli.Verb{verbs.Events(), verbs.Egress(), verbs.Models(), verbs.Secrets()}},
 		{Name: "People", Verbs: []cli.Verb{verbs.SignIn(), verbs.Members(), verbs.Join(), verbs.Accounts(), verbs.Tokens()}},
-		{Name: "This machine", Verbs: []cli.Verb{upVerb(), statusVerb(), openVerb(), logsVerb(), stopVerb(), configVerb(), verbs.Computers(), verbs.Wake(), verbs.Rebuild(), doctorVerb(), recoverVerb(), benchVerb(), self.Completion(), self.Manual(), self.About()}},
+		{Name: "This machine", Verbs: []cli.Verb{upVerb(), statusVerb(), openVerb(), logsVerb(), stopVerb(), configVerb(), verbs.Computers(), verbs.Wake(), verbs.Rebuild(), doctorVerb(), recoverVerb(), benchVerb(), evalVerb(), self.Completion(), self.Manual(), self.About()}},
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"choir.dev/choiros/contract"
 	"github.com/invopop/jsonschema"
+
+	"choir.dev/choiros/contract"
 )
 
 const (

@@ -28,8 +28,10 @@ type Message struct {
 	// Tools are what the host offers the model of an agent; the loop knows no others.
 	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
-	MaxTurns  int                     `json:"max_turns,omitempty"`
-	Inputs    []Input                 `json:"inputs,omitempty"`
+	MaxTurns int     `json:"max_turns,omitempty"`
+	Inputs   []Input `json:"inputs,omitempty"`
+	// Brief is what the host says of the tree and the machine, as sections of Markdown.
+	Brief     string                  `json:"brief,omitempty"`
 	Turns     []contract.TurnRecorded `json:"turns,omitempty"`
 	Spent     contract.Usage          `json:"spent"`
 	Heartbeat int                     `json:"beat_ms,omitempty"` // 2000 when 0

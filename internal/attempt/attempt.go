@@ -16,7 +16,8 @@ var next = map[contract.AttemptState][]contract.AttemptState{
 	contract.AttemptFinished:   {contract.AttemptMerged, contract.AttemptTakingBack, contract.AttemptEnded},
 	contract.AttemptMerged:     {contract.AttemptVerifying, contract.AttemptTakingBack},
 	contract.AttemptVerifying:  {contract.AttemptVerified, contract.AttemptTakingBack},
-	contract.AttemptVerified:   {contract.AttemptPublishing, contract.AttemptTakingBack},
+	contract.AttemptVerified:   {contract.AttemptPublishing, contract.AttemptRepairing, contract.AttemptTakingBack},
+	contract.AttemptRepairing:  {contract.AttemptWorking, contract.AttemptTakingBack},
 	contract.AttemptPublishing: {contract.AttemptMerged, contract.AttemptTakingBack, contract.AttemptLeft, contract.AttemptEnded},
 	contract.AttemptTakingBack: {contract.AttemptEnded, contract.AttemptLeft},
 	contract.AttemptLeft:       {contract.AttemptEnded},
@@ -60,11 +61,15 @@ func Subject(task string, number int) string { return fmt.Sprintf("task/%s/%d", 
 // Attempt is the state of an attempt as computed from its events. The zero value with a
 // Number has not begun.
 type Attempt struct {
-	Number int
-	State  contract.AttemptState
-	Base   string // the commit that its tree is made from
-	Starts int    // how often its loop was started
-	Try    int    // the number of its current merge, from 1
+	Number  int
+	State   contract.AttemptState
+	Base    string // the commit that its tree is made from
+	Starts  int    // how often its loop was started
+	Resumes int    // of these, how often since it began or was last sent back
+	Repairs int    // how often its loop was asked to repair what the checks found
+	// Failed is the tree that failed the checks before it was last sent back.
+	Failed string
+	Try    int // the number of its current merge, from 1
 	// Result is the result so far; in state ended it is the attempt's final one.
 	Result       *contract.AssociateResult
 	Merge        *contract.AttemptMerge
@@ -101,6 +106,8 @@ func To(p contract.Payload) (number int, to contract.AttemptState) {
 		return p.Attempt, p.State
 	case *contract.TaskStarted:
 		return p.Attempt, contract.AttemptWorking
+	case *contract.RepairRequested:
+		return p.Attempt, contract.AttemptRepairing
 	case *contract.TaskFinished:
 		return p.Result.Attempt, contract.AttemptEnded
 	}
@@ -123,6 +130,13 @@ func (a Attempt) Apply(sequence uint64, p contract.Payload) (Attempt, error) {
 	case *contract.TaskStarted:
 		a.Base = p.Base
 		a.Starts++
+		a.Resumes++
+	case *contract.RepairRequested:
+		a.Repairs, a.Resumes, a.Try = p.Repair, 0, 0
+		if a.Verification != nil {
+			a.Failed = a.Verification.Tree
+		}
+		a.Result, a.Merge, a.Scope = nil, nil, nil
 	case *contract.TaskFinished:
 		r := p.Result
 		a.Result = &r
@@ -161,7 +175,7 @@ const (
 	Merge     Step = "merge"     // merge its tree with the live tree
 	Check     Step = "check"     // record that the merge is being verified
 	Verify    Step = "verify"    // verify the merge
-	Decide    Step = "decide"    // publish or take back, by what the checks found
+	Decide    Step = "decide"    // publish, send back or take back, by what the checks found
 	Publish   Step = "publish"   // apply the merge; safe to repeat
 	TakeBack  Step = "take back" // revert what it showed live; safe to repeat
 	Conclude  Step = "conclude"  // end it with the result that it has
@@ -174,7 +188,7 @@ func (a Attempt) Next(kind contract.TaskKind) Step {
 	switch a.State {
 	case "":
 		return Begin
-	case contract.AttemptBegun, contract.AttemptWorking:
+	case contract.AttemptBegun, contract.AttemptWorking, contract.AttemptRepairing:
 		return Work
 	case contract.AttemptFinished:
 		switch {

@@ -15,6 +15,8 @@ func payload(to contract.AttemptState, status contract.ResultStatus) contract.Pa
 	switch to {
 	case contract.AttemptWorking:
 		return &contract.TaskStarted{Attempt: 1, Base: "b"}
+	case contract.AttemptRepairing:
+		return &contract.RepairRequested{Attempt: 1, Repair: 1, Failed: "f"}
 	case contract.AttemptEnded:
 		return &contract.TaskFinished{Result: res}
 	}

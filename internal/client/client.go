@@ -207,6 +207,29 @@ func decodeProblem(status int, b []byte) error {
 	return fault.New("", fault.Code(e.Code), e.Hint, e)
 }
 
+// Send sends a call as it is and returns its answer, whatever its status; the caller closes it.
+// content is the body's type.
+func (c *Client) Send(ctx context.Context, call rpc.Request, body io.Reader, content string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, call.Verb, c.base+call.Path, body)
+	if err != nil {
+		return nil, fault.New("client.Send", fault.Invalid, "", err)
+	}
+	req.URL.RawQuery = call.Query.Encode()
+	maps.Copy(req.Header, call.Header)
+	if content != "" {
+		req.Header.Set("Content-Type", content)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fault.Wrap("client.Send", transportError(ctx, c.base, err))
+	}
+	return res, nil
+}
+
+// Named is how the client's requests name the computer.
+func (c *Client) Named() string { return c.computer }
+
 // Call calls a method of the client's computer.
 func Call[In rpc.Asked, Out any](ctx context.Context, c *Client, m *rpc.Method[In, Out], in In) (out Out, err error) {
 	op := "client " + m.Name

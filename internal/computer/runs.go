@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -30,8 +31,8 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		Render:  c.shell,
 		Install: c.boxes,
 		Budget:  contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
-		Turns:   b.Turns,
-		Times:   times(c.machine.Config),
+		Turns:   b.Turns, Repairs: c.machine.Config.Loops.Repairs,
+		Times: times(c.machine.Config),
 	})
 }
 
@@ -44,10 +45,9 @@ func (c *Computer) runPast() runspace.Past {
 	return runspace.Past{Log: c.log, State: c.state, Page: c.Events}
 }
 
-func times(c config.Config) dispatch.Times {
-	t := dispatch.Times{Approval: time.Duration(c.Approvals.WaitS) * time.Second, Silence: time.Duration(c.Runtime.SilenceS) * time.Second}
-	t.Heartbeat = min(2*time.Second, t.Silence/4)
-	return t
+func times(c config.Config) ports.Times {
+	silence := time.Duration(c.Runtime.SilenceS) * time.Second
+	return ports.Times{Approval: time.Duration(c.Approvals.WaitS) * time.Second, Silence: silence, Heartbeat: min(2*time.Second, silence/4)}
 }
 
 // setAside moves what tasks left to another folder, without reading it.

@@ -22,6 +22,12 @@ type Config struct {
 	Budget    Budget    `koanf:"budget"`
 	Egress    Egress    `koanf:"egress"`
 	Approvals Approvals `koanf:"approvals"`
+	Loops     Loops     `koanf:"loops"`
+}
+
+// Loops says how the loops of runs work.
+type Loops struct {
+	Repairs int `koanf:"repairs"` // how often a task whose checks failed goes back to its loop; 0: never
 }
 
 // Server says where the control plane listens and keeps its data.
@@ -140,6 +146,9 @@ const maxFiles = 2_000_000
 // that hangs is waited for no longer than its task.
 const minSilenceS, maxSilenceS = 2, 600
 
+// maxRepairs bounds Loops.Repairs: a loop that has failed so often does not get there.
+const maxRepairs = 20
+
 // Default returns the built-in configuration.
 func Default() Config {
 	return Config{
@@ -148,6 +157,7 @@ func Default() Config {
 		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, AddMB: 4096, Files: 200_000, DependenciesMB: 4096},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
 		Approvals: Approvals{WaitS: 300},
+		Loops:     Loops{Repairs: 3},
 		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
@@ -273,6 +283,9 @@ func (c Config) validateBounds() error {
 	}
 	if s := c.Runtime.SilenceS; s < minSilenceS || s > maxSilenceS {
 		return bad("runtime.silence_s", "is %d; it must be from %d to %d", s, minSilenceS, maxSilenceS)
+	}
+	if n := c.Loops.Repairs; n < 0 || n > maxRepairs {
+		return bad("loops.repairs", "is %d; it must be from 0 (never) to %d", n, maxRepairs)
 	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)

@@ -78,7 +78,11 @@ func (s *Server) bindAccounts(t rpc.Table) {
 	ids := s.options.Identity
 	rpc.Bind(t, rpc.AccountGet, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.Account, error) {
 		a, err := ids.Account(ctx, who.Actor.Account())
-		return account(a), err
+		out := account(a)
+		if scope := callerOf(ctx).scope; scope != contract.Everything() {
+			out.May = scope.List()
+		}
+		return out, err
 	})
 	rpc.Bind(t, rpc.AccountList, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Account], error) {
 		list, err := ids.Accounts(ctx)

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/control/httpio"
 	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/view"
 )
 
 func (s *Server) routeFiles(hapi huma.API) {
@@ -77,9 +77,7 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request, cid contract.CI
 	h.Set("Choir-Mode", f.Mode)
 	h.Set("Cache-Control", "no-cache")
 	tagged(w, f)
-	whole := &ranged{from: content, size: f.Size, open: func(at int64) (io.ReadCloser, error) { return c.ReadFile(r.Context(), f, at) }}
-	http.ServeContent(&refusals{ResponseWriter: httpio.Paced(w), asked: r}, r, "", time.Time{}, whole)
-	return errors.Join(whole.err, whole.Close())
+	return httpio.ServeContent(w, r, &httpio.Ranged{From: content, Size: f.Size, Open: func(at int64) (io.ReadCloser, error) { return c.ReadFile(r.Context(), f, at) }})
 }
 
 func writeJSON(w http.ResponseWriter, v any) error {
@@ -90,4 +88,26 @@ func writeJSON(w http.ResponseWriter, v any) error {
 	w.Header().Set("Content-Type", "application/json")
 	_, err = w.Write(b)
 	return err
+}
+
+// tagged sets the ETag of an answer to the file's version.
+func tagged(w http.ResponseWriter, f view.File) {
+	if f.Version != "" {
+		w.Header().Set("ETag", `"`+f.Version+`"`)
+	}
+}
+
+// putFile replaces or makes a file if the request's conditions hold.
+func (s *Server) putFile(w http.ResponseWriter, r *http.Request, c Computer, in *rpc.PutRequest) error {
+	put := view.Put{Path: in.Path, Mode: in.Mode}
+	var err error
+	if put.If, err = in.Condition(); err != nil {
+		return err
+	}
+	f, err := c.PutFile(r.Context(), actorOf(r.Context()), put, httpio.Limit(r.Body, maxFile))
+	if err != nil {
+		return problem.TooLarge(unmet(in.Conditional(), err))
+	}
+	tagged(w, f)
+	return writeJSON(w, f)
 }

@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/control/httpio"
+	"choir.dev/choiros/internal/control/mcp"
 	"choir.dev/choiros/internal/control/origin"
 	"choir.dev/choiros/internal/control/problem"
 	"choir.dev/choiros/internal/control/quota"
@@ -74,6 +75,7 @@ type Server struct {
 	services *service.Services
 	own      rpc.Table // the methods that the control plane answers itself
 	making   creations
+	mcp      *mcp.Sessions
 
 	ctx    context.Context // ends when the server closes
 	cancel context.CancelFunc
@@ -163,7 +165,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // Close ends every stream and Serve.
 func (s *Server) Close() error {
 	s.shut()
-	err := s.services.Close()
+	err := errors.Join(s.services.Close(), s.mcp.Close())
 	s.wg.Wait()
 	return fault.Wrap("control.Close", err)
 }
@@ -250,6 +252,10 @@ func (s *Server) routes() error {
 	}
 	mux.Get("/api/schemas/*", s.serveSchema)
 	mux.Get("/api/openapi.json", s.serveOpenAPI)
+	for _, verb := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		mux.Method(verb, mcpPath, http.HandlerFunc(s.serveMCP))
+	}
+	s.mcp = mcp.New(s.options.Version, s.withCaller(mux, true), s.log)
 	var err error
 	if s.openapi, err = json.Marshal(hapi.OpenAPI()); err != nil {
 		return fmt.Errorf("describe the API: %w", err)

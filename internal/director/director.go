@@ -17,9 +17,9 @@ import (
 )
 
 // MaxWake bounds the wake context of a run, in bytes.
-const MaxWake = 32 << 10
+const MaxWake = 46 << 10
 
-const system = `You are the Director of a computer. The user typed an intention; you turn it into tasks, judge their results and report. You do not work on files yourself: the Associate does, through delegate.
+const system = `You are the Director of a computer. The user typed an intention; you turn it into tasks, judge their results and report. You may look at the files (read, grep, glob, ls) to plan well; you never write or run anything yourself: the Associate does, through delegate.
 The workspace has three folders: choiros/ is the source of the desktop the user is looking at (Vite, React, TypeScript; edits show at once), artifacts/ holds documents and the theme (artifacts/system/theme.json: name, scheme, radius and colors), workspace/ holds the user's projects.
 Kinds of task: agent (a model with the tools you list), inspect (the same, read-only), exec (steps you write, no model), git (checkpoint, restore, diff, log, status of the computer's history).
 A task works on a copy, is verified by the project's own checks, and is published only if it does not fail. Give a goal that can be understood without this conversation, the acceptance that shows it is reached, only the tools it needs, and a verify profile: its project's tests are run under any but none, standard is the usual, strict adds linter and build before something important. The host decides what is checked: the tests, manifests and dependencies of before the task judge it, a runner must have counted tests, and none is never verified; let a task change tests or manifests only where that is asked for.
@@ -151,7 +151,23 @@ func (l *loop) Call(ctx context.Context, c contract.ToolCall) (harness.Return, e
 			return harness.Return{Content: res.Output, IsError: !res.OK, End: t.Ends && res.OK}, err
 		}
 	}
+	if t, ok := l.tools.Lookup(c.Name); ok && t.Executor == tool.Box {
+		return l.look(ctx, c)
+	}
 	return harness.Return{}, fmt.Errorf("no tool %q", c.Name)
+}
+
+// look has the host make a call that only reads, in a box with the files.
+func (l *loop) look(ctx context.Context, c contract.ToolCall) (harness.Return, error) {
+	var res tool.Result
+	no, err := l.post(ctx, "/tools/"+c.Name, c.Args, &res)
+	switch {
+	case err != nil:
+		return harness.Return{}, err
+	case no != nil:
+		res = *no
+	}
+	return harness.Return{Content: res.Said(), IsError: !res.OK}, nil
 }
 
 // end records the report.
@@ -268,7 +284,7 @@ func (l *loop) context(s harness.State) string {
 	for _, a := range w.Answers {
 		fmt.Fprintf(&answers, "- %s → %s\n", harness.Clip(a.Question, 500), harness.Clip(orNone(a.Answer), 500))
 	}
-	return harness.Compose(MaxWake,
+	return harness.Opening(MaxWake, l.message.Brief,
 		harness.Section{Title: "Prompt", Body: l.message.Prompt, Max: 12 << 10},
 		harness.Section{Title: "Objective", Body: w.Objective, Max: 4 << 10},
 		harness.Section{Title: "Plan", Body: plan.String(), Max: 6 << 10},

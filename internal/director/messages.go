@@ -21,10 +21,12 @@ type Message struct {
 	// Tools are what the host offers the Director's model; the loop knows no others.
 	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
-	MaxTurns  int                     `json:"max_turns,omitempty"`
-	Spent     contract.Usage          `json:"spent"`
-	Turns     []contract.TurnRecorded `json:"turns,omitempty"`
-	Heartbeat int                     `json:"beat_ms,omitempty"` // 2000 when 0
+	MaxTurns int                     `json:"max_turns,omitempty"`
+	Spent    contract.Usage          `json:"spent"`
+	Turns    []contract.TurnRecorded `json:"turns,omitempty"`
+	// Brief is what the host says of the tree and the machine, as sections of Markdown.
+	Brief     string `json:"brief,omitempty"`
+	Heartbeat int    `json:"beat_ms,omitempty"` // 2000 when 0
 }
 
 // Report is how the loop ends a run. The host decides on the final Status.

@@ -8,7 +8,7 @@ import (
 )
 
 // budget returns the run's budget: of each of its prompt's and its owner's bounds the smaller.
-func (r *run) budget() contract.Budget {
+func (r *run) Budget() contract.Budget {
 	b, own := r.story.Prompt.Budget, r.dispatcher.options.Budget
 	if own.WallS == 0 {
 		own.WallS = int(r.dispatcher.options.Times.RunWall / time.Second)
@@ -17,6 +17,22 @@ func (r *run) budget() contract.Budget {
 	b.ToolCalls = smaller(b.ToolCalls, own.ToolCalls)
 	b.Tokens = smaller(b.Tokens, own.Tokens)
 	b.CostUSD = smaller(b.CostUSD, own.CostUSD)
+	return b
+}
+
+// left bounds the budget of a task by what is left of the run's.
+func (r *run) left(b contract.Budget) contract.Budget {
+	all := r.Budget()
+	r.mu.Lock()
+	used := r.story.Metered
+	r.mu.Unlock()
+	b.WallS = smaller(b.WallS, max(1, all.WallS-int(r.used()/time.Second)))
+	if all.Tokens > 0 {
+		b.Tokens = smaller(b.Tokens, max(1, all.Tokens-used.TokensIn-used.TokensOut))
+	}
+	if all.CostUSD > 0 {
+		b.CostUSD = smaller(b.CostUSD, max(1e-6, all.CostUSD-used.CostUSD))
+	}
 	return b
 }
 

@@ -15,9 +15,11 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch/catalogue"
+	"choir.dev/choiros/internal/dispatch/look"
 	"choir.dev/choiros/internal/dispatch/loops"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/dispatch/task"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
@@ -26,7 +28,8 @@ import (
 
 // directorAPI is the API that a Director's box may call on the host.
 type directorAPI struct {
-	run *run
+	run  *run
+	eyes *look.Box // in which it looks at the files
 	// mu allows one delegation at a time, so that tasks are numbered without gaps.
 	mu sync.Mutex
 }
@@ -34,7 +37,7 @@ type directorAPI struct {
 func (a *directorAPI) handler() http.Handler {
 	r := a.run
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", r.shown(r.dispatcher.options.Models.Handler(ports.ModelScope{Run: r.story.ID, Role: contract.KindDirector, Model: r.story.Prompt.Model, Budget: r.budget()})))
+	mux.Handle("POST /model/turns", r.shown(r.dispatcher.options.Models.Handler(ports.ModelScope{Run: r.story.ID, Role: contract.KindDirector, Model: r.story.Prompt.Model, Budget: r.Budget()})))
 	mux.HandleFunc("POST /clock", loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, r.used().Milliseconds())}, nil
 	}))
@@ -42,19 +45,20 @@ func (a *directorAPI) handler() http.Handler {
 	mux.HandleFunc("POST /turns", loops.Endpoint(contract.MaxTurn, a.turn))
 	mux.HandleFunc("POST /events", loops.Endpoint(contract.MaxTask, a.event))
 	mux.HandleFunc("POST /tasks", loops.Endpoint(4*contract.MaxTask, a.tasks))
+	mux.HandleFunc("POST /tools/{name}", a.look)
 	mux.HandleFunc("POST /ask", loops.Endpoint(64<<10, a.ask))
 	return mux
 }
 
 func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
 	r := a.run
-	if err := r.settle(ctx); err != nil {
+	if err := r.Settle(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.unpaused(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.settle(ctx); err != nil {
+	if err := r.Settle(ctx); err != nil {
 		return nil, err
 	}
 	folders, err := r.dispatcher.options.Workspace.Folders(ctx)
@@ -82,7 +86,7 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 }
 
 func (a *directorAPI) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
-	_, err := a.run.append(ctx, contract.Draft{Actor: contract.DirectorOf(a.run.story.ID), Type: "turn.recorded", Subject: a.run.story.ID, Data: &t})
+	_, err := a.run.Append(ctx, contract.Draft{Actor: contract.DirectorOf(a.run.story.ID), Type: "turn.recorded", Subject: a.run.story.ID, Data: &t})
 	return struct{}{}, err
 }
 
@@ -94,7 +98,7 @@ func (a *directorAPI) event(ctx context.Context, _ *http.Request, p director.Pos
 	if err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)
 	}
-	_, err = a.run.append(ctx, contract.Draft{Actor: contract.DirectorOf(a.run.story.ID), Type: p.Type, Subject: a.run.story.ID, Data: data})
+	_, err = a.run.Append(ctx, contract.Draft{Actor: contract.DirectorOf(a.run.story.ID), Type: p.Type, Subject: a.run.story.ID, Data: data})
 	return struct{}{}, err
 }
 
@@ -111,7 +115,7 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 	if err != nil {
 		return nil, err
 	}
-	if err := r.settle(ctx); err != nil {
+	if err := r.Settle(ctx); err != nil {
 		return nil, err
 	}
 	ended := func(s *story.Run) bool {
@@ -123,13 +127,14 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 		return true
 	}
 	for over := false; !over; {
-		if err := r.until(ctx, func(s *story.Run) bool { over = ended(s); return over || s.Paused }); err != nil {
+		if err := r.Until(ctx, func(s *story.Run) bool { over = ended(s); return over || s.Paused }); err != nil {
 			return nil, err
 		}
 		if err := r.unpaused(ctx); err != nil {
 			return nil, err
 		}
 	}
+	a.eyes.Changed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out director.Delegated
@@ -165,7 +170,7 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 	if to, news := r.doing(true); news {
 		drafts = append(drafts, r.moved(to, ""))
 	}
-	if _, err := r.append(ctx, drafts...); err != nil {
+	if _, err := r.Append(ctx, drafts...); err != nil {
 		return nil, err
 	}
 	crash.At("dispatch.task.requested")
@@ -189,7 +194,7 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 	if err := t.Validate(); err != nil {
 		return t, err
 	}
-	if err := checkNetwork(t.Egress); err != nil {
+	if err := task.CheckNetwork(t.Egress); err != nil {
 		return t, err
 	}
 	for i, name := range t.Tools {
@@ -210,8 +215,7 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 	if (t.Kind == contract.KindAgent || t.Kind == contract.KindInspect) && len(t.Tools) == 0 {
 		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + strings.Join(r.dispatcher.tools.ToolNames(t.Kind), ", ")}
 	}
-	// A task never gets more time than its run.
-	t.Budget.WallS = min(t.Budget.WallS, r.budget().WallS)
+	t.Budget = r.left(t.Budget)
 	return t, nil
 }
 
@@ -244,13 +248,13 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	}
 	r.mu.Unlock()
 	if !asked {
-		if _, err := r.append(ctx, contract.Draft{Actor: contract.DirectorOf(r.story.ID), Type: "question.asked", Subject: q.ID, Data: &contract.QuestionAsked{Question: q}}); err != nil {
+		if _, err := r.Append(ctx, contract.Draft{Actor: contract.DirectorOf(r.story.ID), Type: "question.asked", Subject: q.ID, Data: &contract.QuestionAsked{Question: q}}); err != nil {
 			return nil, err
 		}
 	}
-	r.waiting(1)
-	defer r.waiting(-1)
-	if err := r.settle(ctx); err != nil {
+	r.Waits(1)
+	defer r.Waits(-1)
+	if err := r.Settle(ctx); err != nil {
 		return nil, err
 	}
 	var got director.Answer
@@ -274,14 +278,14 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 			return nil, err
 		}
 		// On a conflict the user was faster by a hair, and their answer counts.
-		if err := r.until(ctx, answered); err != nil {
+		if err := r.Until(ctx, answered); err != nil {
 			return nil, err
 		}
 	}
 	return got, nil
 }
 
-func (r *run) waiting(n int) {
+func (r *run) Waits(n int) {
 	r.mu.Lock()
 	r.asking += n
 	r.touch()

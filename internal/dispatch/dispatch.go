@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -12,43 +11,14 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/dispatch/catalogue"
+	"choir.dev/choiros/internal/dispatch/look"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/slots"
 	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/dispatch/task"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
 )
-
-// Times are the dispatcher's time limits. Zero values get the defaults, which follow each field's
-// description.
-type Times struct {
-	Heartbeat time.Duration // how often a loop must report that it is alive; 2 s
-	Silence   time.Duration // a loop that has not reported for so long is ended; 20 s
-	Grace     time.Duration // how long a task may exceed its time before it is killed; 15 s
-	CleanUp   time.Duration // how long undoing what a task left may take; 2 min
-	// TakeBack is for how long, from each start on, the dispatcher tries to take back what a task showed
-	// live; after that it stays. 10 min.
-	TakeBack time.Duration
-	RunWall  time.Duration // the time limit of a run whose prompt sets none; 1 h
-	// Approval is how long a task waits for a person before what it asks for is denied. 5 min.
-	Approval time.Duration
-}
-
-func (t Times) withDefaults() Times {
-	def := func(v *time.Duration, d time.Duration) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	def(&t.Heartbeat, 2*time.Second)
-	def(&t.Silence, 20*time.Second)
-	def(&t.Grace, 15*time.Second)
-	def(&t.CleanUp, 2*time.Minute)
-	def(&t.TakeBack, 10*time.Minute)
-	def(&t.RunWall, time.Hour)
-	def(&t.Approval, 5*time.Minute)
-	return t
-}
 
 // Options configure a dispatcher. CID, Log, Blobs, Boxes, Workspace, Documents, Models, Egress and Logger
 // are required.
@@ -79,43 +49,30 @@ type Options struct {
 	Past ports.Past
 	// Budget is the owner's bound for every run; a prompt can only lower it.
 	Budget   contract.Budget
+	Repairs  int // how often the loop of an attempt is asked to repair what the checks found; 0: never
 	Turns    int // model turns of one loop; 0 leaves the harness's default
 	Parallel int // how many tasks of one computer work at the same time; 3
 	Runs     int // how many runs of one computer go on at the same time, while others wait; 4
-	Times    Times
+	Times    ports.Times
 	Now      func() time.Time
 }
 
-// Bounds of a run.
-const (
-	maxTasks    = 60 // of one run
-	maxAttempts = 3  // of one task
-	maxStarts   = 3  // of one attempt, over restarts
-	maxOpenings = 3  // of the box of a Director or a check that crashes
-)
-
-// errClosing is the cause of every context when the dispatcher closes. What is under way then stays
-// unfinished in the log, and Recover continues it.
-var errClosing = errors.New("the computer goes to sleep")
-
-// errCancelled is the cause when the user cancels a run.
-var errCancelled = errors.New("cancelled by the user")
+// maxTasks bounds the tasks of one run.
+const maxTasks = 60
 
 // Dispatcher owns the runs of one computer. It is safe for concurrent use.
 type Dispatcher struct {
-	options Options
-	log     *slog.Logger
-	tools   *catalogue.Catalogue
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	wg      sync.WaitGroup
-	tasks   slots.Slots // one slot for each task that may work
-	slots   slots.Slots // one slot for each run that may go on
-	drops   slots.Slots // one slot for each overlay that may be removed at once
-	// publishing is held while the live tree is being changed, so that no task publishes into another's
-	// half-finished publish.
-	publishing sync.Mutex
-	approving  sync.Mutex // held from counting the open approvals until the new one is in the log
+	options   Options
+	log       *slog.Logger
+	tools     *catalogue.Catalogue
+	briefs    *look.Briefs
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	wg        sync.WaitGroup
+	tasks     slots.Slots // one slot for each task that may work
+	slots     slots.Slots // one slot for each run that may go on
+	host      *task.Host
+	approving sync.Mutex // held from counting the open approvals until the new one is in the log
 
 	unwatch func() // ends the notification that choir stood still
 
@@ -147,13 +104,17 @@ func New(o Options) (*Dispatcher, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.Times = o.Times.withDefaults()
-	tools, err := catalogue.New(append([]catalogue.HostTool{gitTool()}, o.Tools...))
+	o.Times = o.Times.WithDefaults()
+	tools, err := catalogue.New(append([]catalogue.HostTool{task.GitTool()}, o.Tools...))
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	d := &Dispatcher{options: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs), drops: make(slots.Slots, o.Parallel)}
+	d := &Dispatcher{options: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
+	d.briefs = &look.Briefs{Tools: tools, Now: o.Now}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	d.host = task.NewHost(task.Options{CID: o.CID, Blobs: o.Blobs, Boxes: o.Boxes, Workspace: o.Workspace, Documents: o.Documents, Models: o.Models,
+		Egress: o.Egress, BeyondGrant: o.BeyondGrant, Logger: o.Logger, Tools: tools, Briefs: d.briefs, Render: o.Render, Install: o.Install, Repairs: o.Repairs, Turns: o.Turns,
+		Parallel: o.Parallel, Times: o.Times, Now: o.Now, Awake: d.ctx})
 	d.unwatch = awake.Notify(d.stoodStill)
 	return d, nil
 }
@@ -165,7 +126,7 @@ func (d *Dispatcher) Close() error {
 	d.closed = true
 	d.mu.Unlock()
 	d.unwatch()
-	d.cancel(errClosing)
+	d.cancel(task.ErrClosing)
 	d.wg.Wait()
 	return nil
 }
@@ -221,7 +182,7 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, fault.New("dispatch", fault.Unavailable, "Try again when the computer is awake.", errClosing)
+		return nil, fault.New("dispatch", fault.Unavailable, "Try again when the computer is awake.", task.ErrClosing)
 	}
 	if r := d.runs[s.ID]; r != nil {
 		return r, nil
@@ -289,7 +250,7 @@ func (d *Dispatcher) Command(ctx context.Context, by contract.Actor, runID strin
 		return 0, fault.Wrap(op, err)
 	}
 	if c == contract.CommandCancel {
-		r.cancel(errCancelled)
+		r.cancel(task.ErrCancelled)
 	}
 	return seq, nil
 }

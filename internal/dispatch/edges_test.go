@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,6 +148,25 @@ var scenarios = map[string]func(h *house){
 		h.model.director = plan(agentTask)
 		h.model.associate = steps(blue, broken)
 	},
+	"repaired": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, broken, done, repaired)
+	},
+	"cancelled while it is sent back": func(h *house) {
+		h.model.director = plan(agentTask)
+		h.model.associate = steps(blue, broken)
+		var checked atomic.Bool
+		h.boxes.break_ = func(r ports.BoxRequest) error {
+			switch {
+			case r.Kind == contract.BoxVerify:
+				checked.Store(true)
+			case r.Kind == contract.BoxTask && checked.Load():
+				_, _ = h.d.Command(h.t.Context(), contract.Person("u"), r.Run, contract.CommandCancel) // it may have been before a death
+				return errors.New("no box can be had")
+			}
+			return nil
+		}
+	},
 	"steps": func(h *house) {
 		h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
 			{"write": m{"path": "workspace/a.sh", "content": "echo two\n"}}}})
@@ -242,8 +262,10 @@ const (
 )
 
 var comesOut = map[string]string{
-	"good": allOfIt, "steps": allOfIt, "moving tree": allOfIt,
-	"failed check": failedOf + `"echo one\nred\n"`, "it can't be taken back": failedOf + `"echo one\nblue\n"`,
+	"good": allOfIt, "repaired": allOfIt, "steps": allOfIt,
+	"cancelled while it is sent back": "run cancelled unknown, task cancelled, verification fail, published false, " + nothingWas,
+	"moving tree":                     allOfIt,
+	"failed check":                    failedOf + `"echo one\nred\n"`, "it can't be taken back": failedOf + `"echo one\nblue\n"`,
 	"its publish gives no answer": "run failed unknown, task failed, verification unknown, published false, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo one\\nblue\\n\"",
 	"failed step":                 nothingOf, "its boxes die": nothingOf, "no checkpoint can be made": nothingOf, "no tree can be made": nothingOf,
 	"it can't be merged": nothingOf, "it can't be published": nothingOf,
@@ -256,6 +278,9 @@ var comesOut = map[string]string{
 var (
 	blue   = use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"})
 	broken = use("c1", "write", m{"path": "workspace/a.sh", "content": "if then"})
+	// repaired is what makes it right, and done the call with which a loop ends.
+	repaired = use("c2", "write", m{"path": "workspace/a.sh", "content": "echo two\n"})
+	done     = use("d", "finish", m{"status": "ok", "summary": "done"})
 )
 
 // cases are where the process is to die: at the n-th transition of a scenario.

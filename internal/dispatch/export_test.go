@@ -17,5 +17,5 @@ func (d *Dispatcher) Asking(id string) int {
 
 // Full returns whether as many tasks are at work, and as many overlays are being removed, as may be.
 func (d *Dispatcher) Full() bool {
-	return len(d.tasks) == cap(d.tasks) && len(d.drops) == cap(d.drops)
+	return len(d.tasks) == cap(d.tasks) && d.host.Removing()
 }

@@ -54,7 +54,7 @@ func (d *Dispatcher) caughtUp(ctx context.Context) ([]*run, error) {
 	}
 	d.mu.Unlock()
 	for _, r := range runs {
-		err := r.until(ctx, func(*story.Run) bool { return r.seen >= last })
+		err := r.Until(ctx, func(*story.Run) bool { return r.seen >= last })
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx) // otherwise the run has ended, and its story is complete
 		}

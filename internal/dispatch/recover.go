@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/internal/blob"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/dispatch/task"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
 )
@@ -188,7 +189,7 @@ func (r *run) takeUp(ctx context.Context) {
 		if t.Ended() {
 			over = append(over, t)
 		}
-		if t.Ended() && !(t.Now.Again && t.Now.Number < maxAttempts) {
+		if t.Ended() && !(t.Now.Again && t.Now.Number < task.MaxAttempts) {
 			r.settled[t.Request.ID] = true
 			continue
 		}
@@ -198,14 +199,12 @@ func (r *run) takeUp(ctx context.Context) {
 	for _, t := range over {
 		// A crash between a result and the removal of its overlay may have left the overlay, also when
 		// another attempt follows.
-		a := r.at(t.Request.ID, max(t.Now.Number, 1))
-		a.now = t.Now
-		a.discard()
+		task.Discard(r.dispatcher.host, r, t.Request.ID)
 	}
 	for _, t := range todo {
 		r.work(t.Request.ID)
 	}
-	err := r.until(ctx, func(*story.Run) bool {
+	err := r.Until(ctx, func(*story.Run) bool {
 		for _, t := range todo {
 			if !r.settled[t.Request.ID] {
 				return false

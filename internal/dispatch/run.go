@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/rundoc"
 	"choir.dev/choiros/internal/dispatch/slots"
 	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/dispatch/task"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/tool"
@@ -59,13 +60,9 @@ func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.options.Now()
 	r.down = max(0, r.taken.Sub(s.Newest))
-	r.doc = rundoc.New(rundoc.Options{Documents: d.options.Documents, Log: d.log, View: func(look func(*story.Run)) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		look(r.story)
-	}})
+	r.doc = rundoc.New(rundoc.Options{Documents: d.options.Documents, Log: d.log, View: r.Story})
 	if s.Cancelled {
-		r.cancel(errCancelled)
+		r.cancel(task.ErrCancelled)
 	}
 	if s.Paused {
 		r.idleSince, r.idles = r.since, true
@@ -75,7 +72,7 @@ func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
 
 // append stores events of this run. When it returns, the run's story contains them and everything that
 // the log has before them.
-func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+func (r *run) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
 	for i := range drafts {
 		drafts[i].Run = r.story.ID
 		if drafts[i].Correlation == "" {
@@ -100,7 +97,7 @@ func (r *run) append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 	for _, e := range es {
 		last = max(last, e.Sequence)
 	}
-	if err := r.until(ctx, func(s *story.Run) bool { return s.Last >= last }); err != nil {
+	if err := r.Until(ctx, func(s *story.Run) bool { return s.Last >= last }); err != nil {
 		return nil, err
 	}
 	return es, nil
@@ -121,7 +118,7 @@ func (r *run) touch() {
 }
 
 // waited returns how long the run was paused or waited for its user.
-func (r *run) waited() time.Duration {
+func (r *run) Waited() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.idles {
@@ -132,10 +129,10 @@ func (r *run) waited() time.Duration {
 
 // used returns how much of its time the run has used. The time in which it waited for its user, nobody
 // drove it, or the machine was suspended does not count.
-func (r *run) used() time.Duration { return r.worked + awake.Now() - r.since - r.waited() }
+func (r *run) used() time.Duration { return r.worked + awake.Now() - r.since - r.Waited() }
 
 // until waits for cond, which is called with mu held.
-func (r *run) until(ctx context.Context, cond func(*story.Run) bool) error {
+func (r *run) Until(ctx context.Context, cond func(*story.Run) bool) error {
 	for {
 		r.mu.Lock()
 		ok, ch, unread := cond(r.story), r.changed, r.unread
@@ -167,13 +164,13 @@ func (r *run) rest(ctx context.Context, cond func(*story.Run) bool) error {
 	if ok {
 		return nil
 	}
-	return r.place.Rest(r.ctx, func() error { return r.until(ctx, cond) })
+	return r.place.Rest(r.ctx, func() error { return r.Until(ctx, cond) })
 }
 
 // restTask waits for a person on behalf of a task. Meanwhile the task's slot is free for others, and so
 // is the run's slot when nothing else of the run goes on. Afterwards the run's slot is taken before the
 // task's: whoever holds a task's slot then also holds a run's, so no two wait for each other.
-func (r *run) restTask(id string, wait func() error) error {
+func (r *run) Rest(id string, wait func() error) error {
 	r.mu.Lock()
 	place := r.places[id]
 	r.mu.Unlock()
@@ -184,7 +181,7 @@ func (r *run) restTask(id string, wait func() error) error {
 }
 
 func (r *run) said(ctx context.Context, by contract.Actor, eventType string, p contract.Payload) (uint64, error) {
-	es, err := r.append(ctx, contract.Draft{Actor: by, Type: eventType, Subject: r.story.ID, Data: p})
+	es, err := r.Append(ctx, contract.Draft{Actor: by, Type: eventType, Subject: r.story.ID, Data: p})
 	if err != nil {
 		return 0, err
 	}
@@ -202,7 +199,7 @@ func (r *run) answer(ctx context.Context, by contract.Actor, a contract.Question
 		return 0, fault.New("", fault.NotFound, "", fmt.Errorf("this run has no question %q", summary.OneLine(a.Question, 60)))
 	}
 	// There is one answer per question, from whoever answers first: the user, or the deadline.
-	es, err := r.append(ctx, contract.Draft{Actor: by, Type: "question.answered", Data: &a,
+	es, err := r.Append(ctx, contract.Draft{Actor: by, Type: "question.answered", Data: &a,
 		Subject: "answer/" + a.Question, Expect: &contract.Expect{Last: 0}})
 	if err != nil {
 		return 0, err
@@ -210,20 +207,20 @@ func (r *run) answer(ctx context.Context, by contract.Actor, a contract.Question
 	return es[0].Sequence, nil
 }
 
-// move appends run.moved when the status changes.
-func (r *run) move(ctx context.Context, to contract.RunStatus, reason string) error {
+// Move appends run.moved when the status changes.
+func (r *run) Move(ctx context.Context, to contract.RunStatus, reason string) error {
 	r.mu.Lock()
 	same := r.story.Status == to
 	r.mu.Unlock()
 	if same {
 		return nil
 	}
-	return r.moveTo(ctx, to, reason)
+	return r.MoveTo(ctx, to, reason)
 }
 
 // moveTo appends run.moved, also if only the reason has changed.
-func (r *run) moveTo(ctx context.Context, to contract.RunStatus, reason string) error {
-	_, err := r.append(ctx, r.moved(to, reason))
+func (r *run) MoveTo(ctx context.Context, to contract.RunStatus, reason string) error {
+	_, err := r.Append(ctx, r.moved(to, reason))
 	return err
 }
 
@@ -232,9 +229,9 @@ func (r *run) moved(to contract.RunStatus, reason string) contract.Draft {
 }
 
 // settle sets the run's status to what it is doing now.
-func (r *run) settle(ctx context.Context) error {
+func (r *run) Settle(ctx context.Context) error {
 	to, _ := r.doing(false)
-	return r.move(ctx, to, "")
+	return r.Move(ctx, to, "")
 }
 
 // doing is the status of what the run is doing now, or will with one more task if more is set, and whether
@@ -266,7 +263,7 @@ func (r *run) drive() error {
 		fresh := !r.story.Started && !r.story.Paused // otherwise the box might have to wait for long
 		r.mu.Unlock()
 		if fresh {
-			box.begin()
+			box.Begin()
 		}
 		if err := r.open(); err != nil && r.ctx.Err() == nil {
 			box.close()
@@ -280,15 +277,15 @@ func (r *run) drive() error {
 		if err == nil || r.ctx.Err() != nil {
 			break
 		}
-		if opening >= maxOpenings || fault.Is(err, fault.Missing) {
+		if opening >= loops.MaxOpenings || fault.Is(err, fault.Missing) {
 			return fmt.Errorf("the Director's box failed %d times: %w", opening, err)
 		}
 		r.dispatcher.log.Warn("a Director's box failed; opening another", "run", r.story.ID, "error", err)
 		box = r.directorBox()
 	}
 	box.close()
-	if errors.Is(context.Cause(r.ctx), errClosing) {
-		r.endTasks(errClosing)
+	if errors.Is(context.Cause(r.ctx), task.ErrClosing) {
+		r.endTasks(task.ErrClosing)
 		return nil
 	}
 	why := fmt.Errorf("%w: its Director had reported", errEnded)
@@ -297,7 +294,7 @@ func (r *run) drive() error {
 		rep = director.Report{Status: contract.RunFailed, Detail: gone.Error(), Usage: rep.Usage,
 			Summary: "The run was ended because " + gone.Error() + ". What its tasks had shown live was taken back as far as that was known; the checkpoints have what was before. Send the prompt again to have it done."}
 	case r.ctx.Err() != nil: // the user cancelled it: nothing else ends it from outside
-		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was " + errCancelled.Error() + ".", Usage: rep.Usage}
+		rep = director.Report{Status: contract.RunCancelled, Summary: "The run was " + task.ErrCancelled.Error() + ".", Usage: rep.Usage}
 	case rep.Status == contract.RunFailed:
 		why = fmt.Errorf("%w: %s", errEnded, summary.OneLine(rep.Summary, 500))
 	}
@@ -326,10 +323,6 @@ func (r *run) endTasks(why error) {
 
 var errEnded = errors.New("the run has ended")
 
-// errOutside is the error of a loop that reports that it was cancelled although nobody cancelled it: its
-// process was ended by something else, and it is continued as after a crash.
-var errOutside = errors.New("the loop was ended from outside")
-
 // open starts the run in the log and makes its document.
 func (r *run) open() error {
 	if !r.story.Started {
@@ -342,24 +335,24 @@ func (r *run) open() error {
 		if to, news := r.doing(false); news {
 			drafts = append(drafts, r.moved(to, "")) // in one call, which is one sync of the log
 		}
-		if _, err = r.append(r.ctx, drafts...); err != nil {
+		if _, err = r.Append(r.ctx, drafts...); err != nil {
 			return err
 		}
 	}
 	if err := r.doc.Create(r.ctx); err != nil {
 		return fmt.Errorf("the run's document: %w", err)
 	}
-	return r.settle(r.ctx)
+	return r.Settle(r.ctx)
 }
 
 // direct gives the run to a Director's box once the box is open, and waits for its report. The box has
 // ended when it returns.
 func (r *run) direct(b *directorBox) (director.Report, error) {
 	defer b.close()
-	ctx := b.ctx
+	ctx := b.Ctx
 	// Tasks that an earlier Director requested end first, so that the new one finds their results in its
 	// context.
-	err := r.until(ctx, func(s *story.Run) bool {
+	err := r.Until(ctx, func(s *story.Run) bool {
 		for _, t := range s.Tasks {
 			if !r.settled[t.Request.ID] {
 				return false
@@ -373,17 +366,20 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 	if err != nil {
 		return director.Report{}, err
 	}
-	box, err := b.wait()
+	box, err := b.Wait()
 	if err != nil {
 		return director.Report{}, err
 	}
 	r.mu.Lock()
-	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Model: r.story.Prompt.Model, Budget: r.budget(), Tools: r.dispatcher.tools.For(tool.Director),
+	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Model: r.story.Prompt.Model, Budget: r.Budget(), Tools: r.dispatcher.tools.For(tool.Director),
 		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
 	r.mu.Unlock()
+	if m.Brief, err = r.brief(ctx, b.api, len(m.Turns) > 0); err != nil {
+		return director.Report{}, err
+	}
 	wall := time.Duration(m.Budget.WallS) * time.Second
 	over := func() error {
 		if r.used() > wall {
@@ -396,22 +392,20 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 		return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + err.Error() + ".", Detail: err.Error()}, nil
 	}
 	if err == nil && rep.Status == contract.RunCancelled && r.ctx.Err() == nil {
-		return director.Report{Usage: rep.Usage}, fault.New("", fault.Unavailable, "", errOutside)
+		return director.Report{Usage: rep.Usage}, fault.New("", fault.Unavailable, "", loops.ErrOutside)
 	}
 	return rep, r.silent(err)
 }
 
 // kill ends a box. No box may be left running, so a failure is logged as an error.
 func (r *run) kill(b ports.Box) {
-	if err := b.Kill(); err != nil {
-		r.dispatcher.log.Error("a box could not be ended", "box", b.ID(), "run", r.story.ID, "error", err)
-	}
+	loops.Kill(r.dispatcher.log, r.story.ID, b)
 }
 
 // fail reports a run that could not go on.
 func (r *run) fail(err error) {
-	if errors.Is(context.Cause(r.ctx), errClosing) {
-		r.endTasks(errClosing)
+	if errors.Is(context.Cause(r.ctx), task.ErrClosing) {
+		r.endTasks(task.ErrClosing)
 		return
 	}
 	said := "The run could not go on: " + summary.OneLine(fault.Text(err), 2000)
@@ -424,10 +418,16 @@ func (r *run) fail(err error) {
 	}
 }
 
+// These are how long a run whose end can't be recorded waits at first and at most before it tries again.
+const (
+	concludeFirst = 100 * time.Millisecond
+	concludeMost  = 30 * time.Second
+)
+
 // conclude is finish, tried again for as long as the log takes nothing, such as on a full disk: a run that
 // nobody drives and that has no end could not be cancelled, and would keep its computer awake.
 func (r *run) conclude(rep director.Report) error {
-	for pause := againFirst; ; pause = min(2*pause, againMost) {
+	for pause := concludeFirst; ; pause = min(2*pause, concludeMost) {
 		err := r.finish(rep)
 		if !fault.Is(err, fault.DiskFull) && !fault.Is(err, fault.Unavailable) {
 			return err
@@ -456,7 +456,7 @@ func (r *run) finish(rep director.Report) error {
 	}
 	r.mu.Unlock()
 	for _, id := range left {
-		r.abandon(id, errEnded)
+		task.Abandon(r.dispatcher.host, r, id, errEnded)
 	}
 	if err := r.closeApprovals(ctx); err != nil {
 		return err
@@ -465,7 +465,7 @@ func (r *run) finish(rep director.Report) error {
 	p := summary.Reported(r.story, rep, r.spent(rep))
 	r.mu.Unlock()
 	r.doc.Finish(ctx, p)
-	_, err := r.append(ctx, contract.Draft{ID: contract.DeriveID(r.story.ID, "reported"), Actor: contract.System(), Type: "run.reported", Subject: r.story.ID, Data: p})
+	_, err := r.Append(ctx, contract.Draft{ID: contract.DeriveID(r.story.ID, "reported"), Actor: contract.System(), Type: "run.reported", Subject: r.story.ID, Data: p})
 	if err != nil {
 		return err
 	}

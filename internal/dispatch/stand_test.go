@@ -43,6 +43,7 @@ type boxes struct {
 	break_ func(ports.BoxRequest) error
 	evil   func(host *http.Client) http.Handler // replaces our Associate
 	liar   http.Handler                         // replaces our Director
+	rogue  func(host *http.Client) http.Handler // the same, with its way to the host
 	dies   string                               // a task's box is killed when this tool is called
 	checks func(tool string) (dies bool)        // the same for the box of a check
 }
@@ -123,6 +124,9 @@ func (bs *boxes) Open(_ context.Context, r ports.BoxRequest) (ports.Box, error) 
 		inside = director.Handler(director.Options{Client: client, Backoff: fast})
 		if bs.liar != nil {
 			inside = bs.liar
+		}
+		if bs.rogue != nil {
+			inside = bs.rogue(client)
 		}
 	case contract.BoxAssociate:
 		if bs.evil != nil {
@@ -346,8 +350,8 @@ func (h *house) options() dispatch.Options {
 			h.sent <- subject + " " + string(data)
 			return nil
 		},
-		Turns: 12,
-		Times: dispatch.Times{Heartbeat: 50 * time.Millisecond, Silence: 5 * time.Second, CleanUp: 2 * time.Second}}
+		Turns: 12, Repairs: 3,
+		Times: ports.Times{Heartbeat: 50 * time.Millisecond, Silence: 5 * time.Second, CleanUp: 2 * time.Second}}
 	if h.tune != nil {
 		h.tune(&o)
 	}
@@ -408,6 +412,16 @@ func (h *house) submit(text string) string {
 	h.t.Helper()
 	id, seq, err := h.d.Submit(h.t.Context(), dispatch.Prompt{By: contract.Person("u"), Text: text})
 	if err != nil || seq == 0 {
+		h.t.Fatalf("submit: %v", err)
+	}
+	return id
+}
+
+// submitWithin is submit of a prompt with a budget.
+func (h *house) submitWithin(b contract.Budget) string {
+	h.t.Helper()
+	id, _, err := h.d.Submit(h.t.Context(), dispatch.Prompt{By: contract.Person("u"), Text: "go", Budget: b})
+	if err != nil {
 		h.t.Fatalf("submit: %v", err)
 	}
 	return id

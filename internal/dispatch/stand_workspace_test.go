@@ -45,6 +45,7 @@ type overlay struct {
 	ws   *folders
 	dir  string
 	base string
+	look bool // whether the Director looks in it, which is no task's
 }
 
 func (o *overlay) Base() string { return o.base }
@@ -100,7 +101,10 @@ func (w *folders) path(t ports.TaskRef) string {
 
 func (w *folders) Begin(_ context.Context, t ports.TaskRef, base string) (_ ports.Overlay, err error) {
 	defer caught(&err)
-	o := &overlay{ws: w, dir: w.path(t), base: base}
+	o := &overlay{ws: w, dir: w.path(t), base: base, look: t.Task == contract.DeriveID(t.Run, "look")}
+	if o.look {
+		o.dir = filepath.Join(w.dir, "looks", fmt.Sprint(t.Run, "-", t.Attempt))
+	}
 	copyTree(filepath.Join(w.dir, "commits", base), o.dir)
 	return o, nil
 }
@@ -232,6 +236,9 @@ func (w *folders) kept() []string {
 }
 
 func (w *folders) Drop(_ context.Context, o ports.Overlay) error {
+	if o.(*overlay).look {
+		return os.RemoveAll(o.(*overlay).dir)
+	}
 	if w.drop != nil {
 		w.drop()
 	}

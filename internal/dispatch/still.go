@@ -8,8 +8,6 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/dispatch/loops"
-	"choir.dev/choiros/internal/dispatch/ports"
-	"choir.dev/choiros/internal/fault"
 )
 
 // tellStill is for how long choir must have stood still for its runs to report it.
@@ -33,16 +31,16 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 	}
 	for _, r := range d.runs {
 		if !r.place.Rests() {
-			d.wg.Go(func() { r.stood(g.For, why) })
+			d.wg.Go(func() { r.Stood(g.For, why) })
 		}
 	}
 }
 
 // stood records in the run's story that the run stood still.
-func (r *run) stood(d time.Duration, why contract.StoodWhy) {
+func (r *run) Stood(d time.Duration, why contract.StoodWhy) {
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.dispatcher.options.Times.CleanUp)
 	defer cancel()
-	_, err := r.append(ctx, contract.Draft{Actor: contract.System(), Type: "run.stood", Subject: r.story.ID, Data: &contract.RunStood{ForMS: d.Milliseconds(), Why: why}})
+	_, err := r.Append(ctx, contract.Draft{Actor: contract.System(), Type: "run.stood", Subject: r.story.ID, Data: &contract.RunStood{ForMS: d.Milliseconds(), Why: why}})
 	if err != nil && !r.closing() {
 		r.dispatcher.log.Warn("it could not be said that a run stood still", "run", r.story.ID, "for", d, "error", err)
 	}
@@ -52,26 +50,7 @@ func (r *run) stood(d time.Duration, why contract.StoodWhy) {
 func (r *run) silent(err error) error {
 	var s *loops.SilentError
 	if errors.As(err, &s) && r.ctx.Err() == nil {
-		r.stood(s.For, contract.StoodBox)
+		r.Stood(s.For, contract.StoodBox)
 	}
 	return err
-}
-
-// answering asks the box for a sign of life from time to time until the returned function is called. A
-// box that gives none is killed, and the returned context is cancelled; otherwise a box that hangs would
-// be waited for until the budget is used up.
-func (r *run) answering(ctx context.Context, box ports.Box, silence time.Duration) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for awake.Pause(ctx, silence/4) {
-			if loops.Alive(ctx, box, silence) || ctx.Err() != nil {
-				continue
-			}
-			cancel(fault.New("dispatch", fault.Timeout, "", loops.Silent(box, silence)))
-			r.kill(box)
-		}
-	}()
-	return ctx, func() { cancel(nil); <-ended }
 }

@@ -111,7 +111,7 @@ func New(opts Options) (*Fleet, error) {
 		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
 		Default: opts.Config.Models.Default, AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL,
 		OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL, Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
-		Meter: fl.meter, Spent: fl.spent, Sum: fl.spentIn, Bounds: bounds(opts.Config.Budget), Logger: opts.Logger,
+		Meter: fl.meter, Spent: fl.spent, Sum: fl.spentIn, Bounds: bounds(opts.Config.Budget), Blobs: opts.Blobs, Logger: opts.Logger,
 	}); err != nil {
 		return nil, fault.Wrap(op, err)
 	}

@@ -49,6 +49,7 @@ type reservation struct {
 	mu       *sync.Mutex
 	in       int64
 	maxOut   int
+	own      bool // the request asks for no length: maxOut is the model's own
 	tokens   int64
 	cost     float64
 	free     bool // nothing was reserved
@@ -82,9 +83,11 @@ func (a *accounts) open(key string) *account {
 	return acc
 }
 
+// pictureBytes is what a picture counts as in an estimate: 1,600 tokens are what services make of a large one.
+const pictureBytes = 3 * 1600
+
 // estimateIn estimates a request's tokens rather high: one for every three bytes, and some for each
-// message and tool.
-// some for each message and tool.
+// message, tool and picture.
 func estimateIn(req contract.TurnRequest) int64 {
 	n := len(req.System)
 	for _, m := range req.Messages {
@@ -95,7 +98,13 @@ func estimateIn(req contract.TurnRequest) int64 {
 				n += len(p.Call.ID) + len(p.Call.Name) + len(p.Call.Args) + 32
 			}
 			if p.Return != nil {
-				n += len(p.Return.ID) + len(p.Return.Content) + 32
+				n += len(p.Return.ID) + len(p.Return.Content) + 32 + pictureBytes*len(p.Return.Images)
+			}
+			if p.Reasoning != nil {
+				n += len(p.Reasoning.Text) + len(p.Reasoning.Opaque) + 32
+			}
+			if p.Image != nil {
+				n += pictureBytes
 			}
 		}
 	}
@@ -133,7 +142,7 @@ func (g *Gateway) usage(t target, r *reservation, out outcome, callErr error) (u
 		estimated = true
 	}
 	u.TokensIn = p.In + p.CacheRead + p.CacheWrite
-	u.TokensOut = p.Out
+	u.TokensOut, u.TokensCached = p.Out, p.CacheRead
 	if t.info.Priced {
 		u.CostUSD = price(float64(p.In), t.info.PriceIn) + price(float64(p.Out), t.info.PriceOut) +
 			price(float64(p.CacheRead), t.info.readPrice()) + price(float64(p.CacheWrite), t.info.writePrice())

@@ -79,20 +79,32 @@ func raise(of, whose, first string) string {
 	return fmt.Sprintf("it is the owner's, of %s: %sraise budget.%s_tokens or budget.%s_cost_usd in the configuration (0: none) and start choir again", whose, first, of, of)
 }
 
+// longest returns the longest answer that is asked for: what the request says, else what the model can do, and not more
+// than its window has room for.
+func longest(m ModelInfo, asked int, in int64) int {
+	out := asked
+	switch {
+	case out <= 0 && m.MaxOutput > 0:
+		out = m.MaxOutput
+	case out <= 0:
+		out = defaultOut
+	case m.MaxOutput > 0:
+		out = min(out, m.MaxOutput)
+	}
+	if room := int64(m.Context) - in; m.Context > 0 && room < int64(out) {
+		// The estimate is high: whether it really is too long, the service says.
+		out = max(int(room), min(out, defaultOut))
+	}
+	return min(out, 1<<20)
+}
+
 // reserve takes the most that the call can use from every budget that bounds it, under one lock, so
 // that parallel calls together can't go over. Rather than refuse, it asks for a shorter answer, as
 // long as that is at least minOut tokens.
 func (g *Gateway) reserve(ctx context.Context, s Scope, t target, req contract.TurnRequest) (*reservation, error) {
-	in, out := estimateIn(req), req.MaxTokens
-	if out <= 0 {
-		out = defaultOut
-	}
-	if t.info.MaxOutput > 0 {
-		out = min(out, t.info.MaxOutput)
-	}
-	out = min(out, 1<<20)
 	a := &g.accounts
-	r := &reservation{mu: &a.mu, in: in, maxOut: out}
+	r := &reservation{mu: &a.mu, in: estimateIn(req), own: req.MaxTokens <= 0}
+	r.maxOut = longest(t.info, req.MaxTokens, r.in)
 	levels := slices.DeleteFunc(g.levels(s), func(l level) bool {
 		// A call that costs nothing can't exceed a bound of the cost alone.
 		return l.of != "run" && l.of != "task" && l.budget.Tokens == 0 && t.info.free()
@@ -139,6 +151,15 @@ func (g *Gateway) reserve(ctx context.Context, s Scope, t target, req contract.T
 	return r, nil
 }
 
+// share is the most of what is left of a budget that a call may reserve for an answer for which no length was asked: a
+// quarter, so that a long answer that a model could give does not keep parallel calls from being made.
+func (r *reservation) share(left float64) int64 {
+	if !r.own || left/4 > 1<<30 {
+		return 1 << 30
+	}
+	return max(int64(left/4), defaultOut)
+}
+
 // fit shortens the answer to what is left of the budget, or refuses.
 func (l *level) fit(r *reservation, m ModelInfo) error {
 	if l.budget.Tokens > 0 {
@@ -146,7 +167,7 @@ func (l *level) fit(r *reservation, m ModelInfo) error {
 		if left < minOut {
 			return turnError(provider.CodeBudget, fmt.Sprintf("the %s's budget of %d tokens is used up: %d are spent or reserved and this call needs about %d; %s", l.of, l.budget.Tokens, l.acc.tokens, r.in+minOut, l.raise), false)
 		}
-		r.maxOut = int(min(int64(r.maxOut), left))
+		r.maxOut = int(min(int64(r.maxOut), left, r.share(float64(left))))
 	}
 	if l.budget.CostUSD > 0 && m.Priced {
 		left := l.budget.CostUSD - l.acc.cost - price(float64(r.in), m.writePrice())
@@ -157,7 +178,7 @@ func (l *level) fit(r *reservation, m ModelInfo) error {
 		if left < 0 || tokens < minOut {
 			return turnError(provider.CodeBudget, fmt.Sprintf("the %s's budget of %.4f USD is used up: %.4f are spent or reserved; %s", l.of, l.budget.CostUSD, l.acc.cost, l.raise), false)
 		}
-		r.maxOut = int(min(float64(r.maxOut), tokens))
+		r.maxOut = int(min(float64(r.maxOut), tokens, float64(r.share(tokens))))
 	}
 	return nil
 }

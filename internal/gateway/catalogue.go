@@ -13,7 +13,9 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/gateway/provider"
 )
 
 //go:embed catalogue.toml
@@ -41,6 +43,39 @@ type ModelInfo struct {
 	PriceSource     string  `toml:"price_source" json:"price_source,omitempty"`
 	PriceDate       string  `toml:"price_date" json:"price_date,omitempty"`
 	Priced          bool    `toml:"-" json:"priced"`
+	Abilities
+	// Source and Date say where the sizes and abilities are from.
+	Source string `toml:"source" json:"source,omitempty"`
+	Date   string `toml:"date" json:"date,omitempty"`
+}
+
+// Abilities is what a model can be told or shown. What is not known of a model, it is not asked for.
+type Abilities struct {
+	Images     bool               `toml:"images" json:"images,omitempty"`         // whether it looks at pictures
+	Structured bool               `toml:"structured" json:"structured,omitempty"` // whether its service holds it to a JSON Schema
+	Reasoning  provider.Reasoning `toml:"reasoning" json:"reasoning,omitempty"`   // how it is told how much to think
+	Efforts    []contract.Effort  `toml:"efforts" json:"efforts,omitempty"`       // which efforts it has; empty: low, medium, high
+}
+
+func (m ModelInfo) abilities() provider.Abilities {
+	return provider.Abilities{Reasoning: m.Reasoning, Efforts: m.Efforts, Output: m.Structured, Images: m.Images}
+}
+
+// check reports what of the abilities is not known here.
+func (a Abilities) check() error {
+	switch a.Reasoning {
+	case "", provider.ReasoningAdaptive, provider.ReasoningBudget, provider.ReasoningEffort, provider.ReasoningSwitch:
+	default:
+		return fmt.Errorf("reasoning is %q; it is one of adaptive, budget, effort, switch", short(string(a.Reasoning)))
+	}
+	for _, e := range a.Efforts {
+		switch e {
+		case contract.EffortNone, contract.EffortLow, contract.EffortMedium, contract.EffortHigh:
+		default:
+			return fmt.Errorf("efforts has %q; they are none, low, medium, high", short(string(e)))
+		}
+	}
+	return nil
 }
 
 // readPrice and writePrice fall back to the plain input price, which never charges too little for a
@@ -114,6 +149,9 @@ func (c *Catalogue) add(b []byte) error {
 			if p < 0 || p > 1e6 || math.IsNaN(p) {
 				return fmt.Errorf("models[%d]: a price is not from 0 to a million", i)
 			}
+		}
+		if err := info.Abilities.check(); err != nil {
+			return fmt.Errorf("models[%d].%w", i, err)
 		}
 		if info.Context < 0 || info.MaxOutput < 0 {
 			return fmt.Errorf("models[%d]: a size is negative", i)

@@ -25,24 +25,42 @@ type collector struct {
 	red     redactor
 	onDelta func(string)
 
-	text    strings.Builder
-	held    string // the end of the text so far, which could be the beginning of a key
-	calls   []*callParts
-	byIndex map[int]*callParts
-	taken   map[string]bool // ids of the conversation's earlier calls
-	size    int
-	shown   bool
-	dropped bool
+	provider string
+	parts    []*part // in the order in which they began
+	held     string  // the end of the text so far, which could be the beginning of a key
+	calls    int
+	byIndex  map[int]*part
+	thoughts map[int]*part
+	taken    map[string]bool // ids of the conversation's earlier calls
+	size     int
+	shown    bool
+	dropped  bool
+	cut      bool // the answer was cut off, maybe inside the last call's arguments
+	// progress is called when something of the answer arrived.
+	progress func()
 }
 
-type callParts struct {
-	id   string
-	name strings.Builder
-	args strings.Builder
+// part is a text, a call or a piece of reasoning that arrives.
+type part struct {
+	kind   partKind
+	id     string
+	name   strings.Builder
+	text   strings.Builder // or a call's arguments
+	opaque strings.Builder
+	hidden bool
+	broken bool // part of opaque did not fit
 }
 
-func newCollector(l Limits, red redactor, onDelta func(string), req contract.TurnRequest) *collector {
-	c := &collector{limits: l, red: red, onDelta: onDelta, byIndex: map[int]*callParts{}, taken: map[string]bool{}}
+type partKind int
+
+const (
+	textPart partKind = iota
+	callPart
+	reasoningPart
+)
+
+func newCollector(l Limits, red redactor, onDelta func(string), provider string, req contract.TurnRequest) *collector {
+	c := &collector{limits: l, red: red, onDelta: onDelta, provider: provider, byIndex: map[int]*part{}, thoughts: map[int]*part{}, taken: map[string]bool{}}
 	for _, m := range req.Messages {
 		for _, p := range m.Parts {
 			if p.Call != nil {
@@ -64,9 +82,22 @@ func (c *collector) take(s string) (string, error) {
 	return s, nil
 }
 
+// grows says that something of the answer arrived.
+func (c *collector) grows() {
+	if c.progress != nil {
+		c.progress()
+	}
+}
+
 // Text implements provider.Sink.
 func (c *collector) Text(fragment string) error {
+	if fragment != "" {
+		c.grows()
+	}
 	s, err := c.take(fragment)
+	if s != "" {
+		c.current() // it begins here, even if all of it is held back
+	}
 	s, c.held = c.red.stream(c.held + s)
 	c.show(s)
 	return err
@@ -77,11 +108,52 @@ func (c *collector) show(s string) {
 		return
 	}
 	s = clean(s)
-	c.text.WriteString(s)
+	c.current().text.WriteString(s)
 	if c.onDelta != nil {
 		c.shown = true
 		c.onDelta(s)
 	}
+}
+
+// current returns the part that text is added to: the last text, unless there was reasoning since.
+func (c *collector) current() *part {
+	for i := len(c.parts) - 1; i >= 0 && c.parts[i].kind != reasoningPart; i-- {
+		if c.parts[i].kind == textPart {
+			return c.parts[i]
+		}
+	}
+	p := &part{kind: textPart}
+	c.parts = append(c.parts, p)
+	return p
+}
+
+// Reasoning implements provider.Sink.
+func (c *collector) Reasoning(index int, r contract.Reasoning) error {
+	c.grows()
+	p := c.thoughts[index]
+	if p == nil {
+		if len(c.thoughts) >= c.limits.Calls {
+			return provider.ErrFull
+		}
+		c.flush()
+		p = &part{kind: reasoningPart}
+		c.thoughts[index] = p
+		c.parts = append(c.parts, p)
+	}
+	if r.ID != "" && len(r.ID) <= 256 {
+		p.id = r.ID
+	}
+	p.hidden = p.hidden || r.Hidden
+	text, err := c.take(r.Text)
+	p.text.WriteString(text)
+	if err != nil {
+		p.broken = true
+		return err
+	}
+	opaque, err := c.take(r.Opaque)
+	p.opaque.WriteString(opaque)
+	p.broken = p.broken || err != nil
+	return err
 }
 
 // flush passes on the text that was held back.
@@ -91,22 +163,24 @@ func (c *collector) flush() {
 	c.show(s)
 }
 
-func (c *collector) call(index int) *callParts {
+func (c *collector) call(index int) *part {
 	if p := c.byIndex[index]; p != nil {
 		return p
 	}
-	if len(c.calls) >= c.limits.Calls {
+	if c.calls >= c.limits.Calls {
 		c.dropped = true
 		return nil
 	}
-	p := &callParts{}
+	p := &part{kind: callPart}
 	c.byIndex[index] = p
-	c.calls = append(c.calls, p)
+	c.parts = append(c.parts, p)
+	c.calls++
 	return p
 }
 
 // Call implements provider.Sink.
 func (c *collector) Call(index int, id, name string) error {
+	c.grows()
 	p := c.call(index)
 	if p == nil {
 		return provider.ErrFull
@@ -125,39 +199,80 @@ func (c *collector) Call(index int, id, name string) error {
 
 // Args implements provider.Sink.
 func (c *collector) Args(index int, fragment string) error {
+	if fragment != "" {
+		c.grows()
+	}
 	p := c.call(index)
 	if p == nil {
 		return provider.ErrFull
 	}
 	s, err := c.take(fragment)
-	p.args.WriteString(s)
+	p.text.WriteString(s)
 	return err
 }
 
-// message returns the finished answer: the text first, then the calls, with ids that are unique in
-// the conversation, and names and arguments that every service accepts.
+// message returns the finished answer: its parts in the order in which they began, the calls with ids that are unique
+// in the conversation, and names and arguments that every service accepts.
 func (c *collector) message() contract.Message {
 	c.flush()
 	m := contract.Message{Role: contract.MessageAssistant, Parts: []contract.Part{}}
-	if c.text.Len() > 0 {
-		m.Parts = append(m.Parts, contract.Part{Text: c.text.String()})
-	}
-	for i, p := range c.calls {
-		id := p.id
-		if !idPattern().MatchString(id) || c.taken[id] {
-			id = "call_" + strings.ReplaceAll(contract.NewID(), "-", "")
+	calls := 0
+	for _, p := range c.parts {
+		switch p.kind {
+		case textPart:
+			if p.text.Len() > 0 {
+				m.Parts = append(m.Parts, contract.Part{Text: p.text.String()})
+			}
+		case reasoningPart:
+			if r := c.reasoning(p); r != nil {
+				m.Parts = append(m.Parts, contract.Part{Reasoning: r})
+			}
+		case callPart:
+			calls++
+			m.Parts = append(m.Parts, contract.Part{Call: c.toolCall(p, calls)})
 		}
-		c.taken[id] = true
-		name := notName().ReplaceAllString(clean(p.name.String()), "_")
-		if len(name) > 64 {
-			name = name[:64]
-		}
-		if name == "" {
-			name = fmt.Sprintf("unnamed_%d", i+1)
-		}
-		m.Parts = append(m.Parts, contract.Part{Call: &contract.ToolCall{ID: id, Name: name, Args: c.args(p.args.String())}})
 	}
 	return m
+}
+
+// reasoning returns what the model thought. A service believes its own words only unchanged: if the key was in them, or
+// not all of them fitted, they are kept to be read, and not to be sent back.
+func (c *collector) reasoning(p *part) *contract.Reasoning {
+	said, opaque := p.text.String(), p.opaque.String()
+	text := clean(c.red.secrets(said))
+	if text != said || p.broken || clean(c.red.secrets(opaque)) != opaque {
+		opaque = ""
+	}
+	if text == "" && opaque == "" {
+		return nil
+	}
+	return &contract.Reasoning{Provider: c.provider, Text: text, ID: clean(c.red.secrets(p.id)), Opaque: opaque, Hidden: p.hidden}
+}
+
+func (c *collector) toolCall(p *part, number int) *contract.ToolCall {
+	id := p.id
+	if !idPattern().MatchString(id) || c.taken[id] {
+		id = "call_" + strings.ReplaceAll(contract.NewID(), "-", "")
+	}
+	c.taken[id] = true
+	name := notName().ReplaceAllString(clean(p.name.String()), "_")
+	if len(name) > 64 {
+		name = name[:64]
+	}
+	if name == "" {
+		name = fmt.Sprintf("unnamed_%d", number)
+	}
+	call := &contract.ToolCall{ID: id, Name: name, Args: c.args(p.text.String())}
+	if c.cut && number == c.calls && !whole(p.text.String()) {
+		call.Cut, call.Arrived = true, int64(p.text.Len())
+	}
+	return call
+}
+
+// whole reports whether a call's arguments are all there.
+func whole(args string) bool {
+	args = strings.TrimSpace(args)
+	return strings.HasPrefix(args, "{") && json.Valid([]byte(args))
 }
 
 // args returns the model's arguments as valid JSON: unchanged if they are, otherwise their

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway/anthropic"
+	"choir.dev/choiros/internal/gateway/breaker"
 	"choir.dev/choiros/internal/gateway/openai"
 	"choir.dev/choiros/internal/gateway/provider"
 	"choir.dev/choiros/internal/gateway/rehearsal"
@@ -49,49 +49,15 @@ type Options struct {
 	// be spent. Nil means nothing.
 	Sum func(ctx context.Context, cid contract.CID, day string) (contract.Usage, error)
 
+	// Blobs is where the pictures are that a conversation shows; nil: models are shown none.
+	Blobs Blobs
+	// Fallback names the models that may answer in the place of another, by name or alias, in order.
+	Fallback map[string][]string
+
 	Logger     *slog.Logger
 	HTTPClient *http.Client // its Transport is used; redirects are never followed
 	Limits     Limits
-}
-
-// Limits bounds every call. Zero fields mean the defaults.
-type Limits struct {
-	Wall        time.Duration // one call with its retries; 10 minutes
-	FirstByte   time.Duration // until the answer starts; 2 minutes
-	Idle        time.Duration // between two pieces of the answer; 1 minute
-	Body        int64         // raw bytes of one answer; 32 MiB
-	Output      int           // bytes of text and arguments kept of one turn; 1 MiB
-	Calls       int           // tool calls kept of one turn; 64
-	Attempts    int           // attempts of one call; 4
-	Backoff     time.Duration // before the first retry, doubled each time; 500 ms
-	MaxRetryGap time.Duration // the longest wait between attempts that a service may ask for; 30 s
-	Parallel    int           // calls of one run at a time; 16
-}
-
-func (l Limits) withDefaults() Limits {
-	def := func(p *time.Duration, v time.Duration) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	def(&l.Wall, 10*time.Minute)
-	def(&l.FirstByte, 2*time.Minute)
-	def(&l.Idle, time.Minute)
-	def(&l.Backoff, 500*time.Millisecond)
-	def(&l.MaxRetryGap, 30*time.Second)
-	num := func(p *int, v int) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	num(&l.Output, 1<<20)
-	num(&l.Calls, 64)
-	num(&l.Attempts, 4)
-	num(&l.Parallel, 16)
-	if l.Body <= 0 {
-		l.Body = 32 << 20
-	}
-	return l
+	Clock      Clock // what waiting for a model is measured by; nil: the time in which this process runs
 }
 
 // Scope says for whom a call is made. The host fills it in, never the box.
@@ -107,6 +73,12 @@ type Scope struct {
 	// Only Tokens and CostUSD count here; 0 is no limit.
 	Budget     contract.Budget
 	TaskBudget contract.Budget
+	// Waiter is told when a call waits for its model, and then the call waits for as long as
+	// Limits.Patience. nil: nobody can be told, and a call is tried only for a short time.
+	Waiter Waiter
+	// Chosen returns the model that the run's user has chosen, in place of Model, and a channel that
+	// is closed when they choose another. nil: they can't.
+	Chosen func() (model string, another <-chan struct{})
 }
 
 // Gateway serves model turns. It is safe for concurrent use.
@@ -122,6 +94,8 @@ type Gateway struct {
 	local     localServer
 	plans     *rehearsal.Provider
 	now       func() time.Time
+	clock     Clock
+	breakers  *breaker.Set
 }
 
 // New checks the configuration and returns a gateway. It makes no request. Its errors are Invalid
@@ -149,6 +123,10 @@ func New(opt Options) (*Gateway, error) {
 		transport: newTransport(),
 		accounts:  accounts{byKey: map[string]*account{}},
 	}
+	if g.clock = opt.Clock; g.clock == nil {
+		g.clock = running{}
+	}
+	g.breakers = breaker.New(breaker.Options{Now: g.clock.Now, After: g.limits.Failures, First: 4 * g.limits.Backoff, Most: g.limits.MaxBackoff})
 	if opt.HTTPClient != nil && opt.HTTPClient.Transport != nil {
 		g.transport = opt.HTTPClient.Transport
 	}
@@ -177,6 +155,9 @@ func New(opt Options) (*Gateway, error) {
 			return nil, fault.New(op, fault.Invalid, "Write the base URL as https://HOST/PATH.", fmt.Errorf("base URL of %s: %w", name, err))
 		}
 	}
+	if err := g.checkFallback(); err != nil {
+		return nil, err
+	}
 	if opt.Default != "" {
 		if _, _, err := g.split(opt.Default); err != nil {
 			return nil, fault.New(op, fault.Invalid, "Set CHOIR_MODEL to provider/model, such as "+g.catalogue.Defaults[ProviderAnthropic]+".", err)
@@ -200,58 +181,9 @@ func (g *Gateway) Forget(cid contract.CID, run string) { g.accounts.forget(strin
 // Turn asks the scope's model for one turn. onDelta, if not nil, is called with the text as it
 // arrives, from one goroutine. Every error is a *contract.TurnError whose text contains no key.
 func (g *Gateway) Turn(ctx context.Context, scope Scope, req contract.TurnRequest, onDelta func(string)) (contract.Turn, error) {
-	turn, _, err := g.turn(ctx, scope, req, onDelta)
+	turn, _, err := g.turn(ctx, scope, req, reader{delta: onDelta})
 	return turn, err
 }
-
-func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnRequest, onDelta func(string)) (contract.Turn, contract.UsageMetered, error) {
-	var metered contract.UsageMetered
-	if err := req.Validate(); err != nil {
-		return contract.Turn{}, metered, turnError(provider.CodeInvalid, err.Error(), false)
-	}
-	ctx, cancel := awake.WithTimeoutCause(ctx, g.limits.Wall, errWall)
-	defer cancel()
-	until := awake.Now() + g.limits.Wall
-	name := scope.Model
-	if name == "" {
-		name = req.Model
-	}
-	t, err := g.resolve(ctx, name)
-	if err != nil {
-		return contract.Turn{}, metered, g.outward(ctx, err, redactor{})
-	}
-	red := newRedactor(t.key)
-	res, err := g.reserve(ctx, scope, t, req)
-	if err != nil {
-		return contract.Turn{}, metered, g.outward(ctx, err, red)
-	}
-	a := attempt{gateway: g, target: t, req: req, maxTokens: res.maxOut, role: scope.Role, red: red, onDelta: onDelta, until: until}
-	start := g.now()
-	out, callErr := a.run(ctx)
-	usage, estimated := g.usage(t, res, out, callErr)
-	usage.WallMS = max(0, g.now().Sub(start).Milliseconds())
-	res.settle(usage)
-	metered = contract.UsageMetered{
-		Call: contract.NewID(), Role: scope.Role, Provider: t.provider, Model: t.model, Usage: usage,
-		Outcome: "ok", Retries: a.retries, Estimated: estimated || !t.info.Priced,
-		PriceIn: t.info.PriceIn, PriceOut: t.info.PriceOut,
-	}
-	var failed *contract.TurnError
-	if callErr != nil {
-		failed = g.outward(ctx, callErr, red)
-		metered.Outcome = failed.Code
-	}
-	if err := g.meter(ctx, scope, metered); err != nil {
-		return contract.Turn{}, metered, turnError(provider.CodeUnavailable,
-			"no more is spent: what the last model call consumed could not be recorded: "+red.text(err.Error()), false)
-	}
-	if failed != nil {
-		return contract.Turn{}, metered, failed
-	}
-	return contract.Turn{Provider: t.provider, Model: t.model, Message: out.message, Stop: out.stop, Usage: usage}, metered, nil
-}
-
-var errWall = errors.New("the model call took longer than a call may")
 
 // CodeCancelled is the code of a TurnError when the caller cancelled the call.
 const CodeCancelled = "cancelled"
@@ -261,14 +193,12 @@ func turnError(code, message string, retriable bool) *contract.TurnError {
 }
 
 // outward turns any error into one that may be shown outside the gateway.
-func (g *Gateway) outward(ctx context.Context, err error, red redactor) *contract.TurnError {
+func (g *Gateway) outward(err error, red redactor) *contract.TurnError {
 	var te *contract.TurnError
 	var pe *provider.Error
 	switch {
 	case errors.As(err, &te):
 		return turnError(te.Code, red.text(te.Message), te.Retriable)
-	case context.Cause(ctx) == errWall:
-		return turnError(provider.CodeTimeout, errWall.Error(), true)
 	case errors.Is(err, context.Canceled):
 		return turnError(CodeCancelled, "the call was given up: who asked for it has gone", false)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -138,8 +138,8 @@ func TestTurnInBothFormats(t *testing.T) {
 			}
 		}
 		body := string(reqs[0].Body)
-		if wire == modelserver.Anthropic && strings.Count(body, `"cache_control"`) != 2 {
-			t.Errorf("want cache breakpoints at the system prompt and the last tool: %s", body)
+		if wire == modelserver.Anthropic && strings.Count(body, `"cache_control"`) != 4 {
+			t.Errorf("want cache breakpoints at the system prompt, the last tool and the user's last two messages: %s", body)
 		}
 		if !strings.Contains(body, "not an object") || !strings.Contains(body, "no such file") || !strings.Contains(body, "invalid_arguments") {
 			t.Errorf("history is not complete: %s", body)

@@ -18,6 +18,10 @@ const writeTime = 30 * time.Second
 // keepAliveTime is how often an empty line says that the call is still going on.
 const keepAliveTime = 15 * time.Second
 
+// brokeOff stands, in the text that is shown while it arrives, between an answer that broke off and the one
+// that was asked for then. The turn holds only the second.
+const brokeOff = "\n\n(The answer broke off here. The model is asked again.)\n\n"
+
 // Handler serves POST /model/turns for one scope: the body is a contract.TurnRequest, and the
 // answer is NDJSON of contract.TurnChunk that ends in exactly one turn or error. A malformed
 // request is answered with HTTP 400 and one such error.
@@ -47,7 +51,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 		return
 	}
 	stop := out.keepAlive()
-	turn, err := g.Turn(r.Context(), scope, req, func(delta string) { out.write(contract.TurnChunk{Delta: delta}) })
+	turn, _, err := g.turn(r.Context(), scope, req, reader{
+		delta: func(delta string) { out.write(contract.TurnChunk{Delta: delta}) },
+		again: func() { out.write(contract.TurnChunk{Delta: brokeOff}) },
+	})
 	stop()
 	if err != nil {
 		var te *contract.TurnError

@@ -22,7 +22,7 @@ func TestStreamedTextNeverShowsAKey(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(r, "n") {
 			text += rapid.StringN(0, 8, 20).Draw(r, "between") + spelling.Draw(r, "part")
 		}
-		c := newCollector(Limits{}.withDefaults(), newRedactor(key), nil, contract.TurnRequest{})
+		c := newCollector(Limits{}.withDefaults(), newRedactor(key), nil, "anthropic", contract.TurnRequest{})
 		var shown strings.Builder
 		c.onDelta = func(s string) {
 			if !utf8.ValidString(s) {

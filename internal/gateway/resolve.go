@@ -47,6 +47,7 @@ type target struct {
 	base     string
 	key      string
 	info     ModelInfo
+	dialect  provider.Dialect
 }
 
 // Lookup makes a Keys function that asks each source in turn and returns the first key that it
@@ -172,8 +173,12 @@ func (g *Gateway) info(prov, model string) ModelInfo {
 	name := prov + "/" + model
 	info, ok := g.catalogue.Models[name]
 	if all, known := g.catalogue.Models[prov+"/*"]; known && (!ok || !info.Priced) {
-		all.Context, all.MaxOutput = max(info.Context, all.Context), max(info.MaxOutput, all.MaxOutput)
-		info = all
+		info.PriceIn, info.PriceOut, info.PriceCacheRead, info.PriceCacheWrite = all.PriceIn, all.PriceOut, all.PriceCacheRead, all.PriceCacheWrite
+		info.PriceSource, info.PriceDate, info.Priced = all.PriceSource, all.PriceDate, all.Priced
+		info.Context, info.MaxOutput = max(info.Context, all.Context), max(info.MaxOutput, all.MaxOutput)
+		if !ok {
+			info.Abilities = all.Abilities
+		}
 	}
 	info.Name = name
 	return info
@@ -236,7 +241,7 @@ func (g *Gateway) list(ctx context.Context, prov, key string, limit time.Duratio
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	resp, err := g.client(g.bases[prov]).Do(req)
+	resp, err := g.client(g.bases[prov], nil).Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -332,8 +337,8 @@ func (g *Gateway) Test(ctx context.Context, name string) TestResult {
 	res := TestResult{Model: name}
 	turn, m, err := g.turn(ctx, Scope{Role: "test", Model: name}, contract.TurnRequest{
 		Messages:  []contract.Message{{Role: contract.MessageUser, Parts: []contract.Part{{Text: "Answer with the one word: ready"}}}},
-		MaxTokens: 256,
-	}, nil)
+		MaxTokens: 1024, Effort: contract.EffortNone,
+	}, reader{})
 	res.LatencyMS = max(0, g.now().Sub(start).Milliseconds())
 	res.Usage = m.Usage
 	if m.Provider != "" {

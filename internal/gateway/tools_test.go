@@ -23,6 +23,9 @@ func TestDeclarationsArriveInBothFormats(t *testing.T) {
 	var specs []contract.ToolSpec
 	for _, c := range []tool.Caller{tool.Agent, tool.Director} {
 		for _, d := range r.For(c) {
+			if c == tool.Director && d.For(tool.Agent) {
+				continue // both loops have it
+			}
 			specs = append(specs, d.Spec())
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"choir.dev/choiros/internal/awake"
@@ -82,13 +83,13 @@ func privateName(host string) bool {
 }
 
 // client talks to one base address only and bounds time and size.
-func (g *Gateway) client(base string) *http.Client {
+func (g *Gateway) client(base string, p *pulse) *http.Client {
 	u, err := url.Parse(base)
 	if err != nil { // validBase has parsed it already
 		u = &url.URL{}
 	}
 	return &http.Client{
-		Transport:     &guard{inner: g.transport, base: u, limits: g.limits},
+		Transport:     &guard{inner: g.transport, base: u, limits: g.limits, pulse: p},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -98,6 +99,54 @@ type guard struct {
 	inner  http.RoundTripper
 	base   *url.URL
 	limits Limits
+	pulse  *pulse // nil: the answer is not a model's turn
+}
+
+// pulse ends a call whose connection lives, but whose answer does not grow.
+type pulse struct {
+	mu    sync.Mutex
+	timer *awake.Timer
+	limit time.Duration
+}
+
+// start calls end once the answer has not grown for the limit.
+func (p *pulse) start(limit time.Duration, end func()) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = limit
+	p.timer = awake.AfterFunc(limit, end)
+}
+
+// beat says that the answer grew.
+func (p *pulse) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Reset(p.limit)
+	}
+}
+
+func (p *pulse) stop() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+}
+
+// slow returns why a call that nothing came of was ended, or err if something else ended it.
+func slow(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause == provider.ErrSlow || cause == provider.ErrStalled {
+		return cause
+	}
+	return err
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -107,23 +156,24 @@ func (t *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := awake.AfterFunc(t.limits.FirstByte, func() { cancel(provider.ErrSlow) })
+	t.pulse.start(t.limits.Stall, func() { cancel(provider.ErrStalled) })
 	resp, err := t.inner.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		timer.Stop()
-		if context.Cause(ctx) == provider.ErrSlow {
-			err = provider.ErrSlow
-		}
+		t.pulse.stop()
+		err = slow(ctx, err)
 		cancel(nil)
 		return nil, err
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		timer.Stop()
+		t.pulse.stop()
 		err := provider.StatusError(resp.StatusCode, resp.Header, "", time.Now())
 		resp.Body.Close()
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &guardedBody{rc: resp.Body, ctx: ctx, cancel: cancel, timer: timer, idle: t.limits.Idle, left: t.limits.Body}
+	resp.Body = &guardedBody{rc: resp.Body, ctx: ctx, cancel: cancel, timer: timer, pulse: t.pulse, idle: t.limits.Idle, left: t.limits.Body}
 	return resp, nil
 }
 
@@ -134,6 +184,7 @@ type guardedBody struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *awake.Timer
+	pulse  *pulse
 	idle   time.Duration
 	left   int64
 }
@@ -150,8 +201,8 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	b.timer.Reset(b.idle)
 	if err != nil {
 		b.timer.Stop()
-		if err != io.EOF && context.Cause(b.ctx) == provider.ErrSlow {
-			err = provider.ErrSlow
+		if err != io.EOF {
+			err = slow(b.ctx, err)
 		}
 	}
 	return n, err
@@ -159,6 +210,7 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 
 func (b *guardedBody) Close() error {
 	b.timer.Stop()
+	b.pulse.stop()
 	err := b.rc.Close()
 	b.cancel(nil)
 	return err

@@ -77,3 +77,13 @@ func Compose(limit int, sections ...Section) string {
 	}
 	return strings.TrimSpace(Clip(b.String(), limit))
 }
+
+// Opening is Compose, and behind it what the host says of the tree and the machine, as much of
+// it as fits.
+func Opening(limit int, brief string, sections ...Section) string {
+	text := Compose(limit, sections...)
+	if left := limit - len(text) - 2; brief != "" && left >= 200 {
+		text += "\n\n" + Clip(brief, left)
+	}
+	return text
+}

@@ -53,7 +53,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 // time, because one word in a declaration can give access.
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[string]string{
-		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.list computer.removed document.get document.revisions egress.list events.read exec.output " +
+		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.list computer.removed document.get document.list document.revisions egress.list events.read exec.output " +
 			"files.get files.list frame.get frame.stream log.read member.list model.list proposal.get proposal.list run.follow run.get run.list run.show state.snapshot trash.list",
 		"prompt":            "action prompt.submit run.answer run.cancel run.pause run.resume run.steer",
 		"write":             "document.revise files.add_tar files.add_url files.move files.put files.remove proposal.accept proposal.dismiss trash.put_back",

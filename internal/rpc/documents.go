@@ -7,6 +7,12 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
+// DocumentsRequest lists documents.
+type DocumentsRequest struct {
+	At
+	Limit int `query:"limit" minimum:"1" maximum:"500" default:"100"`
+}
+
 // OnDocument names a document.
 type OnDocument struct {
 	At
@@ -66,8 +72,13 @@ const (
 
 // Living documents.
 var (
+	DocumentList = list[DocumentsRequest, view.Document](Declared{
+		Name: "document.list", Summary: "Living documents without their text, the most recently revised first",
+		HTTP: get("/documents", "documents-list"), May: contract.CanRead, Callers: API, Noun: "documents",
+		Tool: &Tool{Description: "List the living documents, the most recently revised first, without their text."}})
 	DocumentGet = single[DocumentRequest, view.Document](Declared{
-		Name: "document.get", Summary: "One revision of a living document", HTTP: get(atDocument, "documents-get"), May: contract.CanRead, Callers: API | Desktop})
+		Name: "document.get", Summary: "One revision of a living document", HTTP: get(atDocument, "documents-get"), May: contract.CanRead, Callers: API | Desktop,
+		Tool: &Tool{Description: "Read a living document, Markdown: its newest revision, or the one that is named. Its number is what document_revise takes as base."}})
 	RevisionList = list[RevisionsRequest, view.Document](Declared{
 		Name: "document.revisions", Summary: "A document's revisions with their text, newest first",
 		Detail: "An answer holds at most 4 MiB of text, and at least one revision; what follows is asked for with `before`, the last revision's number.",
@@ -76,7 +87,8 @@ var (
 		Name: "document.revise", Summary: "Write a document's next revision, made from one that you read",
 		Detail: "A document that has moved since is merged with; where both changed the same lines an agent's text gives way and stays in the history, " +
 			"and a person's is a conflict that changes nothing. It is in the log and in the document's file when it is acknowledged; the file of a run's document follows when no run is under way.",
-		HTTP: post(atRevisions, "documents-revise"), May: contract.CanWrite, Callers: API | Desktop, Effect: Stores})
+		HTTP: post(atRevisions, "documents-revise"), May: contract.CanWrite, Callers: API | Desktop, Effect: Stores,
+		Tool: &Tool{Description: "Write a document's next revision: the whole text, made from the revision base that you read. What others wrote since is merged; a conflict changes nothing."}})
 	ProposalList = list[ProposalsRequest, view.Proposal](Declared{
 		Name: "proposal.list", Summary: "Changes that wait for you, newest first, without their text",
 		HTTP: get(atDocument+"/proposals", "proposals-list"), May: contract.CanRead, Callers: API | Desktop, Noun: "proposals"})

@@ -113,7 +113,8 @@ func (r AddTarRequest) Validate() error { return view.ValidName("name", r.Name) 
 var (
 	FilesList = list[FilesRequest, view.File](Declared{
 		Name: "files.list", Summary: "A folder's entries by name, or the one entry of a file",
-		HTTP: get("/files", "files-list"), May: contract.CanRead, Callers: API | Desktop, Noun: "files"})
+		HTTP: get("/files", "files-list"), May: contract.CanRead, Callers: API | Desktop, Noun: "files",
+		Tool: &Tool{Description: "List a folder of the workspace by name, or the one entry of a file. Page with after."}})
 	FilesGet = bytes[OnPath](Declared{
 		Name: "files.get", Summary: "A file's content", HTTP: get("/content", "files-get"), May: contract.CanRead, Callers: API, Kind: Download})
 	FilesPut = bytes[PutRequest](Declared{

@@ -82,19 +82,23 @@ func (r RewindRequest) Validate() error {
 var (
 	CheckpointList = list[CheckpointsRequest, view.Checkpoint](Declared{
 		Name: "checkpoint.list", Summary: "Checkpoints, newest first",
-		HTTP: get("/checkpoints", "checkpoints-list"), May: contract.CanRead, Callers: API | Desktop, Needs: History, Noun: "checkpoints"})
+		HTTP: get("/checkpoints", "checkpoints-list"), May: contract.CanRead, Callers: API | Desktop, Needs: History, Noun: "checkpoints",
+		Tool: &Tool{Description: "List the workspace's checkpoints, newest first. Page with before."}})
 	CheckpointGet = single[ShowCheckpointRequest, view.Checkpoint](Declared{
 		Name: "checkpoint.get", Summary: "One checkpoint, and what is not in it",
 		HTTP: get("/checkpoints/{checkpoint}", "checkpoints-get"), May: contract.CanRead, Callers: API, Needs: History})
 	CheckpointCreate = single[CheckpointRequest, view.Checkpointed](Declared{
 		Name: "checkpoint.create", Summary: "Commit the workspace if it changed",
-		HTTP: post("/checkpoints", "checkpoints-create"), May: contract.CanRestore, Callers: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
+		HTTP: post("/checkpoints", "checkpoints-create"), May: contract.CanRestore, Callers: API | Desktop, Effect: Governs, Needs: History, Limit: Long,
+		Tool: &Tool{Description: "Make a checkpoint of the workspace, if it changed since the last one.", Repeatable: true}})
 	CheckpointDiff = single[DiffRequest, view.Diff](Declared{
 		Name: "checkpoint.diff", Summary: "What differs between two checkpoints",
-		HTTP: get("/diff", "checkpoints-diff"), May: contract.CanRead, Callers: API | Desktop, Needs: History, Limit: Long})
+		HTTP: get("/diff", "checkpoints-diff"), May: contract.CanRead, Callers: API | Desktop, Needs: History, Limit: Long,
+		Tool: &Tool{Description: "What differs between two checkpoints, as a list of changes and a unified diff; without to, up to the files as they are now."}})
 	CheckpointRestore = single[RestoreRequest, view.Restored](Declared{
 		Name: "checkpoint.restore", Summary: "Go back to a checkpoint, take back a run or the last thing, or have something back from the trash",
-		HTTP: post("/restore", "checkpoints-restore"), May: contract.CanRestore, Callers: API | Desktop, Effect: Governs, Needs: History, Limit: Long})
+		HTTP: post("/restore", "checkpoints-restore"), May: contract.CanRestore, Callers: API | Desktop, Effect: Governs, Needs: History, Limit: Long,
+		Tool: &Tool{Description: "Go back: to a checkpoint (to), or take back what a run changed (run), of all files or of paths. It is a new checkpoint and can be undone. With dry_run nothing changes and the answer says what would.", Destructive: true}})
 	CheckpointUndo = single[UndoRequest, view.Restored](Declared{
 		Name: "checkpoint.undo", Summary: "Undo the last thing that was done, an undo too, and say which",
 		HTTP: post("/undo", "checkpoints-undo"), May: contract.CanRestore, Callers: API | Desktop, Effect: Governs, Needs: History, Limit: Long})

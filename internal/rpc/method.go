@@ -107,6 +107,8 @@ type Declared struct {
 	Noun string
 	// Host says that the control plane answers it, not the computer.
 	Host bool
+	// Tool is set for methods that models may be offered as tools.
+	Tool *Tool
 }
 
 // Address is the method's whole path.
@@ -185,6 +187,8 @@ type Any interface {
 	Mount(HTTPBinding)
 	// Answer answers a request from the bus with a table.
 	Answer(ctx context.Context, t Table, who Caller, data []byte) ([]byte, error)
+	// Requested turns a request as one JSON object into one over HTTP.
+	Requested(computer string, data []byte) (Request, error)
 	bound(Table) bool
 }
 

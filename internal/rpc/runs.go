@@ -104,17 +104,21 @@ var (
 	PromptSubmit = single[PromptRequest, view.Acted](Declared{
 		Name: "prompt.submit", Summary: "Submit an intention; it causes a run", HTTP: post("/prompts", "prompts-submit"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true})
 	RunList = list[RunsRequest, view.Run](Declared{
-		Name: "run.list", Summary: "Runs, newest first", HTTP: get("/runs", "runs-list"), May: contract.CanRead, Callers: API, Noun: "runs"})
+		Name: "run.list", Summary: "Runs, newest first", HTTP: get("/runs", "runs-list"), May: contract.CanRead, Callers: API, Noun: "runs",
+		Tool: &Tool{Description: "List runs, newest first, with their status and report. Page with before."}})
 	RunShow = single[ShowRunRequest, view.Run](Declared{
 		Name: "run.show", Summary: "One run with its tasks; with wait, as soon as it has ended or asks something",
-		HTTP: get("/runs/{run}", "runs-get"), May: contract.CanRead, Callers: API, Limit: Long, Host: true})
-	RunCancel = runCommand("cancel", "Cancel a run")
-	RunPause  = runCommand("pause", "Pause a run before its next step")
-	RunResume = runCommand("resume", "Let a paused run go on")
+		HTTP: get("/runs/{run}", "runs-get"), May: contract.CanRead, Callers: API, Limit: Long, Host: true,
+		Tool: &Tool{Description: "Show one run: status, plan, tasks, questions, result. With wait (seconds) the answer comes when it has ended or asks something."}})
+	RunCancel = runCommand("cancel", "Cancel a run", Tool{Description: "Cancel a run. What it changed is taken back or named in its report.", Destructive: true, Repeatable: true})
+	RunPause  = runCommand("pause", "Pause a run before its next step", Tool{Description: "Pause a run before its next step.", Repeatable: true})
+	RunResume = runCommand("resume", "Let a paused run go on", Tool{Description: "Let a paused run go on.", Repeatable: true})
 	RunSteer  = single[SteerRequest, view.Acted](Declared{
-		Name: "run.steer", Summary: "Say something to a run while it goes on", HTTP: post("/runs/{run}/steer", "runs-steer"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true})
+		Name: "run.steer", Summary: "Say something to a run while it goes on", HTTP: post("/runs/{run}/steer", "runs-steer"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true,
+		Tool: &Tool{Description: "Say something to a run while it goes on; it reads it before its next step."}})
 	RunAnswer = single[AnswerRequest, view.Acted](Declared{
-		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true})
+		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true,
+		Tool: &Tool{Description: "Answer a question that a run asks; run_show lists its questions with their ids."}})
 	RunGet = single[RunEventsRequest, view.EventPage](Declared{
 		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", May: contract.CanRead, Callers: Desktop})
 	RunFollow = done[OnRun](Declared{
@@ -123,9 +127,9 @@ var (
 		Name: "run.undo", Summary: "Take back what a run changed, by a new commit", May: contract.CanRestore, Callers: Desktop, Effect: Governs, Limit: Long})
 )
 
-func runCommand(verb, summary string) *Method[OnRun, view.Acted] {
+func runCommand(verb, summary string, tool Tool) *Method[OnRun, view.Acted] {
 	return single[OnRun, view.Acted](Declared{
-		Name: "run." + verb, Summary: summary, HTTP: post("/runs/{run}/"+verb, "runs-"+verb), May: contract.CanPrompt, Callers: API, Effect: Governs, Host: true})
+		Name: "run." + verb, Summary: summary, HTTP: post("/runs/{run}/"+verb, "runs-"+verb), May: contract.CanPrompt, Callers: API, Effect: Governs, Host: true, Tool: &tool})
 }
 
 // ApprovalsRequest lists approvals.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -26,6 +27,30 @@ type Head struct {
 	Ended time.Time      `json:"ended"` // zero while the run is open
 	// StoodMS is how long it stood still because the machine or choir did.
 	StoodMS int64 `json:"stood_ms"`
+	// Waits are the loops that wait for their model.
+	Waits []ModelWait `json:"waits"`
+	// Fallback is the model (provider/model) that answers in the place of Model; "" if none does.
+	Fallback string `json:"fallback"`
+}
+
+// ModelWait is a loop that waits for its model.
+type ModelWait struct {
+	Task string `json:"task,omitempty"` // "" is the Director
+	contract.ModelWaiting
+}
+
+// waits replaces what is known of the wait of one loop; nil ends it.
+func (h *Head) waits(task string, w *contract.ModelWaiting) {
+	var out []ModelWait // what was returned before may still be read
+	for _, k := range h.Waits {
+		if k.Task != task {
+			out = append(out, k)
+		}
+	}
+	if w != nil && h.Ended.IsZero() {
+		out = append(out, ModelWait{task, *w})
+	}
+	h.Waits = out
 }
 
 // NewHead is a run of which only the prompt is known.
@@ -46,6 +71,22 @@ func (h *Head) Apply(e contract.Event, p contract.Payload) bool {
 			return false
 		}
 		h.Status, h.Reason = p.Status, p.Reason
+		if p.Status != contract.RunWaiting {
+			h.Waits = nil
+		}
+	case *contract.ModelWaiting:
+		h.waits(e.Task, p)
+	case *contract.ModelResumed:
+		h.waits(e.Task, nil)
+		if p.Outcome == contract.WaitAnswered {
+			h.Fallback = ""
+			if p.Instead != "" {
+				h.Fallback = p.Provider + "/" + p.Model
+			}
+		}
+	case *contract.ModelSwitched:
+		h.Provider, h.Model, _ = strings.Cut(p.Model, "/")
+		h.Fallback = ""
 	case *contract.RunStood:
 		if p.Why != contract.StoodBox { // a box's time is part of its task's, which counts
 			h.StoodMS += p.ForMS
@@ -63,6 +104,7 @@ func (h *Head) Apply(e contract.Event, p contract.Payload) bool {
 		if p.Document != "" {
 			h.Document = p.Document
 		}
+		h.Waits = nil
 	default:
 		return false
 	}

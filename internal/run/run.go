@@ -58,8 +58,15 @@ type Task struct {
 	Calls   []contract.ToolCalled
 	Returns map[string]contract.ToolReturned
 	Metered contract.Usage
+	Repairs []Repair
 	Reached []string // host:port pairs that its boxes were let out to
 	Refused []string
+}
+
+// Repair is that the loop of an attempt was asked to repair its work.
+type Repair struct {
+	Turn   int    // the index of the turn behind which it is told, -1 when there is none
+	Failed string // what it is told
 }
 
 // New is a run without any events.
@@ -203,6 +210,14 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 		if p.Attempt == t.Now.Number {
 			t.Turns = put(t.Turns, *p)
 		}
+	case *contract.RepairRequested:
+		if p.Attempt == t.Now.Number && t.Now.State == contract.AttemptRepairing && t.Now.Repairs > len(t.Repairs) {
+			behind := -1
+			if n := len(t.Turns); n > 0 {
+				behind = t.Turns[n-1].Index
+			}
+			t.Repairs = append(t.Repairs, Repair{behind, p.Failed})
+		}
 	case *contract.ToolCalled:
 		if p.Attempt == t.Now.Number {
 			t.Calls = append(t.Calls, *p)
@@ -262,7 +277,7 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 // next makes an attempt the newest one, without anything else known of it.
 func (t *Task) next(a attempt.Attempt) {
 	t.Now, t.Turns, t.Calls, t.Metered = a, nil, nil, contract.Usage{}
-	t.Reached, t.Refused = nil, nil
+	t.Reached, t.Refused, t.Repairs = nil, nil, nil
 	t.Returns = map[string]contract.ToolReturned{}
 }
 

@@ -69,20 +69,20 @@ func updateRun(ctx context.Context, w *writer, e contract.Event, set string, arg
 // foldRun applies an event to its run's row, with the reducer that the dispatcher uses.
 func foldRun(ctx context.Context, w *writer, e contract.Event, p contract.Payload) (run.Head, error) {
 	var h run.Head
-	var plan, usage, ended string
-	st, err := w.prepare(ctx, `SELECT status, reason, command, document, provider, model, objective, plan, summary, error, verified, checkpoint, usage, ended, stood_ms FROM runs WHERE id = ?`)
+	var plan, usage, ended, waits string
+	st, err := w.prepare(ctx, `SELECT status, reason, command, document, provider, model, objective, plan, summary, error, verified, checkpoint, usage, ended, stood_ms, waits, fallback FROM runs WHERE id = ?`)
 	if err != nil {
 		return h, err
 	}
 	err = st.QueryRowContext(ctx, e.Run).Scan(&h.Status, &h.Reason, &h.Command, &h.Document, &h.Provider, &h.Model, &h.Objective, &plan,
-		&h.Summary, &h.Error, &h.Verified, &h.Checkpoint, &usage, &ended, &h.StoodMS)
+		&h.Summary, &h.Error, &h.Verified, &h.Checkpoint, &usage, &ended, &h.StoodMS, &waits, &h.Fallback)
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, poisoned("no run has the event's run id")
 	}
 	if err == nil {
 		h.Ended, err = unstamp(ended)
 	}
-	if err := errors.Join(err, decode(plan, &h.Plan), decode(usage, &h.Usage)); err != nil {
+	if err := errors.Join(err, decode(plan, &h.Plan), decode(usage, &h.Usage), decode(waits, &h.Waits)); err != nil {
 		return h, err
 	}
 	if !h.Apply(e, p) {
@@ -94,14 +94,17 @@ func foldRun(ctx context.Context, w *writer, e contract.Event, p contract.Payloa
 	if usage, err = js(h.Usage); err != nil {
 		return h, err
 	}
+	if waits, err = list(h.Waits); err != nil {
+		return h, err
+	}
 	ended = ""
 	if !h.Ended.IsZero() {
 		ended = stamp(h.Ended)
 	}
 	return h, updateRun(ctx, w, e, `status = ?, reason = ?, command = ?, document = ?, provider = ?, model = ?, objective = ?, plan = ?,
-		summary = ?, error = ?, verified = ?, checkpoint = ?, usage = ?, ended = ?, stood_ms = ?`,
+		summary = ?, error = ?, verified = ?, checkpoint = ?, usage = ?, ended = ?, stood_ms = ?, waits = ?, fallback = ?`,
 		string(h.Status), h.Reason, string(h.Command), h.Document, h.Provider, h.Model, h.Objective, plan,
-		h.Summary, h.Error, string(h.Verified), h.Checkpoint, usage, ended, h.StoodMS)
+		h.Summary, h.Error, string(h.Verified), h.Checkpoint, usage, ended, h.StoodMS, waits, h.Fallback)
 }
 
 // unstamp reads a time that stamp wrote; "" is none.
@@ -128,6 +131,21 @@ func runMoved(ctx context.Context, w *writer, e contract.Event, p *contract.RunM
 }
 
 func runStood(ctx context.Context, w *writer, e contract.Event, p *contract.RunStood) error {
+	_, err := foldRun(ctx, w, e, p)
+	return err
+}
+
+func modelWaiting(ctx context.Context, w *writer, e contract.Event, p *contract.ModelWaiting) error {
+	_, err := foldRun(ctx, w, e, p)
+	return err
+}
+
+func modelResumed(ctx context.Context, w *writer, e contract.Event, p *contract.ModelResumed) error {
+	_, err := foldRun(ctx, w, e, p)
+	return err
+}
+
+func modelSwitched(ctx context.Context, w *writer, e contract.Event, p *contract.ModelSwitched) error {
 	_, err := foldRun(ctx, w, e, p)
 	return err
 }
@@ -242,6 +260,12 @@ func attemptMoved(ctx context.Context, w *writer, e contract.Event, p *contract.
 		ON CONFLICT (task, attempt) DO UPDATE SET status = excluded.status
 		WHERE finished_seq = 0`,
 		e.Task, p.Attempt, p.Base, string(p.State), int64(e.Sequence))
+}
+
+// repairRequested stores that an attempt is sent back to its loop.
+func repairRequested(ctx context.Context, w *writer, e contract.Event, p *contract.RepairRequested) error {
+	return must(ctx, w, "no such attempt is open", `UPDATE attempts SET status = ? WHERE task = ? AND attempt = ? AND finished_seq = 0`,
+		string(contract.AttemptRepairing), e.Task, p.Attempt)
 }
 
 func taskFinished(ctx context.Context, w *writer, e contract.Event, p *contract.TaskFinished) error {

@@ -25,6 +25,14 @@ type Result struct {
 	Data      json.RawMessage   `json:"data,omitempty"`    // for the host, never for a model
 }
 
+// Said is the answer as a model reads it: what was cut says so.
+func (r Result) Said() string {
+	if r.Truncated && !strings.Contains(r.Output, "left out") && !strings.Contains(r.Output, "not shown") {
+		return r.Output + "\n(cut: there is more)"
+	}
+	return r.Output
+}
+
 // Failed is the result of a call that could not do what was asked.
 func Failed(format string, args ...any) Result { return Result{Output: fmt.Sprintf(format, args...)} }
 

@@ -44,6 +44,7 @@ const (
 	Agent    Caller = "agent"    // the model that carries out a task
 	Step     Caller = "step"     // a task without a model, as one of its steps
 	Check    Caller = "check"    // the host, to verify the result of a task
+	Opening  Caller = "opening"  // the host, for what a loop is told before its first turn
 )
 
 // Untimed is the Time of a call that waits for tasks or for a person, which have bounds of
@@ -129,7 +130,7 @@ func (t Tool) validate() error {
 	if t.Has(None) && len(t.Effects) > 1 {
 		return errors.New("effects: none stands alone")
 	}
-	return set("callers", t.Callers, Director, Agent, Step, Check)
+	return set("callers", t.Callers, Director, Agent, Step, Check, Opening)
 }
 
 // set checks a non-empty list of distinct values.

@@ -117,10 +117,24 @@ type Run struct {
 	Started    time.Time                   `json:"started"`
 	Ended      time.Time                   `json:"ended,omitzero"`
 	StoodMS    int64                       `json:"stood_ms,omitempty"`  // for how long it stood still because the machine or choir did
+	Waits      []ModelWait                 `json:"waits,omitempty"`     // loops that wait for their model; another can be chosen
+	Fallback   string                      `json:"fallback,omitempty"`  // provider/model that answers in the place of model
 	Sequence   uint64                      `json:"sequence"`            // of its prompt; pages of runs go by it
 	Questions  []contract.Question         `json:"questions,omitempty"` // open ones
 	Approvals  []Approval                  `json:"approvals,omitempty"` // open ones
 	Tasks      []Task                      `json:"tasks,omitempty"`     // only where a single run is requested
+}
+
+// ModelWait is a loop that waits for its model, which can't be had now.
+type ModelWait struct {
+	Task     string `json:"task,omitempty"` // empty: the Director
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	Code     string `json:"code"`
+	Message  string `json:"message,omitempty"` // why, in words
+	Since    string `json:"since,omitempty"`   // RFC 3339, as are the next two
+	Next     string `json:"next,omitempty"`    // when it is tried again
+	Until    string `json:"until,omitempty"`   // when waiting is given up
 }
 
 // Task is one task of a run.

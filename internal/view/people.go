@@ -15,6 +15,9 @@ type Account struct {
 	Created time.Time     `json:"created"`
 	Powers  []grant.Power `json:"powers,omitempty" doc:"what of the machine's administration it may"`
 	Machine bool          `json:"machine,omitempty" doc:"the machine's owner, who keeps every power"`
+	// May is set only in the answer to somebody who asks for themselves with a token that was
+	// made for less than its account may do.
+	May []contract.Capability `json:"may,omitempty" doc:"what the token that asks was made for; missing: all that its account may"`
 }
 
 // Invited is an account that was made, and the link that signs in to it.

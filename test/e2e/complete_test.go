@@ -14,7 +14,7 @@ import (
 
 var (
 	flagOfVerb  = regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+) ([A-Z][A-Z:-]*) `)
-	offersNone  = []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "ADDR:PORT", "INVITATION-TOKEN"}
+	offersNone  = []string{"TEXT", "PATTERN", "NAME", "URL", "CMD", "TASK", "THING", "ADDR:PORT", "INVITATION-TOKEN"}
 	offersLocal = []string{"LOCAL", "FILE", "DIR"}
 )
 

@@ -108,6 +108,7 @@ var verbRows = map[string]row{
 	"computers removed":   {bad: "extra"},
 	"computers put-back":  {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},
 
+	"mcp":         {bad: "extra"}, // with nothing on its input it ends; see TestALibraryNotOursUsesTheComputer
 	"logs":        {args: "--data {data}", alone: true, bad: "--limit -1"},
 	"config show": {alone: true, bad: "--listen nowhere"},
 	"completion":  {args: "bash", alone: true, bad: "tcsh"},
@@ -117,7 +118,7 @@ var verbRows = map[string]row{
 
 // elsewhere are the verbs with tests of their own.
 var elsewhere = map[string]string{
-	"up": "TestUp", "stop": "TestEveryVerb", "doctor": "TestBadMachineNoGit", "recover": "TestRecoverGivesTheComputerBack", "bench": "TestRows",
+	"up": "TestUp", "stop": "TestEveryVerb", "doctor": "TestBadMachineNoGit", "recover": "TestRecoverGivesTheComputerBack", "bench": "TestRows", "eval": "TestAnEvaluationLeavesNothing",
 	"computers create": "TestSeveralComputersOnOneMachine",
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 )
 
 // player plays one turn as the answer to one request.
@@ -125,14 +126,18 @@ func (p *player) stop() string {
 	return "end"
 }
 
-// pieces cuts a text into parts of n bytes, as for a stream.
+// pieces cuts a text into parts of n bytes, as for a stream, and no character in two.
 func pieces(s string, n int) []string {
 	if len(s) > 1<<16 {
 		n = 1 << 14
 	}
 	var out []string
 	for len(s) > n {
-		out, s = append(out, s[:n]), s[n:]
+		cut := n
+		for cut < len(s) && !utf8.RuneStart(s[cut]) {
+			cut++
+		}
+		out, s = append(out, s[:cut]), s[cut:]
 	}
 	if s != "" {
 		out = append(out, s)

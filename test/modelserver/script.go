@@ -30,11 +30,25 @@ type Turn struct {
 	// Hold keeps the answer back until Server.Release is called with this name.
 	Hold string `json:"hold,omitempty"`
 
-	Text  string `json:"text,omitempty"`
-	Calls []Call `json:"calls,omitempty"`
-	Stop  string `json:"stop,omitempty"` // end, tool_use, length, refusal; empty: it follows from the calls
-	Usage *Usage `json:"usage,omitempty"`
-	Fault *Fault `json:"fault,omitempty"`
+	// Reasoning is what the model thought, before the text.
+	Reasoning []Thought `json:"reasoning,omitempty"`
+	Text      string    `json:"text,omitempty"`
+	// Refusal is a refusal in words, in a field of its own where the format has one.
+	Refusal string `json:"refusal,omitempty"`
+	Calls   []Call `json:"calls,omitempty"`
+	Stop    string `json:"stop,omitempty"` // end, tool_use, length, refusal; empty: it follows from the calls
+	Usage   *Usage `json:"usage,omitempty"`
+	Fault   *Fault `json:"fault,omitempty"`
+}
+
+// Thought is a piece of reasoning. Opaque is its signature or, if Hidden, what stands in place of its text. In the
+// chat-completions format only the text is sent, in Field: reasoning_content if it is empty.
+type Thought struct {
+	ID     string `json:"id,omitempty"`
+	Text   string `json:"text,omitempty"`
+	Opaque string `json:"opaque,omitempty"`
+	Hidden bool   `json:"hidden,omitempty"`
+	Field  string `json:"field,omitempty"`
 }
 
 // Call is a tool call. If Raw is set, it is sent unchanged as the arguments.

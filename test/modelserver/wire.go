@@ -37,6 +37,22 @@ func (p *player) anthropicStream() {
 		index++
 		return p.event("content_block_stop", map[string]any{"type": "content_block_stop", "index": index - 1})
 	}
+	for _, r := range p.turn.Reasoning {
+		if r.Hidden {
+			block(map[string]any{"type": "redacted_thinking", "data": r.Opaque}, nil)
+			continue
+		}
+		var deltas []map[string]any
+		for _, s := range pieces(r.Text, 24) {
+			deltas = append(deltas, map[string]any{"type": "thinking_delta", "thinking": s})
+		}
+		if r.Opaque != "" {
+			deltas = append(deltas, map[string]any{"type": "signature_delta", "signature": r.Opaque})
+		}
+		if !block(map[string]any{"type": "thinking", "thinking": "", "signature": ""}, deltas) {
+			return
+		}
+	}
 	if p.turn.Text != "" {
 		var deltas []map[string]any
 		for _, s := range pieces(p.turn.Text, 24) {
@@ -66,6 +82,13 @@ func (p *player) anthropicStream() {
 
 func (p *player) anthropicWhole() {
 	content := []any{}
+	for _, r := range p.turn.Reasoning {
+		if r.Hidden {
+			content = append(content, map[string]any{"type": "redacted_thinking", "data": r.Opaque})
+		} else {
+			content = append(content, map[string]any{"type": "thinking", "thinking": r.Text, "signature": r.Opaque})
+		}
+	}
 	if p.turn.Text != "" {
 		content = append(content, map[string]any{"type": "text", "text": p.turn.Text})
 	}
@@ -94,8 +117,20 @@ func (p *player) openaiStream() {
 	if !p.event("", p.chunk(map[string]any{"role": "assistant", "content": ""}, nil)) {
 		return
 	}
+	for _, r := range p.turn.Reasoning {
+		for _, s := range pieces(r.Text, 24) {
+			if !p.event("", p.chunk(map[string]any{r.field(): s}, nil)) {
+				return
+			}
+		}
+	}
 	for _, s := range pieces(p.turn.Text, 24) {
 		if !p.event("", p.chunk(map[string]any{"content": s}, nil)) {
+			return
+		}
+	}
+	for _, s := range pieces(p.turn.Refusal, 24) {
+		if !p.event("", p.chunk(map[string]any{"refusal": s}, nil)) {
 			return
 		}
 	}
@@ -122,8 +157,21 @@ func (p *player) openaiStream() {
 	p.write("data: [DONE]\n\n")
 }
 
+func (r Thought) field() string {
+	if r.Field != "" {
+		return r.Field
+	}
+	return "reasoning_content"
+}
+
 func (p *player) openaiWhole() {
 	message := map[string]any{"role": "assistant", "content": p.turn.Text}
+	for _, r := range p.turn.Reasoning {
+		message[r.field()] = r.Text
+	}
+	if p.turn.Refusal != "" {
+		message["refusal"] = p.turn.Refusal
+	}
 	var calls []any
 	for _, c := range p.turn.Calls {
 		calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": c.Raw}})

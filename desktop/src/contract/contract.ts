@@ -10,7 +10,7 @@ export type ApprovalAnswer = 'once' | 'run' | 'deny'
 export type ApprovalKind = 'egress'
 
 /** AttemptState is where an attempt at a task stands. What an attempt may do next is decided by it alone, while it goes on and after a crash. */
-export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'publishing' | 'taking_back' | 'left' | 'ended'
+export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'repairing' | 'publishing' | 'taking_back' | 'left' | 'ended'
 
 /** BoxKind names what a box is for; it decides what the box may do. */
 export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' | 'desktop' | 'keeper' | 'scratch'
@@ -20,6 +20,9 @@ export type ChangeOp = 'added' | 'modified' | 'deleted' | 'mode'
 
 /** CheckpointKind says why a checkpoint was made. */
 export type CheckpointKind = 'initial' | 'auto' | 'manual' | 'before' | 'task' | 'push' | 'after' | 'safety' | 'restore'
+
+/** Effort says how much a model thinks before it answers. */
+export type Effort = 'none' | 'low' | 'medium' | 'high'
 
 /** EgressProfile names a network policy. */
 export type EgressProfile = 'none' | 'default' | 'custom'
@@ -68,6 +71,9 @@ export type VerificationStatus = 'pass' | 'fail' | 'unknown'
 
 /** VerifyProfile says how much checking a task's outcome needs. */
 export type VerifyProfile = 'none' | 'smoke' | 'standard' | 'strict'
+
+/** WaitEnded says how a wait for a model ended. */
+export type WaitEnded = 'answered' | 'gave_up' | 'left' | 'switched'
 
 /** WindowState says how a window is shown. */
 export type WindowState = 'normal' | 'minimised' | 'maximised'
@@ -130,6 +136,8 @@ export interface AssociateResult {
   questions?: Question[]
   usage: Usage
   suggested_next?: string
+  /** how often its loop was asked to repair what the checks found */
+  repairs?: number
 }
 
 /** AttemptMerge is what publishing an attempt's work would make of the live tree. */
@@ -177,7 +185,7 @@ export interface BoxOpened {
   kind: BoxKind
 }
 
-/** Budget bounds a task or run. Zero means the default for wall_s and "no own limit" for the others, which the run's budget still bounds. */
+/** Budget bounds a task or run. Zero means "no own limit", within what is left of the run's; for wall_s of a task of fixed steps and of a run it means the default. */
 export interface Budget {
   wall_s: number
   tool_calls: number
@@ -479,6 +487,14 @@ export interface GitStep {
   path?: string
 }
 
+/** Image is a picture that a model looks at. It is kept as a blob; the gateway reads it. */
+export interface Image {
+  /** image/png, image/jpeg, image/gif or image/webp */
+  media: string
+  ref: string
+  bytes?: number
+}
+
 /** Input names something a task may read; exactly one field is set. */
 export interface Input {
   document?: string
@@ -527,6 +543,48 @@ export interface Message {
   parts?: Part[]
 }
 
+/** ModelResumed says that a loop does not wait for its model any more. */
+export interface ModelResumed {
+  role: string
+  /** of the model that answers, or that was waited for */
+  provider: string
+  model: string
+  /** the model (provider/model) in whose place another answers */
+  instead?: string
+  outcome: WaitEnded
+  waited_ms: number
+}
+
+/** ModelSwitched is the user's choice of another model for a run that goes on. */
+export interface ModelSwitched {
+  /** provider/model or an alias; the host stores provider/model */
+  model: string
+}
+
+/** ModelWaiting says that a loop waits for its model, which can't be had now, and why. It is said once, and again when the reason or the model changes; ModelResumed ends it. */
+export interface ModelWaiting {
+  role: string
+  provider: string
+  model: string
+  /** TurnError's */
+  code: string
+  message: string
+  /** of the first failed try */
+  since: string
+  /** when it is tried again; that may also be sooner */
+  next: string
+  /** when waiting is given up */
+  until: string
+  /** how many tries have failed */
+  try: number
+}
+
+/** Output is a structured output: the answer's text is JSON that Schema, a JSON Schema object, describes. */
+export interface Output {
+  name: string
+  schema: unknown
+}
+
 /** Part is a piece of a message; exactly one field is set. */
 export interface Part {
   text?: string
@@ -534,6 +592,10 @@ export interface Part {
   call?: ToolCall
   /** user only */
   return?: ToolReturn
+  /** assistant only */
+  reasoning?: Reasoning
+  /** user only */
+  image?: Image
 }
 
 /** PatchStep applies a unified diff. */
@@ -612,6 +674,25 @@ export interface QuestionAnswered {
 /** QuestionAsked is the Director's question; the run waits. */
 export interface QuestionAsked {
   question: Question
+}
+
+/** Reasoning is what a model thought before it answered. Services want it back as they gave it while its turn's calls are answered: Opaque is a signature or an encrypted text, which only the service of Provider understands. Others are not shown it. */
+export interface Reasoning {
+  provider: string
+  text?: string
+  id?: string
+  opaque?: string
+  /** Hidden says that Opaque stands in place of the text, and is no signature of it. */
+  hidden?: boolean
+}
+
+/** RepairRequested sends an attempt whose checks failed back to its loop, which is asked again behind the turns that it had. It is a transition like AttemptMoved. */
+export interface RepairRequested {
+  attempt: number
+  /** from 1 */
+  repair: number
+  /** what the loop is told: the checks that failed, with their output */
+  failed: string
 }
 
 /** RepositoryAdded says that choir add brought something into workspace/. */
@@ -774,6 +855,9 @@ export interface ToolCall {
   id: string
   name: string
   args: unknown
+  /** Cut says that the answer was cut off inside the arguments, of which Arrived bytes came; such a call must not be run. */
+  cut?: boolean
+  arrived?: number
 }
 
 /** ToolCalled is appended before a tool runs. */
@@ -790,6 +874,7 @@ export interface ToolReturn {
   id: string
   content: string
   is_error?: boolean
+  images?: Image[]
 }
 
 /** ToolReturned is appended after a tool ran; the outcome of a call without it is unknown. Command is the command that it ran, shortened, if it ran one: a result lists it as evidence. */
@@ -829,7 +914,7 @@ export interface TurnChunk {
 
 /** TurnError is why there is no turn. Retriable says whether the same request may succeed later. */
 export interface TurnError {
-  /** budget, rate_limited, unavailable, timeout, invalid, too_large, no_model */
+  /** budget, rate_limited, unavailable, timeout, invalid, malformed, too_large, overflow, no_model */
   code: string
   message: string
   retriable?: boolean
@@ -842,6 +927,8 @@ export interface TurnRecorded {
   message: Message
   returns?: Message[]
   usage: Usage
+  /** Stop says why the answer ended. Versions before this field left it out. */
+  stop?: StopReason
 }
 
 /** TurnRequest asks the gateway for one model turn. A loop in a box posts it to /model/turns over its tether; the gateway adds the key, picks the provider and enforces the budget. */
@@ -851,7 +938,12 @@ export interface TurnRequest {
   system?: string
   messages: Message[]
   tools?: ToolSpec[]
+  /** 0: what the catalogue says of the model */
   max_tokens?: number
+  /** how much to think first; ignored by models that can't be told */
+  effort?: Effort
+  /** the form that the answer's text has to have */
+  output?: Output
 }
 
 /** Usage is what something consumed. */
@@ -861,6 +953,8 @@ export interface Usage {
   tokens_in: number
   tokens_out: number
   cost_usd: number
+  /** TokensCached are those of TokensIn that the service had kept from an earlier request. */
+  tokens_cached?: number
 }
 
 /** UsageMetered is what one model call consumed, estimated when Estimated. */
@@ -998,6 +1092,12 @@ export interface EventData {
   'file.written': FileWritten
   /** The log was refilled, or what was missing given up; what is before it and what could not be had. */
   'log.recovered': LogRecovered
+  /** A loop does not wait for its model any more, or another model answers in its place. */
+  'model.resumed': ModelResumed
+  /** The user chose another model for a run. */
+  'model.switched': ModelSwitched
+  /** A loop waits for its model, which can't be had now. */
+  'model.waiting': ModelWaiting
   /** A person's intention; it causes a run. */
   'prompt.submitted': PromptSubmitted
   /** A proposed change was accepted, dismissed or superseded. */
@@ -1010,6 +1110,8 @@ export interface EventData {
   'question.answered': QuestionAnswered
   /** The Director asked the user. */
   'question.asked': QuestionAsked
+  /** The checks of an attempt failed, and its loop is asked to repair its work. */
+  'repair.requested': RepairRequested
   /** choir add brought something in. */
   'repository.added': RepositoryAdded
   /** Somebody pushed into a repository of the workspace. */
@@ -1097,12 +1199,16 @@ export const EVENT_TYPES = [
   'file.removed',
   'file.written',
   'log.recovered',
+  'model.resumed',
+  'model.switched',
+  'model.waiting',
   'prompt.submitted',
   'proposal.resolved',
   'publish.finished',
   'publish.started',
   'question.answered',
   'question.asked',
+  'repair.requested',
   'repository.added',
   'repository.pushed',
   'run.commanded',
@@ -1134,6 +1240,7 @@ export const EVENT_TYPES = [
 /** The types a desktop session may post as its user. */
 export const ACTION_TYPES = [
   'computer.renamed',
+  'model.switched',
   'prompt.submitted',
   'question.answered',
   'run.commanded',

@@ -3,7 +3,7 @@ import type { ActorKind, CheckpointKind, Event, EventData, EventType, Verificati
 // The contract under the names the shell uses; contract.ts is generated.
 
 export type {
-  ActionType, ActorKind, AssociateResult, Change, Check, CheckpointKind, Citation, Command, Event, EventType, Frame, PlanItem, PlanStatus, Question,
+  ActionType, ActorKind, AssociateResult, Change, Check, CheckpointKind, Citation, Command, Event, EventType, Frame, ModelWaiting, PlanItem, PlanStatus, Question,
   Resolution, ResultStatus, RunStatus, RunStood, Theme, Usage, Verification, WindowState,
 } from './contract'
 

@@ -54,7 +54,7 @@ export function Waiting() {
 
 const names: Partial<Record<Action['type'], string>> = {
   'window.opened': 'A window opened', 'window.moved': 'A window moved', 'window.focused': 'A window raised', 'window.closed': 'A window closed',
-  'run.steered': 'A note for a run', 'run.commanded': 'A command to a run', 'question.answered': 'An answer',
+  'run.steered': 'A note for a run', 'run.commanded': 'A command to a run', 'question.answered': 'An answer', 'model.switched': 'Another model for a run',
 }
 
 function wordsOf(a: Action): string {

@@ -1,4 +1,4 @@
-import type { AssociateResult, Event, PlanItem, Question, ResultStatus, RunStatus, Usage, Verification, Verified } from '../contract/types'
+import type { AssociateResult, Event, ModelWaiting, PlanItem, Question, ResultStatus, RunStatus, Usage, Verification, Verified } from '../contract/types'
 import type { DirectorTask } from '../contract/contract'
 import { dataOf } from '../contract/types'
 import type { RunSummary } from '../link/protocol'
@@ -25,6 +25,11 @@ export interface TaskView extends Pick<DirectorTask, 'goal' | 'attempt'> {
   result?: AssociateResult
 }
 
+/** A loop that waits for its model: the Director, whose task is '', or a task's. */
+export interface ModelWait extends ModelWaiting {
+  task: string
+}
+
 export interface RunView extends RunSummary {
   objective: string
   plan: PlanItem[]
@@ -40,6 +45,10 @@ export interface RunView extends RunSummary {
   stood: number
   /** What stood still last, in words for a person. */
   stoodWords: string
+  /** The loops that wait for their model, which can't be had now. */
+  waits: ModelWait[]
+  /** The model (provider/model) that answers in the place of the run's own; '' if none does. */
+  fallback: string
   /** Model text as it arrives; dropped when the run reports. */
   stream: string
   /** Whether all events of the run have been seen, and not only its summary. */
@@ -97,7 +106,7 @@ export const noUsage: Usage = { wall_ms: 0, tool_calls: 0, tokens_in: 0, tokens_
 export function blank(run: string, started: string): RunView {
   return {
     run, started, prompt: '', status: 'queued', objective: '', plan: [], tasks: [], questions: [], provider: '', model: '',
-    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', stream: '', whole: false, last: 0, usage: noUsage,
+    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', waits: [], fallback: '', stream: '', whole: false, last: 0, usage: noUsage,
   }
 }
 
@@ -131,7 +140,24 @@ export function reduce(r: RunView, e: Event): RunView {
       const d = dataOf(e, e.type)
       // A report ends a run for good; a later change of its status lost the race against it
       // and is ignored.
-      return d && !ended(r.status) ? { ...next, status: d.status, reason: d.reason ?? '' } : next
+      if (!d || ended(r.status)) return next
+      return { ...next, status: d.status, reason: d.reason ?? '', waits: d.status === 'waiting' ? r.waits : [] }
+    }
+    case 'model.waiting': {
+      const d = dataOf(e, e.type)
+      if (!d || ended(r.status)) return next
+      const task = e.task ?? ''
+      return { ...next, waits: [...r.waits.filter((w) => w.task !== task), { ...d, task }] }
+    }
+    case 'model.resumed': {
+      const d = dataOf(e, e.type)
+      if (!d) return next
+      const fallback = d.outcome !== 'answered' ? r.fallback : d.instead ? `${d.provider}/${d.model}` : ''
+      return { ...next, waits: r.waits.filter((w) => w.task !== (e.task ?? '')), fallback }
+    }
+    case 'model.switched': {
+      const [provider = '', ...model] = (dataOf(e, e.type)?.model ?? '').split('/')
+      return { ...next, provider, model: model.join('/'), fallback: '' }
     }
     case 'run.stood': {
       const d = dataOf(e, e.type)
@@ -162,7 +188,7 @@ export function reduce(r: RunView, e: Event): RunView {
       if (!d || ended(r.status)) return next
       const { status, summary, verified, usage } = d
       return {
-        ...next, status, summary, verified, usage, ended: e.time, error: d.error ?? '', stream: '', reason: '',
+        ...next, status, summary, verified, usage, ended: e.time, error: d.error ?? '', stream: '', reason: '', waits: [],
         ...(d.checkpoint ? { checkpoint: d.checkpoint } : {}),
         ...(d.document ? { document: d.document } : {}),
       }

@@ -1,7 +1,7 @@
 import { faultOf, painted } from '../theme/theme'
 import type { Event } from '../contract/types'
 import { dataOf } from '../contract/types'
-import { authorName, commandLine, count, gist, oneLine, short, stoodStill } from './format'
+import { authorName, commandLine, count, duration, gist, modelWaits, oneLine, short, stoodStill } from './format'
 
 export type Tone = 'plain' | 'ok' | 'warn' | 'danger' | 'accent'
 
@@ -46,6 +46,19 @@ function words(e: Event): Description | null {
       const d = dataOf(e, e.type)
       return d ? loud('warn', 'Stood still', stoodStill(d)) : quiet('Stood still')
     }
+    case 'model.waiting': {
+      const d = dataOf(e, e.type)
+      return d ? loud('warn', 'Waiting for the model', modelWaits(d)) : quiet('Waiting for the model')
+    }
+    case 'model.resumed': {
+      const d = dataOf(e, e.type)
+      if (!d) return quiet('Not waiting for the model any more')
+      if (d.instead && d.outcome === 'answered') return loud('warn', 'Another model answers', `${d.provider}/${d.model} in the place of ${d.instead}`)
+      if (d.outcome === 'gave_up') return loud('danger', 'The model was waited for in vain', `${d.provider}/${d.model}, ${duration(d.waited_ms)}`)
+      return quiet(d.outcome === 'answered' ? 'The model answers again' : 'Not waiting for the model any more', `${d.provider}/${d.model}, ${duration(d.waited_ms)}`)
+    }
+    case 'model.switched':
+      return quiet('Switched to another model', dataOf(e, e.type)?.model)
     case 'run.steered':
       return quiet('Steered', oneLine(dataOf(e, e.type)?.text ?? ''))
     case 'run.commanded':

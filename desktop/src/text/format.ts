@@ -1,4 +1,4 @@
-import type { RunStood } from '../contract/types'
+import type { ModelWaiting, RunStood } from '../contract/types'
 
 // Numbers, times and names as a person reads them.
 
@@ -21,6 +21,13 @@ export function stoodStill(d: RunStood): string {
     default:
       return `A box gave no sign of life for ${lasted}; another one took its place.`
   }
+}
+
+/** What a model.waiting event says, in words for a person. */
+export function modelWaits(d: ModelWaiting): string {
+  const next = d.next ? ` It is tried again at ${clock(d.next)}` : ''
+  const until = d.until ? `${next ? ', and' : ' It is'} given up at ${clock(d.until)}.` : next ? '.' : ''
+  return `${d.provider}/${d.model}${d.since ? ` since ${clock(d.since)}` : ''}: ${d.message || d.code}.${next}${until}`
 }
 
 export function money(usd: number): string {

@@ -58,7 +58,7 @@ func Kinds() map[string]cli.Kind {
 		"DIR":   {Folder: true},
 	}
 	// Free text: the caller makes it up, or only the caller knows it.
-	for _, free := range []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "ADDR:PORT", "INVITATION-TOKEN"} {
+	for _, free := range []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "PATTERN", "ADDR:PORT", "INVITATION-TOKEN"} {
 		out[free] = cli.Kind{}
 	}
 	return out

@@ -27,6 +27,9 @@ func (c *Past) Bind(t rpc.Table) {
 		hosts, err := c.Egress(ctx, in.Run)
 		return rpc.Listed(hosts, false, err)
 	})
+	rpc.Bind(t, rpc.DocumentList, func(ctx context.Context, _ rpc.Caller, in rpc.DocumentsRequest) (rpc.List[view.Document], error) {
+		return rpc.Listed(c.Documents(ctx, in.Limit))
+	})
 	rpc.Bind(t, rpc.DocumentGet, func(ctx context.Context, _ rpc.Caller, in rpc.DocumentRequest) (view.Document, error) {
 		return c.Document(ctx, in.Document, in.Revision)
 	})

@@ -108,12 +108,33 @@ func questionOf(q state.Question) contract.Question {
 }
 
 func runOf(r state.Run) view.Run {
+	var waits []view.ModelWait
+	for _, w := range r.Waits {
+		waits = append(waits, view.ModelWait{Task: w.Task, Provider: w.Provider, Model: w.Model, Code: w.Code, Message: w.Message, Since: w.Since, Next: w.Next, Until: w.Until})
+	}
 	return view.Run{
 		ID: r.ID, Prompt: r.Prompt, Status: r.Status, Reason: r.Reason, Objective: r.Objective, Plan: r.Plan,
 		Summary: r.Summary, Error: r.Error, Verified: r.Verified, Document: r.Document, Checkpoint: r.Checkpoint,
 		Provider: r.Provider, Model: r.Model, Usage: r.Usage,
-		Started: When(r.Created), Ended: r.Ended, StoodMS: r.StoodMS, Sequence: r.Seq,
+		Started: When(r.Created), Ended: r.Ended, StoodMS: r.StoodMS, Waits: waits, Fallback: r.Fallback, Sequence: r.Seq,
 	}
+}
+
+// Documents answers rpc.DocumentList.
+func (c *Past) Documents(ctx context.Context, limit int) ([]view.Document, bool, error) {
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
+		return nil, false, err
+	}
+	rows, err := c.state.Documents(ctx, limit+1)
+	more := len(rows) > limit
+	if more {
+		rows = rows[:limit]
+	}
+	out := make([]view.Document, len(rows))
+	for i, r := range rows {
+		out[i] = documentOf(r)
+	}
+	return out, more, err
 }
 
 // Document answers rpc.DocumentGet.

@@ -22,6 +22,13 @@ import (
 // ErrGone is the error of requests that come after their attempt has ended.
 var ErrGone = errors.New("this attempt has ended")
 
+// ErrOutside is the error of a loop that reports that it was cancelled although nobody cancelled it: its
+// process was ended by something else, and it is continued as after a crash.
+var ErrOutside = errors.New("the loop was ended from outside")
+
+// MaxOpenings is how often the box of a Director or a check that crashes is opened.
+const MaxOpenings = 3
+
 func readJSON(w http.ResponseWriter, r *http.Request, max int64, v any) error {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, max))
 	if err != nil {
@@ -156,6 +163,25 @@ func Alive(ctx context.Context, box ports.Box, within time.Duration) bool {
 	}
 	_ = resp.Body.Close()
 	return true
+}
+
+// Answering asks the box for a sign of life from time to time until the returned function is called. A
+// box that gives none is killed, by kill, and the returned context is cancelled; otherwise a box that hangs would
+// be waited for until the budget is used up.
+func Answering(ctx context.Context, box ports.Box, silence time.Duration, kill func()) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for awake.Pause(ctx, silence/4) {
+			if Alive(ctx, box, silence) || ctx.Err() != nil {
+				continue
+			}
+			cancel(fault.New("dispatch", fault.Timeout, "", Silent(box, silence)))
+			kill()
+		}
+	}()
+	return ctx, func() { cancel(nil); <-ended }
 }
 
 // Endpoint makes a JSON endpoint for a loop: it answers with 200 and f's result, or with a

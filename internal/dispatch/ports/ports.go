@@ -234,6 +234,9 @@ type ModelScope struct {
 	TaskBudget contract.Budget
 }
 
+// Rehearsal is the provider that plays plans from files: it understands nothing that it is told.
+const Rehearsal = "rehearsal"
+
 // Models serves model turns.
 type Models interface {
 	// Handler serves POST /model/turns for the scope.

@@ -8,12 +8,14 @@ import (
 	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/associate/verify"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/tool"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -21,8 +23,18 @@ import (
 // completed from the log: a call that returned has its output, the result of one that did
 // not is unknown, and one that was never begun is reported as not run. If none of the last
 // turn's calls was begun, that turn is left out, and the model is asked again.
+//
+// Where the attempt was sent back, the call that had ended the loop, whose return no model saw, returns what
+// the checks found.
 func Resumable(t *story.Task) []contract.TurnRecorded {
 	out := append([]contract.TurnRecorded(nil), t.Turns...)
+	for _, r := range t.Repairs {
+		for i := range out {
+			if out[i].Index == r.Turn {
+				out[i].Returns = sentBack(out[i], r.Failed)
+			}
+		}
+	}
 	if len(out) == 0 || out[len(out)-1].Returns != nil || defence.Off(defence.RunReturns) {
 		return out
 	}
@@ -61,6 +73,58 @@ func Resumable(t *story.Task) []contract.TurnRecorded {
 		last.Returns = []contract.Message{msg}
 	}
 	return out
+}
+
+// sentBack returns the returns of a turn behind which a loop is told that its work failed the checks.
+func sentBack(t contract.TurnRecorded, failed string) []contract.Message {
+	msg := contract.Message{Role: contract.MessageUser}
+	told := false
+	for _, m := range t.Returns {
+		for _, p := range m.Parts {
+			if r := p.Return; r != nil && !r.IsError && !told && ends(t, r.ID) {
+				p.Return, told = &contract.ToolReturn{ID: r.ID, Content: failed, IsError: true}, true
+			}
+			msg.Parts = append(msg.Parts, p)
+		}
+	}
+	if !told {
+		msg.Parts = append(msg.Parts, contract.Part{Text: failed})
+	}
+	return []contract.Message{msg}
+}
+
+// ends reports whether a call of a turn is the one with which an Associate ends its work.
+func ends(t contract.TurnRecorded, call string) bool {
+	return slices.ContainsFunc(t.Message.Parts, func(p contract.Part) bool {
+		return p.Call != nil && p.Call.ID == call && slices.ContainsFunc(associate.Declared(), func(t tool.Tool) bool { return t.Ends && t.Name == p.Call.Name })
+	})
+}
+
+// Bounds of what a loop is told of checks that failed, in bytes: of one stream of a check, and of all.
+const (
+	maxStream = 6 << 10
+	maxRepair = 24 << 10
+)
+
+// Repair describes to a loop what the checks of its work found, for its n-th repair of at most max.
+func Repair(v contract.Verification, n, max int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Not over: your work failed its checks and was not published. Your tree is as you left it. Repair the work, not the checks: they run with the tests and configuration that were there before. Then call finish again. This is repair %d of at most %d.\n", n, max)
+	for _, c := range v.Checks {
+		if c.Status != contract.VerificationFail {
+			continue
+		}
+		fmt.Fprintf(&b, "\nFailed: %s (%s), exit code %d\n", c.Name, strings.Join(c.Command.Argv, " "), c.Command.ExitCode)
+		for _, s := range []struct{ name, text string }{{"stdout", c.Command.Stdout}, {"stderr", c.Command.Stderr}} {
+			if strings.TrimSpace(s.text) != "" {
+				fmt.Fprintf(&b, "%s:\n%s\n", s.name, harness.Clip(s.text, maxStream))
+			}
+		}
+	}
+	if said := Checked(v); said != "" {
+		b.WriteString(said)
+	}
+	return harness.Clip(b.String(), maxRepair)
 }
 
 // ResumableRun is Resumable for the Director. Its tasks have all ended, so the results of a

@@ -22,7 +22,7 @@ type Provider struct{}
 
 // Stream implements provider.Provider.
 func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink) (provider.Finish, error) {
-	params, err := params(c)
+	params, err := Params(c)
 	if err != nil {
 		return provider.Finish{}, &provider.Error{Code: provider.CodeInvalid, Message: err.Error(), Err: err}
 	}
@@ -56,10 +56,19 @@ func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink)
 
 // reader turns the events of one stream into calls of the sink.
 type reader struct {
-	finish  provider.Finish
-	started bool
-	done    bool
-	tools   map[int64]bool // content blocks that are tool calls
+	finish   provider.Finish
+	started  bool
+	done     bool
+	tools    map[int64]bool // content blocks that are tool calls
+	thoughts map[int64]bool // content blocks that are thinking
+}
+
+func thoughts(m map[int64]bool, index int64) map[int64]bool {
+	if m == nil {
+		m = map[int64]bool{}
+	}
+	m[index] = true
+	return m
 }
 
 func (r *reader) take(e sdk.MessageStreamEventUnion, sink provider.Sink) error {
@@ -75,6 +84,11 @@ func (r *reader) take(e sdk.MessageStreamEventUnion, sink provider.Sink) error {
 			if b.Text != "" {
 				return sink.Text(b.Text)
 			}
+		case "thinking":
+			r.thoughts = thoughts(r.thoughts, e.Index)
+			return sink.Reasoning(int(e.Index), contract.Reasoning{Text: b.Thinking, Opaque: b.Signature})
+		case "redacted_thinking":
+			return sink.Reasoning(int(e.Index), contract.Reasoning{Opaque: b.Data, Hidden: true})
 		case "tool_use":
 			if r.tools == nil {
 				r.tools = map[int64]bool{}
@@ -94,6 +108,10 @@ func (r *reader) take(e sdk.MessageStreamEventUnion, sink provider.Sink) error {
 			return sink.Text(e.Delta.Text)
 		case e.Delta.Type == "input_json_delta" && r.tools[e.Index]:
 			return sink.Args(int(e.Index), e.Delta.PartialJSON)
+		case e.Delta.Type == "thinking_delta" && r.thoughts[e.Index]:
+			return sink.Reasoning(int(e.Index), contract.Reasoning{Text: e.Delta.Thinking})
+		case e.Delta.Type == "signature_delta" && r.thoughts[e.Index]:
+			return sink.Reasoning(int(e.Index), contract.Reasoning{Opaque: e.Delta.Signature})
 		}
 	case "message_delta":
 		r.finish.Stop = stop(e.Delta.StopReason)

@@ -11,9 +11,10 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// params returns the request in the SDK's types. The system prompt and the tools, which stay the
-// same through a loop, end in cache breakpoints.
-func params(c provider.Call) (sdk.MessageNewParams, error) {
+// Params returns the request in the SDK's types. The system prompt, the tools and the last two messages of the user end
+// in cache breakpoints, of which the service allows four: the system prompt and the tools stay the same through a loop,
+// the last message is where the next request goes on, and the one before is where this one was read up to.
+func Params(c provider.Call) (sdk.MessageNewParams, error) {
 	p := sdk.MessageNewParams{Model: sdk.Model(c.Model), MaxTokens: int64(c.MaxTokens)}
 	if c.Request.System != "" {
 		p.System = []sdk.TextBlockParam{{Text: c.Request.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
@@ -29,27 +30,124 @@ func params(c provider.Call) (sdk.MessageNewParams, error) {
 		p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: tool})
 	}
 	for _, m := range c.Request.Messages {
-		var blocks []sdk.ContentBlockParamUnion
-		for _, part := range m.Parts {
-			switch {
-			case part.Call != nil:
-				blocks = append(blocks, sdk.NewToolUseBlock(part.Call.ID, provider.Arguments(part.Call.Args), part.Call.Name))
-			case part.Return != nil:
-				blocks = append(blocks, sdk.NewToolResultBlock(part.Return.ID, part.Return.Content, part.Return.IsError))
-			case strings.TrimSpace(part.Text) != "":
-				blocks = append(blocks, sdk.NewTextBlock(part.Text))
-			}
-		}
-		if len(blocks) == 0 {
-			continue // the API refuses a message without content
-		}
-		if m.Role == contract.MessageAssistant {
-			p.Messages = append(p.Messages, sdk.NewAssistantMessage(blocks...))
-		} else {
-			p.Messages = append(p.Messages, sdk.NewUserMessage(blocks...))
+		if blocks := blocks(m, c.Images); len(blocks) > 0 { // the API refuses a message without content
+			p.Messages = append(p.Messages, sdk.MessageParam{Role: sdk.MessageParamRole(m.Role), Content: blocks})
 		}
 	}
+	breakpoints(p.Messages)
+	think(&p, c)
+	if c.Request.Output != nil {
+		var schema map[string]any
+		if err := json.Unmarshal(c.Request.Output.Schema, &schema); err != nil {
+			return p, fmt.Errorf("output.schema: %w", err)
+		}
+		closed(schema)
+		p.OutputConfig.Format.Schema = schema
+	}
 	return p, nil
+}
+
+func blocks(m contract.Message, images map[contract.BlobRef]provider.Picture) []sdk.ContentBlockParamUnion {
+	var out []sdk.ContentBlockParamUnion
+	for _, part := range m.Parts {
+		switch {
+		case part.Call != nil:
+			out = append(out, sdk.NewToolUseBlock(part.Call.ID, provider.Arguments(part.Call.Args), part.Call.Name))
+		case part.Return != nil:
+			out = append(out, toolResult(part.Return, images))
+		case part.Reasoning != nil:
+			// A signature is what makes it the service's own: without one the service refuses it.
+			switch r := part.Reasoning; {
+			case r.Opaque == "":
+			case r.Hidden:
+				out = append(out, sdk.NewRedactedThinkingBlock(r.Opaque))
+			default:
+				out = append(out, sdk.NewThinkingBlock(r.Opaque, r.Text))
+			}
+		case part.Image != nil:
+			if image, ok := images[part.Image.Ref]; ok {
+				out = append(out, sdk.NewImageBlockBase64(image.Media, image.Base64))
+			}
+		case part.Text != "":
+			out = append(out, sdk.NewTextBlock(part.Text))
+		}
+	}
+	return out
+}
+
+// toolResult has no text block for a blank result, which the API refuses.
+func toolResult(r *contract.ToolReturn, images map[contract.BlobRef]provider.Picture) sdk.ContentBlockParamUnion {
+	out := sdk.ToolResultBlockParam{ToolUseID: r.ID, IsError: sdk.Bool(r.IsError)}
+	if strings.TrimSpace(r.Content) != "" {
+		out.Content = append(out.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: r.Content}})
+	}
+	if r.IsError {
+		images = nil // the API takes only text as an error
+	}
+	for _, i := range r.Images {
+		if image, ok := images[i.Ref]; ok {
+			block := sdk.NewImageBlockBase64(image.Media, image.Base64)
+			out.Content = append(out.Content, sdk.ToolResultBlockParamContentUnion{OfImage: block.OfImage})
+		}
+	}
+	return sdk.ContentBlockParamUnion{OfToolResult: &out}
+}
+
+// breakpoints marks the ends of the last two messages of the user.
+func breakpoints(messages []sdk.MessageParam) {
+	left := 2
+	for i := len(messages) - 1; i >= 0 && left > 0; i-- {
+		if messages[i].Role != sdk.MessageParamRoleUser {
+			continue
+		}
+		content := messages[i].Content
+		if cache := content[len(content)-1].GetCacheControl(); cache != nil {
+			*cache = sdk.NewCacheControlEphemeralParam()
+			left--
+		}
+	}
+}
+
+// The tokens that a model may think for, where it is told a number; the API wants at least minBudget.
+const minBudget = 1024
+
+var budgets = map[contract.Effort]int64{contract.EffortLow: 2048, contract.EffortMedium: 8192, contract.EffortHigh: 24576}
+
+// think says how much the model may think. A model that measures it out itself is let to if nothing was asked for; one
+// that is given a number of tokens thinks only if it is asked to.
+func think(p *sdk.MessageNewParams, c provider.Call) {
+	effort := c.Abilities.Effort(c.Request.Effort)
+	switch c.Abilities.Reasoning {
+	case provider.ReasoningAdaptive:
+		if effort == contract.EffortNone {
+			p.Thinking.OfDisabled = &sdk.ThinkingConfigDisabledParam{}
+			return
+		}
+		p.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
+		p.OutputConfig.Effort = sdk.OutputConfigEffort(effort)
+	case provider.ReasoningBudget:
+		budget := min(budgets[effort], p.MaxTokens/2)
+		if budget < minBudget || !thinkingBegun(p.Messages) {
+			return
+		}
+		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
+	}
+}
+
+// thinkingBegun reports whether the turn that is under way, whose calls are being answered, began with a thought, or
+// none is under way. The API refuses to have thinking begin in the middle of one.
+func thinkingBegun(messages []sdk.MessageParam) bool {
+	begun, fresh := true, true
+	for _, m := range messages {
+		first := m.Content[0]
+		switch {
+		case m.Role == sdk.MessageParamRoleUser:
+			fresh = fresh || first.OfToolResult == nil
+		case fresh:
+			begun, fresh = first.OfThinking != nil || first.OfRedactedThinking != nil, false
+		}
+	}
+	return begun || fresh
 }
 
 func toolParam(t contract.ToolSpec) (*sdk.ToolParam, error) {
@@ -80,4 +178,27 @@ func toolParam(t contract.ToolSpec) (*sdk.ToolParam, error) {
 		tool.Description = sdk.String(t.Description)
 	}
 	return tool, nil
+}
+
+// closed makes a schema one that the API takes: objects have no other properties than those named, and bounds, which it
+// refuses, are left to the gateway, which checks every answer.
+func closed(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if v["type"] == "object" {
+			v["additionalProperties"] = false
+		}
+		for _, bound := range []string{"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"} {
+			if _, number := v[bound].(float64); number {
+				delete(v, bound)
+			}
+		}
+		for _, inner := range v {
+			closed(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			closed(inner)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -23,7 +24,7 @@ type Provider struct{}
 
 // Stream implements provider.Provider.
 func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink) (provider.Finish, error) {
-	params, err := params(c, isOpenAI(c.Endpoint.BaseURL))
+	params, err := Params(c, isOpenAI(c.Endpoint.BaseURL))
 	if err != nil {
 		return provider.Finish{}, &provider.Error{Code: provider.CodeInvalid, Message: err.Error(), Err: err}
 	}
@@ -67,6 +68,18 @@ func isOpenAI(base string) bool {
 type reader struct {
 	finish  provider.Finish
 	started bool
+	refused bool // a piece of the answer was a refusal
+}
+
+// reasoning returns what a model thinks, in the field that the service has for it; the vendor has none.
+func reasoning(d sdk.ChatCompletionChunkChoiceDelta) string {
+	for _, field := range []string{"reasoning_content", "reasoning"} {
+		var text string
+		if f, ok := d.JSON.ExtraFields[field]; ok && json.Unmarshal([]byte(f.Raw()), &text) == nil && text != "" {
+			return text
+		}
+	}
+	return ""
 }
 
 func (r *reader) take(c sdk.ChatCompletionChunk, sink provider.Sink) error {
@@ -84,6 +97,12 @@ func (r *reader) take(c sdk.ChatCompletionChunk, sink provider.Sink) error {
 		}
 		r.started = true
 		d := choice.Delta
+		if thought := reasoning(d); thought != "" {
+			if err := sink.Reasoning(0, contract.Reasoning{Text: thought}); err != nil {
+				return err
+			}
+		}
+		r.refused = r.refused || d.Refusal != ""
 		for _, text := range []string{d.Content, d.Refusal} {
 			if text == "" {
 				continue
@@ -107,9 +126,9 @@ func (r *reader) take(c sdk.ChatCompletionChunk, sink provider.Sink) error {
 		}
 		if choice.FinishReason != "" {
 			r.finish.Stop = stop(choice.FinishReason)
-			if d.Refusal != "" {
-				r.finish.Stop = contract.StopRefusal
-			}
+		}
+		if r.refused && r.finish.Stop != "" {
+			r.finish.Stop = contract.StopRefusal
 		}
 	}
 	return nil
@@ -139,6 +158,9 @@ func failure(err error) error {
 		body := api.RawJSON()
 		if api.Message != "" {
 			body = api.Message
+			if api.Code != "" {
+				body = api.Code + ": " + body
+			}
 		}
 		return provider.StatusError(api.StatusCode, h, body, time.Now())
 	}

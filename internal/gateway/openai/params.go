@@ -12,14 +12,14 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// params returns the request in the SDK's types. OpenAI's newer models refuse max_tokens, and many
+// Params returns the request in the SDK's types. OpenAI's newer models refuse max_tokens, and many
 // compatible services know nothing else.
-func params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
+func Params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:         shared.ChatModel(c.Model),
 		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)},
 	}
-	if vendor {
+	if vendor || c.Dialect.MaxTokens == "max_completion_tokens" {
 		p.MaxCompletionTokens = sdk.Int(int64(c.MaxTokens))
 	} else {
 		p.MaxTokens = sdk.Int(int64(c.MaxTokens))
@@ -41,16 +41,49 @@ func params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
 	}
 	for _, m := range c.Request.Messages {
 		if m.Role == contract.MessageAssistant {
-			p.Messages = append(p.Messages, assistant(m)...)
+			p.Messages = append(p.Messages, assistant(m, c.Dialect)...)
 		} else {
-			p.Messages = append(p.Messages, user(m)...)
+			p.Messages = append(p.Messages, user(m, c.Images)...)
 		}
 	}
-	return p, nil
+	think(&p, c)
+	return p, output(&p, c.Request.Output)
 }
 
-func assistant(m contract.Message) []sdk.ChatCompletionMessageParamUnion {
-	var text []string
+// think says how much the model may think: nothing if nothing was asked for.
+func think(p *sdk.ChatCompletionNewParams, c provider.Call) {
+	effort := c.Abilities.Effort(c.Request.Effort)
+	if effort == "" {
+		return
+	}
+	switch c.Abilities.Reasoning {
+	case provider.ReasoningEffort:
+		p.ReasoningEffort = shared.ReasoningEffort(effort)
+	case provider.ReasoningSwitch:
+		state := "enabled"
+		if effort == contract.EffortNone {
+			state = "disabled"
+		}
+		p.SetExtraFields(map[string]any{"thinking": map[string]any{"type": state}})
+	}
+}
+
+func output(p *sdk.ChatCompletionNewParams, o *contract.Output) error {
+	if o == nil {
+		return nil
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(o.Schema, &schema); err != nil {
+		return fmt.Errorf("output.schema: %w", err)
+	}
+	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{
+		Name: provider.OutputName(o), Schema: schema, Strict: sdk.Bool(provider.Strict(schema)),
+	}}
+	return nil
+}
+
+func assistant(m contract.Message, d provider.Dialect) []sdk.ChatCompletionMessageParamUnion {
+	var text, thought []string
 	var out sdk.ChatCompletionAssistantMessageParam
 	for _, part := range m.Parts {
 		switch {
@@ -59,6 +92,8 @@ func assistant(m contract.Message) []sdk.ChatCompletionMessageParamUnion {
 				ID:       part.Call.ID,
 				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: part.Call.Name, Arguments: string(provider.Arguments(part.Call.Args))},
 			}})
+		case part.Reasoning != nil:
+			thought = append(thought, part.Reasoning.Text)
 		case part.Text != "":
 			text = append(text, part.Text)
 		}
@@ -66,29 +101,59 @@ func assistant(m contract.Message) []sdk.ChatCompletionMessageParamUnion {
 	if len(text) == 0 && len(out.ToolCalls) == 0 {
 		return nil
 	}
+	if d.Reasoning != "" {
+		if len(thought) == 0 && d.ReasoningAlways && len(out.ToolCalls) > 0 {
+			thought = []string{" "} // of another model's turn nothing is known, and the service wants the field
+		}
+		if len(thought) > 0 {
+			out.SetExtraFields(map[string]any{d.Reasoning: strings.Join(thought, "\n")})
+		}
+	}
 	if len(text) > 0 {
 		out.Content.OfString = sdk.String(strings.Join(text, "\n"))
 	}
 	return []sdk.ChatCompletionMessageParamUnion{{OfAssistant: &out}}
 }
 
-// user puts the results of tools first, because the API requires them right after their calls.
-func user(m contract.Message) []sdk.ChatCompletionMessageParamUnion {
+// user puts the results of tools first, because the API requires them right after their calls. Pictures that a tool
+// returned come behind all of them, as the user's, because a result has only text here.
+func user(m contract.Message, images map[contract.BlobRef]provider.Picture) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
+	var content []sdk.ChatCompletionContentPartUnionParam
 	var text []string
+	pictures := 0
+	show := func(i contract.Image) {
+		if image, ok := images[i.Ref]; ok {
+			content = append(content, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: image.URL()}))
+			pictures++
+		}
+	}
+	say := func(s string) { text, content = append(text, s), append(content, sdk.TextContentPart(s)) }
 	for _, part := range m.Parts {
 		switch {
 		case part.Return != nil:
-			content := part.Return.Content
+			body := part.Return.Content
 			if part.Return.IsError {
-				content = "Error: " + content
+				body = "Error: " + body
 			}
-			out = append(out, sdk.ToolMessage(content, part.Return.ID))
+			out = append(out, sdk.ToolMessage(body, part.Return.ID))
+			before := pictures
+			for _, i := range part.Return.Images {
+				show(i)
+			}
+			if pictures > before {
+				say("Above: what the tool call " + part.Return.ID + " returned as pictures.")
+			}
+		case part.Image != nil:
+			show(*part.Image)
 		case part.Text != "":
-			text = append(text, part.Text)
+			say(part.Text)
 		}
 	}
-	if len(text) > 0 {
+	switch {
+	case pictures > 0:
+		out = append(out, sdk.UserMessage(content))
+	case len(text) > 0:
 		out = append(out, sdk.UserMessage(strings.Join(text, "\n")))
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ const (
 	CodeTimeout     = "timeout"
 	CodeInvalid     = "invalid"
 	CodeTooLarge    = "too_large"
+	CodeOverflow    = "overflow" // the request is over the model's context window
 	CodeNoModel     = "no_model"
 	CodeBudget      = "budget"
 )
@@ -25,6 +27,10 @@ const (
 // ErrSlow is the cause of the error when the HTTP client ended a call because nothing arrived for
 // too long.
 var ErrSlow = errors.New("nothing arrived from the model service in time")
+
+// ErrStalled is the cause of the error when the HTTP client ended a call whose connection lived, but
+// whose answer did not grow for too long.
+var ErrStalled = errors.New("the model service keeps the connection open and says nothing")
 
 // ErrBody is the cause of the error when the HTTP client ended a call because the raw answer
 // exceeded the size limit.
@@ -36,8 +42,12 @@ func StatusError(status int, header http.Header, body string, now time.Time) *Er
 	e := &Error{Status: status, Message: fmt.Sprintf("HTTP %d: %s", status, Message(body))}
 	e.RetryAfter = retryAfter(header, now)
 	switch {
+	case status != http.StatusTooManyRequests && overflows(body):
+		e.Code = CodeOverflow
 	case status == http.StatusTooManyRequests:
 		e.Code, e.Retriable = CodeRateLimited, true
+	case status == http.StatusConflict, status == http.StatusTooEarly:
+		e.Code, e.Retriable = CodeUnavailable, true
 	case status == http.StatusRequestTimeout || status == http.StatusGatewayTimeout:
 		e.Code, e.Retriable = CodeTimeout, true
 	case status >= 500:
@@ -64,8 +74,8 @@ func TransportError(err error) error {
 		return err
 	case errors.Is(err, ErrBody):
 		return ErrFull
-	case errors.Is(err, ErrSlow):
-		return &Error{Code: CodeTimeout, Message: ErrSlow.Error(), Retriable: true, Err: err}
+	case errors.Is(err, ErrSlow), errors.Is(err, ErrStalled):
+		return &Error{Code: CodeTimeout, Message: slow(err), Retriable: true, Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
@@ -76,17 +86,54 @@ func TransportError(err error) error {
 	return &Error{Code: CodeUnavailable, Message: err.Error(), Retriable: true, Err: err}
 }
 
+func slow(err error) string {
+	if errors.Is(err, ErrStalled) {
+		return ErrStalled.Error()
+	}
+	return ErrSlow.Error()
+}
+
 // StreamError makes an Error of an error that a service reports inside a stream, from its type and
 // message.
 func StreamError(kind, message string) *Error {
 	e := &Error{Code: CodeUnavailable, Message: strings.TrimSpace(kind + ": " + message), Retriable: true}
 	switch {
+	case overflows(kind + " " + message):
+		e.Code, e.Retriable = CodeOverflow, false
 	case strings.Contains(kind, "rate_limit"):
 		e.Code = CodeRateLimited
 	case strings.Contains(kind, "invalid"), strings.Contains(kind, "authentication"), strings.Contains(kind, "permission"):
 		e.Code, e.Retriable = CodeInvalid, false
 	}
 	return e
+}
+
+// overflowing are the words with which services say that a request is over the model's context
+// window, in lower case: vendors' codes first, then the texts of those that have none.
+var overflowing = []string{
+	"context_length_exceeded",            // OpenAI, and services that follow it
+	"model_context_window_exceeded",      // Z.ai, Anthropic's stop reason
+	"exceed_context_size_error",          // llama.cpp
+	"prompt is too long",                 // Anthropic, Bedrock
+	"input is too long",                  // Bedrock
+	"exceed context limit",               // Anthropic: input length and max_tokens exceed context limit
+	"maximum context length",             // OpenAI, vLLM, OpenRouter, DeepSeek
+	"maximum model length",               // vLLM
+	"exceeds the available context size", // llama.cpp
+	"exceeds the context window",         // OpenAI's Responses, LM Studio
+	"exceeds the model's context",        // vLLM, several
+	"exceeded model token limit",         // Kimi
+	"input length exceeds",               // Ollama
+	"exceeds maximum context",            // Ollama
+	"context window exceeded",
+	"context length exceeded",
+	"too many tokens in the prompt",
+}
+
+// overflows reports whether an error says that the request is over the model's context window.
+func overflows(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(overflowing, func(s string) bool { return strings.Contains(text, s) })
 }
 
 // Message finds the message in the shapes of JSON errors that services use, and otherwise returns

@@ -19,14 +19,84 @@ type Provider interface {
 	Stream(ctx context.Context, c Call, sink Sink) (Finish, error)
 }
 
-// Call is one request to one endpoint.
+// Call is one request to one endpoint. The gateway has prepared the request: its messages are a Conversation, an
+// image in it is among Images, and it has an Output only for a model that can be told one.
 type Call struct {
 	Role      string // the loop that asks: director or associate
+	Provider  string // under which its reasoning is kept
 	Model     string // without the provider's name
 	Request   contract.TurnRequest
 	MaxTokens int
+	Abilities Abilities
+	Dialect   Dialect
+	Images    map[contract.BlobRef]Picture
 	Endpoint  Endpoint
 }
+
+// Reasoning says how a model is told how much to think.
+type Reasoning string
+
+// How a model is told how much to think. The empty one can't be told, and may think nevertheless.
+const (
+	ReasoningAdaptive Reasoning = "adaptive" // Messages: thinking that the model itself measures out, and an effort
+	ReasoningBudget   Reasoning = "budget"   // Messages: thinking within a number of tokens
+	ReasoningEffort   Reasoning = "effort"   // OpenAI's formats: reasoning_effort
+	ReasoningSwitch   Reasoning = "switch"   // chat completions of others: thinking, enabled or disabled
+)
+
+// Abilities is what the catalogue says that a model can be told or shown.
+type Abilities struct {
+	Reasoning Reasoning
+	Efforts   []contract.Effort // those that it has; none means all but "none"
+	Output    bool              // a JSON Schema of its answer
+	Images    bool
+}
+
+// Effort returns the one of the model's efforts that is nearest to what was asked for, or "" if nothing was, or the model
+// can't be told. Who asks for some gets some; who asks for none of a model that always thinks gets its least.
+func (a Abilities) Effort(asked contract.Effort) contract.Effort {
+	if asked == "" || a.Reasoning == "" {
+		return ""
+	}
+	has := a.Efforts
+	if len(has) == 0 {
+		has = []contract.Effort{contract.EffortLow, contract.EffortMedium, contract.EffortHigh}
+	}
+	order := map[contract.Effort]int{contract.EffortNone: 0, contract.EffortLow: 1, contract.EffortMedium: 2, contract.EffortHigh: 3}
+	best, distance := contract.Effort(""), 100
+	for _, e := range has {
+		if e == contract.EffortNone && asked != e {
+			continue
+		}
+		d := 2 * (order[e] - order[asked])
+		if d < 0 {
+			d = 1 - d
+		}
+		if d < distance {
+			best, distance = e, d
+		}
+	}
+	return best
+}
+
+// Dialect is how a service that speaks chat completions departs from the vendor's.
+type Dialect struct {
+	// MaxTokens is the field for the longest answer: max_tokens if empty.
+	MaxTokens string
+	// Reasoning is the field in which the service wants back what its model thought; "" if it does not.
+	Reasoning string
+	// ReasoningAlways says that it refuses a message with calls that has no such field.
+	ReasoningAlways bool
+}
+
+// Picture is an image, as it goes into a request.
+type Picture struct {
+	Media  string
+	Base64 string
+}
+
+// URL returns it as a data URL.
+func (p Picture) URL() string { return "data:" + p.Media + ";base64," + p.Base64 }
 
 // Endpoint is the address of a provider's service, and its key. The HTTP client bounds time and
 // size and follows no redirect.
@@ -40,6 +110,9 @@ type Endpoint struct {
 // stops reading and returns that error.
 type Sink interface {
 	Text(fragment string) error
+	// Reasoning adds to reasoning number index: to its Text and Opaque, and sets its ID and Hidden. Whose it is,
+	// the sink knows.
+	Reasoning(index int, fragment contract.Reasoning) error
 	// Call announces tool call number index, or adds to its id and name.
 	Call(index int, id, name string) error
 	// Args adds to the arguments of tool call number index.

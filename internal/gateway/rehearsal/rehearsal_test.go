@@ -2,6 +2,7 @@ package rehearsal_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,7 +43,8 @@ type answer struct {
 	calls []contract.ToolCall
 }
 
-func (a *answer) Text(s string) error { a.text += s; return nil }
+func (a *answer) Text(s string) error                     { a.text += s; return nil }
+func (a *answer) Reasoning(int, contract.Reasoning) error { return errors.New("a plan does not think") }
 func (a *answer) Call(i int, _, name string) error {
 	a.calls = append(a.calls, contract.ToolCall{ID: fmt.Sprintf("c%d", i), Name: name})
 	return nil

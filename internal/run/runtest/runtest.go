@@ -24,8 +24,26 @@ type Outcome struct {
 	TokensOut int64                       `json:"tokens_out"`
 	CostUSD   float64                     `json:"cost_usd"`
 	StoodMS   int64                       `json:"stood_ms"`
+	Waits     []Awaited                   `json:"waits,omitempty"`
+	Fallback  string                      `json:"fallback,omitempty"`
 	Questions []Asked                     `json:"questions"`
 	Tasks     []Step                      `json:"tasks"`
+}
+
+// Awaited is a model that a loop waits for.
+type Awaited struct {
+	Task  string `json:"task"`
+	Model string `json:"model"`
+	Code  string `json:"code"`
+	Since string `json:"since"`
+}
+
+// AwaitedOf returns what loops wait for.
+func AwaitedOf(waits []run.ModelWait) (out []Awaited) {
+	for _, w := range waits {
+		out = append(out, Awaited{w.Task, w.Provider + "/" + w.Model, w.Code, w.Since})
+	}
+	return out
 }
 
 // Asked is a question, and its answer.
@@ -48,7 +66,8 @@ type Step struct {
 func Of(r *run.Run) Outcome {
 	v := Outcome{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt.Text, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 		Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
-		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS, Questions: []Asked{}, Tasks: []Step{}}
+		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS,
+		Waits: AwaitedOf(r.Waits), Fallback: r.Fallback, Questions: []Asked{}, Tasks: []Step{}}
 	for _, p := range r.Plan {
 		v.Plan = append(v.Plan, string(p.Status)+" "+p.Text)
 	}

@@ -18,6 +18,7 @@ const (
 	Facts      = "facts"
 	Check      = "check"
 	CheckTheme = "check_theme"
+	Briefing   = "briefing"
 )
 
 // declared is a tool and the method that carries it out.
@@ -50,9 +51,11 @@ var (
 	commands = []tool.Effect{tool.Reads, tool.Writes, tool.Network}
 
 	agents  = []tool.Caller{tool.Agent}
+	eyes    = []tool.Caller{tool.Agent, tool.Director} // both loops look
 	steps   = []tool.Caller{tool.Step}
 	both    = []tool.Caller{tool.Agent, tool.Step}
 	checker = []tool.Caller{tool.Check}
+	opening = []tool.Caller{tool.Opening}
 
 	small   = tool.Limits{In: 64 << 10, Out: MaxOutput, Time: 5 * time.Minute}
 	large   = tool.Limits{In: maxArgs, Out: MaxOutput, Time: 5 * time.Minute}
@@ -75,7 +78,7 @@ const (
 // takes to start, and most boxes never call a tool.
 var table = sync.OnceValue(func() []declared {
 	return []declared{
-		with(tool.Tool{Name: "read", Effects: reads, Limits: small, Callers: agents,
+		with(tool.Tool{Name: "read", Effects: reads, Limits: small, Callers: eyes,
 			Description: "Read a text file of the workspace. Lines are numbered from 1; a tab follows the number.",
 			Schema: tool.Object(`"path":{"type":"string","minLength":1,"maxLength":4096,"description":"relative to the workspace's root"},
 			"offset":{"type":"integer","minimum":1,"description":"first line to show"},
@@ -96,17 +99,17 @@ var table = sync.OnceValue(func() []declared {
 			Schema: tool.Object(`"command":{"type":"string","minLength":1,"maxLength":65536},
 			"cwd":{"type":"string","maxLength":4096,"description":"relative to the workspace's root"},
 			"timeout_s":{"type":"integer","minimum":1,"maximum":600,"description":"120 when left out"}`, "command")}, (*Box).bash),
-		with(tool.Tool{Name: "grep", Effects: reads, Limits: small, Callers: agents,
+		with(tool.Tool{Name: "grep", Effects: reads, Limits: small, Callers: eyes,
 			Description: "Find lines that match a regular expression (RE2). Dependency and cache folders are skipped.",
 			Schema: tool.Object(`"pattern":{"type":"string","minLength":1,"maxLength":2000},
 			"path":{"type":"string","maxLength":4096,"description":"file or folder to search; the whole workspace when left out"},
 			"glob":{"type":"string","maxLength":1000,"description":"only files whose path or name matches, such as *.go"},
 			"ignore_case":{"type":"boolean"}`, "pattern")}, (*Box).grep),
-		with(tool.Tool{Name: "glob", Effects: reads, Limits: small, Callers: agents,
+		with(tool.Tool{Name: "glob", Effects: reads, Limits: small, Callers: eyes,
 			Description: "List files whose path matches a pattern, such as **/*.ts. Dependency and cache folders are skipped.",
 			Schema: tool.Object(`"pattern":{"type":"string","minLength":1,"maxLength":1000},
 			"path":{"type":"string","maxLength":4096,"description":"folder to start in"}`, "pattern")}, (*Box).glob),
-		with(tool.Tool{Name: "ls", Effects: reads, Limits: small, Callers: agents,
+		with(tool.Tool{Name: "ls", Effects: reads, Limits: small, Callers: eyes,
 			Description: "List a folder: type, size and name of each entry.",
 			Schema:      tool.Object(mayPath)}, (*Box).ls),
 		since(tool.Tool{Name: "git_status", Effects: reads, Limits: small, Callers: agents,
@@ -132,6 +135,10 @@ var table = sync.OnceValue(func() []declared {
 		with(tool.Tool{Name: CheckTheme, Effects: reads, Limits: small, Callers: checker,
 			Description: "Check that a file is a valid theme.",
 			Schema:      tool.Object(pathProperty, "path")}, (*Box).checkTheme),
+		with(tool.Tool{Name: Briefing, Effects: reads, Limits: survey, Callers: opening,
+			Description: "What a loop is told of the tree and the machine before its first turn.",
+			Schema: tool.Object(`"about":{"type":"string","maxLength":65536},
+			"programs":{"type":"boolean","description":"ask programs for their versions, too"}`)}, (*Box).briefing),
 	}
 })
 

@@ -15,6 +15,7 @@ import type { AppProps } from '../types'
 import { Evidence } from './Evidence'
 import { Proposals, useOpenProposals } from './Proposals'
 import proposalsCss from './Proposals.module.css'
+import { ModelWaits } from './ModelWaits'
 import { QuestionCard } from './QuestionCard'
 import css from './Run.module.css'
 import { makeWhole } from './whole'
@@ -149,6 +150,13 @@ function Body({ run }: { run: RunView }) {
       {run.objective && run.prompt && run.objective !== run.prompt && <p className={css.prompt}>{run.prompt}</p>}
       {run.reason && !ended(run.status) && <p className={css.prompt}>{run.reason}</p>}
       {run.stoodWords && <p className={css.prompt} data-testid="run-stood">{run.stoodWords}</p>}
+
+      {!ended(run.status) && run.waits.length > 0 && <ModelWaits run={run} />}
+      {run.fallback && (
+        <p className={css.prompt} data-testid="run-fallback">
+          {run.fallback} answers in the place of {run.provider}/{run.model}, which can’t be had now.
+        </p>
+      )}
 
       {!ended(run.status) && open.map((q) => <QuestionCard key={q.id} run={run.run} question={q} />)}
 

@@ -1,0 +1,15 @@
+const test = require('node:test')
+const assert = require('node:assert')
+const { setIn } = require('../.out/set.js')
+
+test('shares and leaves', () => {
+  const v = Object.freeze({ a: Object.freeze([Object.freeze({ x: 1 }), Object.freeze({ y: 2 })]), b: Object.freeze({}) })
+  const n = setIn(v, ['a', 1, 'y'], 3)
+  assert.deepEqual(n, { a: [{ x: 1 }, { y: 3 }], b: {} })
+  assert.ok(Array.isArray(n.a))
+  assert.equal(n.b, v.b)
+  assert.equal(n.a[0], v.a[0])
+  assert.equal(setIn(v, ['a', 0, 'x'], 1), v)
+  assert.deepEqual(setIn({}, ['p', 'q'], 1), { p: { q: 1 } })
+  assert.deepEqual(setIn(1, [], 2), 2)
+})

@@ -1,0 +1,17 @@
+const test = require('node:test')
+const assert = require('node:assert')
+const { initial, next } = require('../.out/request.js')
+
+test('states', () => {
+  const loading = next(initial, { type: 'start' })
+  assert.deepEqual(loading, { kind: 'loading' })
+  assert.equal(next(loading, { type: 'start' }), loading)
+  const done = next(loading, { type: 'loaded', data: 'x' })
+  assert.deepEqual(done, { kind: 'done', data: 'x' })
+  assert.equal(next(done, { type: 'broke', error: 'e' }), done)
+  const failed = next(loading, { type: 'broke', error: 'e' })
+  assert.deepEqual(failed, { kind: 'failed', error: 'e' })
+  assert.deepEqual(next(failed, { type: 'start' }), { kind: 'loading' })
+  assert.deepEqual(next(done, { type: 'reset' }), { kind: 'idle' })
+  assert.equal(next(initial, { type: 'loaded', data: 'x' }), initial)
+})

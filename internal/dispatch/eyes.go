@@ -1,0 +1,58 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/tool"
+)
+
+// look serves the Director's calls of tools that only read, which are made in a box of its run.
+func (a *directorAPI) look(w http.ResponseWriter, req *http.Request) {
+	t, known := a.run.dispatcher.tools.Lookup(req.PathValue("name"))
+	if !known || !t.For(tool.Director) || t.Executor != tool.Box {
+		loops.Refuse(w, 0, fault.New("", fault.Denied, "", fmt.Errorf("the Director has no tool %q here", summary.OneLine(req.PathValue("name"), 60))))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, int64(t.Limits.In)))
+	if err != nil {
+		loops.Refuse(w, http.StatusRequestEntityTooLarge, err)
+		return
+	}
+	res, err := a.looked(req.Context(), t, body)
+	if err != nil {
+		loops.Refuse(w, 0, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(res) // the loop is gone if this fails
+}
+
+func (a *directorAPI) looked(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
+	if err := a.run.dispatcher.tools.Check(t.Name, args); err != nil {
+		return tool.Result{}, fault.New("", fault.Invalid, "", err)
+	}
+	res, err := a.eyes.Call(ctx, t, args)
+	res.Data = nil
+	return res, err
+}
+
+// brief is what the Director is told of the tree before its first turn, as an attempt's loop is.
+func (r *run) brief(ctx context.Context, api *directorAPI, resumes bool) (string, error) {
+	if resumes {
+		return "", nil
+	}
+	provider, _, err := r.dispatcher.options.Models.Resolve(ctx, contract.KindDirector, r.story.Prompt.Model)
+	if err != nil || provider == ports.Rehearsal {
+		return "", err
+	}
+	return r.dispatcher.briefs.Text(ctx, r.story.Prompt.Text, api.eyes.Call), nil
+}

@@ -1,0 +1,386 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate"
+	machine "choir.dev/choiros/internal/attempt"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
+	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/tool"
+)
+
+// Work makes attempts at a task, or continues the one under way, until one has a result that counts.
+func Work(h *Host, r Run, id string) error {
+	for {
+		n, more := nextAttempt(r, id)
+		if !more {
+			return nil
+		}
+		if err := drive(h, r, id, n); err != nil {
+			return err
+		}
+		if r.Context().Err() != nil {
+			return nil
+		}
+	}
+}
+
+// nextAttempt returns the number of the attempt to drive, if there is one: the one under way, the first,
+// or the one after an attempt that ended with Again set.
+func nextAttempt(r Run, id string) (n int, more bool) {
+	var now machine.Attempt
+	r.Story(func(s *story.Run) { now = s.Task(id).Now })
+	switch {
+	case now.Number == 0:
+		return 1, true
+	case !now.Ended():
+		return now.Number, true
+	}
+	return now.Number + 1, now.Again && now.Number < MaxAttempts
+}
+
+// Discard removes the overlay that a crash may have left between the result of a task's newest attempt and
+// the removal of its overlay.
+func Discard(h *Host, r Run, id string) {
+	n := 1
+	r.Story(func(s *story.Run) { n = max(s.Task(id).Now.Number, 1) })
+	a := at(h, r, id, n)
+	a.now = a.standing()
+	a.discard()
+}
+
+// lost reports whether an error means that a box was lost rather than that the task failed.
+func lost(err error) bool {
+	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Timeout)
+}
+
+// Abandon records a result for a task that can't go on, unless the computer goes to sleep: then Recover
+// continues the task.
+func Abandon(h *Host, r Run, id string, why error) {
+	if h.closing() {
+		return
+	}
+	n, ended := 0, false
+	r.Story(func(s *story.Run) {
+		t := s.Task(id)
+		n, ended = max(t.Now.Number, 1), t.Ended()
+	})
+	if ended {
+		return
+	}
+	a := at(h, r, id, n)
+	a.now = a.standing()
+	err := error(nil)
+	if a.now.State != contract.AttemptTakingBack {
+		err = a.fail(why)
+	}
+	if err == nil {
+		ctx, cancel := a.cleanUp()
+		defer cancel()
+		err = a.drive(ctx)
+	}
+	if err != nil && !h.closing() {
+		h.Logger.Error("a task's result could not be recorded; it is recovered at the next start", "task", id, "error", err, "because", why)
+	}
+}
+
+// attempt is one attempt under way.
+type attempt struct {
+	host    *Host
+	run     Run
+	task    contract.DirectorTask
+	model   string // the prompt's choice
+	ref     ports.TaskRef
+	overlay ports.Overlay
+	box     ports.Box       // the task's box; nil for kind git
+	began   time.Duration   // when its boxes were opened
+	worked  time.Duration   // how long its loop had worked in the boxes before these
+	now     machine.Attempt // its state when the step under way began
+	merged  *ports.Merged   // the merge, if this process computed it
+	lost    error           // why its boxes were lost the last time
+	early   int             // how many starts were lost before task.started
+	pause   time.Duration   // how long to wait before what failed is tried again
+	failed  int             // how often it has failed in a row
+	told    bool            // whether the user was told
+	tries   int             // how often publishing was tried
+	until   time.Duration   // when a publish that gives no answer is left as it is
+
+	fence    string // the token that its loop's requests must carry
+	requests *loops.Gate
+
+	mu       sync.Mutex
+	used     map[string]bool
+	calls    int
+	allowed  []string
+	denied   []string
+	head     string        // the newest checkpoint that a git step made
+	waited   time.Duration // how long the run had waited for its user before the attempt's boxes were opened
+	lostCall bool          // whether a call got no answer from the task's box
+
+	forward sync.Mutex // one tool call at a time
+}
+
+func newFence() string {
+	var b [24]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return hex.EncodeToString(b[:])
+}
+
+// at returns an attempt as recorded in the story.
+func at(h *Host, r Run, id string, n int) *attempt {
+	a := &attempt{host: h, run: r, requests: loops.NewGate(r.Context())}
+	r.Story(func(s *story.Run) {
+		a.task, a.ref = s.Task(id).Request, ports.TaskRef{Run: s.ID, Task: id, Attempt: n}
+		a.model = s.Prompt.Model
+		a.task.Attempt = n
+		a.reset(s)
+	})
+	return a
+}
+
+// begun prepares an attempt whose boxes were lost for new ones.
+func (a *attempt) begun() {
+	a.run.Story(a.reset)
+}
+
+// reset sets what the attempt has used so far from the story.
+func (a *attempt) reset(s *story.Run) {
+	a.requests.End()
+	a.requests, a.box, a.lostCall, a.began = loops.NewGate(a.run.Context()), nil, false, awake.Now()
+	a.used, a.calls = map[string]bool{}, 0
+	if t := s.Task(a.ref.Task); t.Now.Number == a.ref.Attempt {
+		for _, c := range t.Calls {
+			a.used[c.Call] = true
+		}
+		a.calls = len(t.Calls)
+		a.mu.Lock()
+		a.allowed, a.denied = slices.Clone(t.Reached), slices.Clone(t.Refused)
+		a.mu.Unlock()
+	}
+}
+
+// drive drives one attempt to its end. An error means that the attempt has no result yet.
+func drive(h *Host, r Run, id string, n int) error {
+	a := at(h, r, id, n)
+	defer func() { a.stop(nil); a.requests.End() }()
+	return a.drive(r.Context())
+}
+
+// openLoop begins to open the box of the attempt's loop while the attempt's tree is made. If the attempt
+// may have to wait for a person's approval, the box is opened later, so that none is held meanwhile.
+func (a *attempt) openLoop(ctx context.Context) *loops.Opening {
+	a.fence = newFence()
+	o := &loops.Opening{Ctx: ctx, Boxes: a.host.Boxes, Kill: func(b ports.Box) { a.host.kill(a.ref.Run, b) }, Box: ports.BoxRequest{ID: loops.BoxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
+		Handler: a.requests.Guard(a.handler())}}
+	if a.task.Egress.Profile != contract.EgressCustom {
+		o.Begin()
+	}
+	return o
+}
+
+// converse opens the attempt's boxes, records that in the log, and lets the loop work. The loop's box may
+// be open already.
+func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Opening) (associate.Draft, error) {
+	defer opens.Close()
+	r, o := a.run, a.host
+	a.waited = r.Waited() // the task's clock stands still while a person is asked
+	note := ""
+	if a.task.Kind != contract.KindGit {
+		id := loops.BoxID("t")
+		var approved []string
+		var err error
+		if approved, note, err = a.network(ctx); err != nil {
+			return associate.Draft{}, err
+		}
+		out, err := o.Egress(ports.EgressScope{Run: a.ref.Run, Task: a.ref.Task, Box: id, Kind: contract.BoxTask, Approved: approved}, a.task.Egress, a.decided)
+		if err != nil {
+			return associate.Draft{}, fault.Wrap("dispatch.egress", err)
+		}
+		a.box, err = o.Boxes.Open(ctx, ports.BoxRequest{ID: id, Kind: contract.BoxTask, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay,
+			Handler: out, Network: a.task.Egress.Profile != contract.EgressNone})
+		if err != nil {
+			return associate.Draft{}, err
+		}
+	}
+	loop, err := opens.Wait()
+	if err != nil {
+		return associate.Draft{}, err
+	}
+	sum := sha256.Sum256([]byte(a.fence))
+	box := loop.ID()
+	if a.box != nil {
+		box = a.box.ID()
+	}
+	started, err := a.transition("task.started", contract.System(),
+		&contract.TaskStarted{Attempt: a.ref.Attempt, Box: box, Base: a.now.Base, Fence: hex.EncodeToString(sum[:])})
+	if err != nil {
+		return associate.Draft{}, err
+	}
+	if err := a.record(started); err != nil {
+		return associate.Draft{}, err
+	}
+	crash.At("dispatch.task.started")
+	if err := r.Settle(ctx); err != nil {
+		return associate.Draft{}, err
+	}
+	var turns []contract.TurnRecorded
+	if resume {
+		if turns, err = a.recorded(ctx); err != nil {
+			return associate.Draft{}, err
+		}
+	}
+	given := a.task
+	given.Budget.WallS = max(1, given.Budget.WallS-int(a.worked/time.Second))
+	m := associate.Message{Task: given, Fence: a.fence, Model: a.model, Tools: a.host.Tools.Offered(a.task), MaxTurns: o.Turns, Turns: turns, Heartbeat: int(o.Times.Heartbeat / time.Millisecond)}
+	if m.Inputs, err = a.inputs(ctx, note); err != nil {
+		return associate.Draft{}, err
+	}
+	if m.Brief, err = a.brief(ctx, resume); err != nil {
+		return associate.Draft{}, err
+	}
+	for _, t := range turns {
+		m.Spent = m.Spent.Add(t.Usage)
+	}
+	wall := time.Duration(given.Budget.WallS)*time.Second + o.Times.Grace
+	d, err := loops.Converse[associate.Draft](ctx, loop, o.Times.Silence, "/task", m, func() error {
+		if a.spent() > wall {
+			return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d seconds is used up", a.task.Budget.WallS))
+		}
+		return a.boxEnded(0)
+	})
+	if err == nil && a.failedCall() {
+		// The loop's answer is based on a call whose box ended during it, so it is not a result.
+		err = a.boxEnded(endsAfter)
+	}
+	if err == nil && d.Status == contract.ResultCancelled && ctx.Err() == nil {
+		err = fault.New("", fault.Unavailable, "", loops.ErrOutside)
+	}
+	a.stop(loop)
+	return d, a.silent(err)
+}
+
+// brief is what the loop is told of the tree before its first turn. The rehearsal plays plans and reads
+// nothing of it; a loop that resumes was told.
+func (a *attempt) brief(ctx context.Context, resume bool) (string, error) {
+	if resume || a.box == nil || (a.task.Kind != contract.KindAgent && a.task.Kind != contract.KindInspect) {
+		return "", nil
+	}
+	provider, _, err := a.host.Models.Resolve(ctx, contract.KindAssociate, a.model)
+	if err != nil || provider == ports.Rehearsal {
+		return "", err
+	}
+	return a.host.Briefs.Text(ctx, a.task.Goal, func(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
+		return a.inBox(ctx, a.box, t, args)
+	}), nil
+}
+
+// spent returns how much of its time the attempt has used since its boxes were opened.
+func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.run.Waited() - a.waited) }
+
+// endsAfter is how long after a failed call to wait for the news that the box has ended.
+const endsAfter = time.Second
+
+// boxEnded returns why the task's box ended, if it has ended or does so within a time; nil otherwise. The
+// error is fault.Unavailable, so that the task goes on in another box. For tasks of fixed steps it is
+// fault.Exhausted if they used up the box's resources, for they would do so again.
+func (a *attempt) boxEnded(within time.Duration) error {
+	if a.box == nil || !endsWithin(a.box, within) {
+		return nil
+	}
+	err, code := cmp.Or(a.box.Err(), loops.ErrGone), fault.Unavailable
+	if a.task.Kind != contract.KindAgent && fault.Is(err, fault.Exhausted) {
+		code = fault.Exhausted
+	}
+	return fault.New("", code, "", fmt.Errorf("its box ended: %w", err))
+}
+
+// endsWithin reports whether a box has ended, or ends within a time.
+func endsWithin(b ports.Box, within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-b.Done():
+	case <-timer.C:
+		select {
+		case <-b.Done(): // it ended, too; select chose the timer
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// failedCall reports whether a call was lost on its way to the task's box.
+func (a *attempt) failedCall() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lostCall
+}
+
+// stop ends the attempt's boxes. When it returns, nothing more is accepted under the attempt's token,
+// nothing of the task runs, and no call is under way.
+func (a *attempt) stop(loop ports.Box) {
+	a.requests.Close(func() {
+		var kills sync.WaitGroup
+		for _, b := range []ports.Box{a.box, loop} {
+			if b != nil {
+				kills.Go(func() { a.host.kill(a.ref.Run, b) })
+			}
+		}
+		kills.Wait()
+	})
+}
+
+func (a *attempt) decided(hostport string, allowed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := &a.denied
+	if allowed {
+		list = &a.allowed
+	}
+	*list = story.AddHost(*list, hostport)
+}
+
+// inputs reads the inputs that the task names. note is what the model is to know of the network.
+func (a *attempt) inputs(ctx context.Context, note string) ([]associate.Input, error) {
+	var out []associate.Input
+	for _, in := range a.task.Inputs {
+		switch {
+		case in.Document != "":
+			doc, err := a.host.Documents.Get(ctx, in.Document)
+			if err != nil {
+				return nil, fmt.Errorf("input document %s: %w", in.Document, err)
+			}
+			out = append(out, associate.Input{Name: "document " + doc.Title, Text: harness.Clip(doc.Body, 16<<10)})
+		case in.File != "":
+			b, err := a.host.Workspace.ReadFile(ctx, in.File, 16<<10)
+			if err != nil {
+				return nil, fmt.Errorf("input file %s: %w", in.File, err)
+			}
+			out = append(out, associate.Input{Name: in.File, Text: harness.Clip(string(b), 16<<10)})
+		case in.Blob != "":
+			return nil, fault.New("", fault.Invalid, "Put what is in the blob into a file first.", errors.New("blobs can't be given to a task yet"))
+		}
+	}
+	if note != "" {
+		out = append(out, associate.Input{Name: "network", Text: note})
+	}
+	return out, nil
+}

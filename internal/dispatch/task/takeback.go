@@ -1,0 +1,209 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
+	"choir.dev/choiros/internal/view"
+)
+
+// againFirst and againMost are how long the dispatcher waits, at first and at most, before it tries again
+// to take back changes or to finish a publish that was begun. After tellAfter tries the user is told.
+const (
+	againFirst = 100 * time.Millisecond
+	againMost  = 30 * time.Second
+	tellAfter  = 4
+)
+
+// takeBack reverts what the attempt showed live, and ends the attempt. If that fails, it is tried again
+// for a while, of which the user is told; then it stays, and the result says how to get rid of it.
+func (a *attempt) takeBack() error {
+	a.stop(nil)
+	// An attempt whose loop never worked can't have shown anything.
+	if a.task.Kind == contract.KindGit || a.now.Starts == 0 {
+		return a.finished(*a.now.Result)
+	}
+	until := awake.Now() + a.host.Times.TakeBack
+	name := summary.Title(a.task.Goal)
+	for {
+		kept, err := a.invert()
+		if err == nil {
+			a.overcome()
+			res := *a.now.Result
+			res.Summary = harness.Clip(res.Summary+summary.Stays(kept), 30<<10)
+			if err := a.keepTree(&res, until); err != nil {
+				return err
+			}
+			return a.finished(res)
+		}
+		left := until - awake.Now()
+		if left <= 0 {
+			return a.leave(err)
+		}
+		cancelled, waitErr := a.again(trouble{fmt.Sprintf("What “%s” showed live can't be taken back", name), a.untilThen(left)}, err)
+		if waitErr != nil {
+			return waitErr
+		}
+		if cancelled {
+			return a.leave(err)
+		}
+	}
+}
+
+// keepTree keeps the files that the attempt wrote for inspection, if that was asked for. It is done
+// before the result is in the log, because from then on a start removes the overlay. If it fails, for
+// example on a full disk, it is tried again for a while; then the result says that the files could not be
+// kept.
+func (a *attempt) keepTree(res *contract.AssociateResult, until time.Duration) error {
+	for a.now.Keep {
+		err := func() error {
+			ctx, cancel := a.cleanUp()
+			defer cancel()
+			return a.host.Workspace.Keep(ctx, a.overlay)
+		}()
+		if err == nil || fault.Is(err, fault.NotFound) {
+			a.overcome()
+			return nil
+		}
+		left := until - awake.Now()
+		cancelled := false
+		if left > 0 {
+			how := fmt.Sprintf("It is tried again until %s; then it goes. Cancel the run to let it go now", a.host.Now().Add(left).UTC().Format("15:04 MST"))
+			var waitErr error
+			if cancelled, waitErr = a.again(trouble{fmt.Sprintf("What “%s” wrote can't be kept for a look", summary.Title(a.task.Goal)), how}, err); waitErr != nil {
+				return waitErr
+			}
+		}
+		if left <= 0 || cancelled {
+			a.overcome()
+			res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it wrote could not be kept for a look: %s.%s", res.Summary, summary.OneLine(fault.Text(err), 2000), hint(err)), 30<<10)
+			return nil
+		}
+	}
+	return nil
+}
+
+// untilThen describes to the user for how long something is tried again, and what happens then.
+func (a *attempt) untilThen(left time.Duration) string {
+	how := fmt.Sprintf("It is tried again until %s; then it stays, and you can restore the checkpoint “%s” in Time Travel", a.host.Now().Add(left).UTC().Format("15:04 MST"), summary.BeforeTask(a.task))
+	if a.run.Context().Err() == nil {
+		how += ". Cancel the run to leave it as it is now"
+	}
+	return how
+}
+
+// leave ends taking back without success: what was shown stays live, unverified, and the result says how
+// to go back.
+func (a *attempt) leave(why error) error {
+	res := *a.now.Result
+	res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it had shown live could not be taken back: %s. It is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.%s",
+		res.Summary, summary.OneLine(fault.Text(why), 2000), summary.BeforeTask(a.task), hint(why)), 30<<10)
+
+	if err := a.move(&contract.AttemptMoved{State: contract.AttemptLeft, Result: &res, Reason: summary.OneLine(fault.Text(why), 4000)}); err != nil {
+		return err
+	}
+	a.overcome()
+	return nil
+}
+
+func hint(err error) string {
+	if h := fault.HintOf(err); h != "" {
+		return " " + h
+	}
+	return ""
+}
+
+// invert tries once to take back. Its time limit starts when it has got the lock.
+func (a *attempt) invert() ([]view.Kept, error) {
+	a.host.publishing.Lock()
+	defer a.host.publishing.Unlock()
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	err := a.open(ctx, true)
+	if fault.Is(err, fault.NotFound) {
+		err = a.open(ctx, false) // what it showed live can be reverted without its files
+	}
+	if err != nil {
+		return nil, err
+	}
+	kept, err := a.host.Workspace.Invert(ctx, a.overlay)
+	if err != nil {
+		return nil, err
+	}
+	crash.At("dispatch.task.inverted")
+	return kept, nil
+}
+
+// trouble is what the user is told when something that must be done fails.
+type trouble struct{ what, how string }
+
+// again waits before something is tried once more, longer each time. Once the user has been told, other
+// tasks may use the slot meanwhile. left is true if the user has cancelled the run since.
+func (a *attempt) again(t trouble, err error) (left bool, _ error) {
+	a.pause = min(max(2*a.pause, againFirst), againMost)
+	a.failed++
+	a.host.Logger.Error(t.what+"; it is tried again until it is done, also after a restart", "task", a.ref.Task, "attempt", a.ref.Attempt, "after", a.pause, "error", err)
+	var cancelled <-chan struct{}
+	if a.run.Context().Err() == nil {
+		cancelled = a.run.Context().Done()
+	}
+	wait := func() error {
+		timer := time.NewTimer(a.pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-a.host.Awake.Done():
+			return ErrClosing
+		case <-cancelled:
+			left = errors.Is(context.Cause(a.run.Context()), ErrCancelled)
+		}
+		if a.host.closing() {
+			return ErrClosing
+		}
+		return nil
+	}
+	if a.failed < tellAfter {
+		if err := wait(); err != nil {
+			return false, err
+		}
+		return false, nil // the user has not been told yet what cancelling would do here
+	}
+	if !a.told {
+		a.told = true
+		a.run.Waits(1)
+		reason := fmt.Sprintf("%s: %s.%s %s.", t.what, summary.OneLine(fault.Text(err), 1500), hint(err), t.how)
+		ctx, cancel := a.cleanUp()
+		defer cancel()
+		if err := a.run.MoveTo(ctx, contract.RunWaiting, harness.Clip(reason, 4<<10)); err != nil {
+			a.host.Logger.Warn("the user could not be told what can't be done", "task", a.ref.Task, "error", err)
+		}
+	}
+	err = a.run.Rest(a.ref.Task, wait)
+	if err != nil && !a.host.closing() && a.run.Context().Err() != nil {
+		err = nil // a cancelled run gets no slot again, and goes on without one
+	}
+	return left, err
+}
+
+// overcome tells the user that the trouble is over, if they were told of it.
+func (a *attempt) overcome() {
+	a.pause, a.failed = 0, 0
+	if !a.told {
+		return
+	}
+	a.told = false
+	a.run.Waits(-1)
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	if err := a.run.Settle(ctx); err != nil && !a.host.closing() {
+		a.host.Logger.Warn("the user could not be told that a trouble is over", "task", a.ref.Task, "error", err)
+	}
+}

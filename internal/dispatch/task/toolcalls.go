@@ -1,0 +1,295 @@
+package task
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/catalogue"
+	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
+	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/tool"
+)
+
+// maxLogged bounds a tool's output in its event; a longer output is stored whole as a blob.
+const maxLogged = 16 << 10
+
+// handler serves what an Associate's box may ask of the host.
+func (a *attempt) handler() http.Handler {
+	r := a.run
+	mux := http.NewServeMux()
+	mux.Handle("POST /model/turns", a.fenced(a.host.Models.Handler(ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task, Role: contract.KindAssociate,
+		Model: a.model, Budget: r.Budget(), TaskBudget: a.task.Budget})))
+	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
+		going := func(s *story.Run) bool { return !s.Paused }
+		goes := false
+		r.Story(func(s *story.Run) { goes = going(s) })
+		if goes {
+			return associate.WakeReply{}, nil
+		}
+		return associate.WakeReply{}, r.Rest(a.ref.Task, func() error { return r.Until(ctx, going) })
+	})))
+	mux.Handle("POST /clock", a.fenced(loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
+		return harness.Clock{UsedMS: max(0, a.spent().Milliseconds())}, nil
+	})))
+	mux.Handle("POST /turns", a.fenced(loops.Endpoint(contract.MaxTurn, a.turn)))
+	mux.Handle("POST /tools/{name}", a.fenced(http.HandlerFunc(a.tool)))
+	return mux
+}
+
+// fenced accepts only requests that carry the attempt's token.
+func (a *attempt) fenced(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(req.Header.Get(harness.HeaderFence)), []byte(a.fence)) != 1 {
+			loops.Refuse(w, http.StatusGone, loops.ErrGone)
+			return
+		}
+		h.ServeHTTP(w, req)
+	})
+}
+
+func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
+	t.Attempt = a.ref.Attempt
+	_, err := a.run.Append(ctx, contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
+	return struct{}{}, err
+}
+
+// tool carries out one call: it checks whether the call is allowed, records it, forwards it, publishes
+// what is shown live, and records the result.
+func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
+	t, known := a.host.Tools.Lookup(req.PathValue("name"))
+	if !known {
+		loops.Refuse(w, 0, fault.New("", fault.Denied, "", fmt.Errorf("there is no tool %q", summary.OneLine(req.PathValue("name"), 60))))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, int64(t.Limits.In)))
+	if err != nil {
+		loops.Refuse(w, http.StatusRequestEntityTooLarge, err)
+		return
+	}
+	a.forward.Lock()
+	defer a.forward.Unlock()
+	res, err := a.forwardCall(req.Context(), t, req.Header.Get(harness.HeaderCall), body)
+	if err != nil {
+		if lost(err) {
+			a.mu.Lock()
+			a.lostCall = true
+			a.mu.Unlock()
+		}
+		loops.Refuse(w, 0, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(res) // the loop is gone if this fails
+}
+
+func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, args json.RawMessage) (tool.Result, error) {
+	if err := a.admit(t, call, args); err != nil {
+		return tool.Result{}, err
+	}
+	if t.Executor == tool.Box {
+		// A call that can't be made is not recorded, so that its outcome is not recorded as unknown.
+		if err := a.boxEnded(0); err != nil {
+			return tool.Result{}, err
+		}
+	}
+	if _, err := a.run.Append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)),
+		Actor: contract.AssociateOf(a.ref.Task), Type: "tool.called", Subject: a.ref.Task, Task: a.ref.Task,
+		Data: &contract.ToolCalled{Call: call, Name: t.Name, Args: args, ReadOnly: t.ReadOnly(), Attempt: a.ref.Attempt}}); err != nil {
+		return tool.Result{}, err
+	}
+	crash.At("dispatch.tool.called")
+	return a.perform(ctx, call, t, args)
+}
+
+// perform makes a call that is in the log, and records its result.
+func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args json.RawMessage) (tool.Result, error) {
+	began := time.Now()
+	res, err := a.carryOut(ctx, t, args)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	crash.At("dispatch.tool.done")
+	if t.Executor == tool.Box && t.Has(tool.Writes) {
+		// What the call wrote must be durable before the call is acknowledged, for it will not be written
+		// again.
+		if err := a.host.Workspace.Settle(ctx, a.overlay); err != nil {
+			return tool.Result{}, fault.Wrap("dispatch.tool", err)
+		}
+		a.show(ctx, &res)
+	}
+	crash.At("dispatch.tool.shown")
+	took := time.Since(began).Milliseconds()
+	ret := &contract.ToolReturned{Call: call, Name: t.Name, OK: res.OK, Output: harness.Clip(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
+		Command: a.shortened(res.Command)}
+	if len(res.Output) > maxLogged {
+		if ret.OutputRef, _, err = a.host.Blobs.Put(ctx, a.host.CID, strings.NewReader(res.Output)); err != nil {
+			return tool.Result{}, fault.Wrap("dispatch.tool", err)
+		}
+	}
+	if _, err := a.run.Append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)),
+		Actor: contract.AssociateOf(a.ref.Task), Type: "tool.returned", Subject: a.ref.Task, Task: a.ref.Task, Data: ret}); err != nil {
+		return tool.Result{}, err
+	}
+	res.Data = nil
+	return res, nil
+}
+
+// recorded returns the turns from which an interrupted attempt continues. Calls that were under way and
+// only read are made again: they do no harm on the attempt's tree as it stands, and the model need not
+// ask twice. The results of other calls stay unknown, and the model is told so.
+func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error) {
+	var open []contract.ToolCalled
+	a.run.Story(func(s *story.Run) { open = s.Task(a.ref.Task).Unreturned() })
+	for _, c := range open {
+		t, _ := a.host.Tools.Lookup(c.Name)
+		if !c.ReadOnly || !t.ReadOnly() || a.host.Tools.Check(c.Name, c.Args) != nil {
+			continue
+		}
+		if _, err := a.perform(ctx, c.Call, t, c.Args); err != nil {
+			return nil, fmt.Errorf("repeat the call of %s that a restart interrupted: %w", c.Name, err)
+		}
+	}
+	var turns []contract.TurnRecorded
+	a.run.Story(func(s *story.Run) { turns = summary.Resumable(s.Task(a.ref.Task)) })
+	return turns, nil
+}
+
+// admit decides whether the attempt may make a call, and counts it.
+func (a *attempt) admit(t tool.Tool, call string, args json.RawMessage) error {
+	if len(call) == 0 || len(call) > 128 {
+		return fault.New("", fault.Invalid, "", errors.New("the call has no id"))
+	}
+	switch a.task.Kind {
+	case contract.KindExec, contract.KindGit:
+		if err := a.isStep(t, args); err != nil {
+			return err
+		}
+	default:
+		if !catalogue.Allowed(a.task, t) {
+			return fault.New("", fault.Denied, "", fmt.Errorf("this task may not use the tool %q", t.Name))
+		}
+	}
+	if err := catalogue.Permitted(a.task, t); err != nil {
+		return err
+	}
+	if err := a.host.Tools.Check(t.Name, args); err != nil {
+		return fault.New("", fault.Invalid, "", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.used[call] {
+		return fault.New("", fault.Conflict, "", fmt.Errorf("the call %q was made before", call))
+	}
+	if b := a.task.Budget.ToolCalls; b > 0 && a.calls >= b {
+		return fault.New("", fault.Exhausted, "", fmt.Errorf("the budget of %d tool calls is used up", b))
+	}
+	a.used[call] = true
+	a.calls++
+	return nil
+}
+
+// isStep accepts only the calls that a deterministic task lists as its steps.
+func (a *attempt) isStep(t tool.Tool, args json.RawMessage) error {
+	if !t.For(tool.Step) {
+		return fault.New("", fault.Denied, "", fmt.Errorf("%s is not for steps", t.Name))
+	}
+	got, err := catalogue.Canonical(t.Name, args)
+	if err != nil {
+		return fault.New("", fault.Invalid, "", err)
+	}
+	for _, s := range a.task.Steps {
+		n, raw, err := associate.StepCall(s)
+		if err != nil {
+			return err
+		}
+		want, err := catalogue.Canonical(n, raw)
+		if err != nil {
+			return err
+		}
+		if want == got {
+			return nil
+		}
+	}
+	return fault.New("", fault.Denied, "", errors.New("this is not a step of the task"))
+}
+
+// inBox calls a tool in a task's or a verification's box. The box's guest enforces the tool's limits, and
+// the host enforces them once more because it does not trust the guest.
+func (a *attempt) inBox(ctx context.Context, box ports.Box, t tool.Tool, args json.RawMessage) (tool.Result, error) {
+	ctx, stop := loops.Answering(ctx, box, a.host.Times.Silence*5/4, func() { a.host.kill(a.ref.Run, box) })
+	defer stop()
+	res, err := t.Within(a.host.Times.Grace).Do(ctx, args, func(ctx context.Context) (tool.Result, error) {
+		return loops.CallTool(ctx, box, t.Name, args, a.now.Base)
+	})
+	return res, a.silent(err)
+}
+
+// show publishes at once those changes that the user should see at once.
+func (a *attempt) show(ctx context.Context, res *tool.Result) {
+	a.host.publishing.Lock()
+	_, err := a.host.Workspace.PublishLive(ctx, a.overlay)
+	a.host.publishing.Unlock()
+	if err != nil {
+		// The task has not failed: everything is published at its end.
+		a.host.Logger.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
+		res.Output += "\n(not shown to the user yet: " + summary.OneLine(err.Error(), 300) + ")"
+	}
+}
+
+// shortened returns a command as the log and the task's result store it.
+func (a *attempt) shortened(ran *contract.Command) *contract.Command {
+	if ran == nil {
+		return nil
+	}
+	keep := 2 << 10
+	if a.task.Want.Logs {
+		keep = 8 << 10
+	}
+	c := *ran
+	c.Argv = slices.Clone(c.Argv[:min(len(c.Argv), 64)])
+	for i := range c.Argv {
+		c.Argv[i] = harness.Clip(c.Argv[i], 4<<10)
+	}
+	c.Truncated = c.Truncated || len(c.Stdout) > keep || len(c.Stderr) > keep
+	c.Stdout, c.Stderr = harness.Clip(c.Stdout, keep), harness.Clip(c.Stderr, keep)
+	c.DurationMS = max(0, c.DurationMS)
+	return &c
+}
+
+// git carries out a git step on the workspace's history.
+func (a *attempt) git(ctx context.Context, args json.RawMessage) (tool.Result, error) {
+	var step contract.GitStep
+	if err := contract.DecodeStrict(args, contract.MaxTask, &step); err != nil {
+		return tool.Result{}, fault.New("", fault.Invalid, "", err)
+	}
+	a.host.publishing.Lock()
+	defer a.host.publishing.Unlock()
+	got, err := a.host.Workspace.Git(ctx, ports.GitRequest{Run: a.ref.Run, Task: a.ref.Task, Step: step})
+	if err != nil {
+		if ctx.Err() != nil || lost(err) {
+			return tool.Result{}, err
+		}
+		return tool.Result{Output: summary.OneLine(err.Error(), 2000)}, nil
+	}
+	if got.Checkpoint != "" {
+		a.mu.Lock()
+		a.head = got.Checkpoint
+		a.mu.Unlock()
+	}
+	return tool.Result{OK: true, Output: got.Output}, nil
+}

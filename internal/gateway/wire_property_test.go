@@ -1,0 +1,193 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	anthropicsdk "github.com/anthropics/anthropic-sdk-go"
+	openaisdk "github.com/openai/openai-go/v3"
+	"pgregory.net/rapid"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/gateway/anthropic"
+	"choir.dev/choiros/internal/gateway/openai"
+	"choir.dev/choiros/internal/gateway/provider"
+)
+
+// anyRequest draws a conversation that may be in any order, with calls that nobody answered, returns that nobody asked for, and blanks.
+func anyRequest(r *rapid.T) contract.TurnRequest {
+	ids := rapid.SampledFrom([]string{"a", "b", "c", "d e", "é", strings.Repeat("l", 100), "toolu_1"})
+	text := rapid.SampledFrom([]string{"x", " ", "\n\t", "words", "ünïcode"})
+	part := func(role contract.MessageRole) contract.Part {
+		switch n := rapid.IntRange(0, 3).Draw(r, "kind"); {
+		case n == 0:
+			return contract.Part{Text: text.Draw(r, "text")}
+		case role == contract.MessageAssistant && n == 1:
+			return contract.Part{Reasoning: &contract.Reasoning{Provider: rapid.SampledFrom([]string{"p", "other"}).Draw(r, "whose"), ID: rapid.SampledFrom([]string{"", "rs_1"}).Draw(r, "rid"),
+				Text: text.Draw(r, "thought"), Opaque: rapid.SampledFrom([]string{"", "sig"}).Draw(r, "opaque"), Hidden: rapid.Bool().Draw(r, "hidden")}}
+		case role == contract.MessageAssistant:
+			return contract.Part{Call: &contract.ToolCall{ID: ids.Draw(r, "id"), Name: rapid.SampledFrom([]string{"read", "no such tool", "é"}).Draw(r, "name"),
+				Args: json.RawMessage(rapid.SampledFrom([]string{`{}`, `{"a":1}`, `"x"`, `[]`, `null`}).Draw(r, "args"))}}
+		default:
+			return contract.Part{Return: &contract.ToolReturn{ID: ids.Draw(r, "id"), Content: rapid.SampledFrom([]string{"", "ok", " "}).Draw(r, "content"), IsError: rapid.Bool().Draw(r, "error")}}
+		}
+	}
+	req := contract.TurnRequest{System: rapid.SampledFrom([]string{"", "be brief"}).Draw(r, "system"), Effort: rapid.SampledFrom([]contract.Effort{"", "none", "high"}).Draw(r, "effort"),
+		Tools: []contract.ToolSpec{{Name: "read", Schema: json.RawMessage(`{"type":"object"}`)}}}
+	for range rapid.IntRange(1, 8).Draw(r, "messages") {
+		m := contract.Message{Role: rapid.SampledFrom([]contract.MessageRole{contract.MessageUser, contract.MessageAssistant}).Draw(r, "role")}
+		for range rapid.IntRange(0, 4).Draw(r, "parts") {
+			m.Parts = append(m.Parts, part(m.Role))
+		}
+		req.Messages = append(req.Messages, m)
+	}
+	return req
+}
+
+func anyCall(r *rapid.T) provider.Call {
+	req := anyRequest(r)
+	if err := req.Validate(); err != nil {
+		r.Fatalf("the drawn request is not valid: %v", err)
+	}
+	before, _ := json.Marshal(req)
+	c := provider.Call{Provider: "p", Model: "m", MaxTokens: 5000, Request: req,
+		Abilities: provider.Abilities{Reasoning: rapid.SampledFrom([]provider.Reasoning{"", provider.ReasoningAdaptive, provider.ReasoningBudget, provider.ReasoningEffort}).Draw(r, "reasoning")},
+	}
+	c.Request.Messages = provider.Conversation(req.Messages, "p")
+	if after, _ := json.Marshal(req); !bytes.Equal(before, after) {
+		r.Fatalf("the request was changed\n%s\n%s", before, after)
+	}
+	return c
+}
+
+// strictly decodes what would be sent into the vendor's own type, and fails if anything of it got lost on the way.
+func strictly[T any](r *rapid.T, sent any) (T, []byte) {
+	var back T
+	b, err := json.Marshal(sent)
+	if err == nil {
+		err = json.Unmarshal(b, &back)
+	}
+	if err != nil {
+		r.Fatalf("%s: %v", b, err)
+	}
+	again, err := json.Marshal(back)
+	var x, y any
+	if err != nil || json.Unmarshal(b, &x) != nil || json.Unmarshal(again, &y) != nil || fmt.Sprint(x) != fmt.Sprint(y) {
+		r.Fatalf("the vendor's type reads\n%s\nas\n%s", b, again)
+	}
+	return back, b
+}
+
+var takenID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// TestAnyConversationKeepsAnthropicsRules and the ones that follow: whatever a loop posts, if the contract takes it, the services do.
+func TestAnyConversationKeepsAnthropicsRules(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		c := anyCall(r)
+		params, err := anthropic.Params(c)
+		if err != nil {
+			r.Fatal(err)
+		}
+		p, sent := strictly[anthropicsdk.MessageNewParams](r, params)
+		if n := len(p.Messages); n == 0 || p.Messages[0].Role != "user" || p.Messages[n-1].Role != "user" {
+			r.Fatalf("the user does not begin and end: %s", sent)
+		}
+		if n := bytes.Count(sent, []byte(`"cache_control"`)); n > 4 || n == 0 {
+			r.Fatalf("%d cache breakpoints: %s", n, sent)
+		}
+		var open []string
+		for i, m := range p.Messages {
+			if i > 0 && m.Role == p.Messages[i-1].Role || len(m.Content) == 0 {
+				r.Fatalf("roles do not alternate, or a message is empty: %s", sent)
+			}
+			for j, b := range m.Content {
+				switch {
+				case b.OfText != nil && strings.TrimSpace(b.OfText.Text) == "":
+					r.Fatalf("a blank text: %s", sent)
+				case b.OfThinking != nil && b.OfThinking.Signature == "":
+					r.Fatalf("a thought without a signature: %s", sent)
+				case (b.OfThinking != nil || b.OfRedactedThinking != nil) && j == len(m.Content)-1:
+					r.Fatalf("a message ends with a thought: %s", sent)
+				case b.OfToolUse != nil:
+					if !takenID.MatchString(b.OfToolUse.ID) || !takenID.MatchString(b.OfToolUse.Name) {
+						r.Fatalf("a call's id or name: %s", sent)
+					}
+				case b.OfToolResult != nil && len(b.OfToolResult.Content) > 0 && strings.TrimSpace(b.OfToolResult.Content[0].OfText.Text) == "":
+					r.Fatalf("a blank result: %s", sent)
+				case b.OfToolResult != nil && (j >= len(open) || open[j] != b.OfToolResult.ToolUseID):
+					r.Fatalf("a result is not where its call wants it: %s", sent)
+				}
+			}
+			for j := range open {
+				if j >= len(m.Content) || m.Content[j].OfToolResult == nil {
+					r.Fatalf("a call is not answered at once: %s", sent)
+				}
+			}
+			open = nil
+			for _, b := range m.Content {
+				if b.OfToolUse != nil {
+					open = append(open, b.OfToolUse.ID)
+				}
+			}
+		}
+		if t := p.Thinking.OfEnabled; t != nil && (t.BudgetTokens < 1024 || t.BudgetTokens >= p.MaxTokens) {
+			r.Fatalf("a budget of %d: %s", t.BudgetTokens, sent)
+		}
+		unique(r, regexp.MustCompile(`"id":"([^"]*)"`), sent)
+	})
+}
+
+func unique(r *rapid.T, id *regexp.Regexp, sent []byte) {
+	seen := map[string]bool{}
+	for _, m := range id.FindAllSubmatch(sent, -1) {
+		if seen[string(m[1])] {
+			r.Fatalf("an id twice: %s", sent)
+		}
+		seen[string(m[1])] = true
+	}
+}
+
+func TestAnyConversationKeepsTheRulesOfChatCompletions(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		c := anyCall(r)
+		c.Dialect = provider.Dialect{} // the vendor's type has no field of others
+		params, err := openai.Params(c, rapid.Bool().Draw(r, "vendor"))
+		if err != nil {
+			r.Fatal(err)
+		}
+		p, sent := strictly[openaisdk.ChatCompletionNewParams](r, params)
+		var open []string
+		for _, m := range p.Messages {
+			if len(open) > 0 {
+				if m.OfTool == nil || m.OfTool.ToolCallID != open[0] {
+					r.Fatalf("a call is not answered at once: %s", sent)
+				}
+				open = open[1:]
+				continue
+			}
+			switch {
+			case m.OfTool != nil:
+				r.Fatalf("a result without a call: %s", sent)
+			case m.OfUser != nil && strings.TrimSpace(m.OfUser.Content.OfString.Value) == "":
+				r.Fatalf("a blank message: %s", sent)
+			case m.OfAssistant != nil:
+				if m.OfAssistant.Content.OfString.Value == "" && len(m.OfAssistant.ToolCalls) == 0 {
+					r.Fatalf("an empty message: %s", sent)
+				}
+				for _, call := range m.OfAssistant.ToolCalls {
+					if !takenID.MatchString(call.OfFunction.ID) || !takenID.MatchString(call.OfFunction.Function.Name) || !strings.HasPrefix(call.OfFunction.Function.Arguments, "{") {
+						r.Fatalf("a call's id, name or arguments: %s", sent)
+					}
+					open = append(open, call.OfFunction.ID)
+				}
+			}
+		}
+		if len(open) > 0 {
+			r.Fatalf("calls at the end that nobody answers: %s", sent)
+		}
+	})
+}
