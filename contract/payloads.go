@@ -162,6 +162,17 @@ type (
 		Usage   Usage     `json:"usage"`
 		// Stop says why the answer ended. Versions before this field left it out.
 		Stop StopReason `json:"stop,omitempty"`
+		// Told is what the request that this turn answers said last, behind what was said before; of turn 0, its first
+		// message. With it, a loop that resumes asks as the one before did.
+		Told string `json:"told,omitempty" v:"raw,max=8388608"`
+		// Compacted says that this turn is a summary of earlier ones.
+		Compacted *Compaction `json:"compacted,omitempty"`
+	}
+	// Compaction puts a text in the place of the turns before one. The text has the model's own summary and what the
+	// log knows.
+	Compaction struct {
+		Keeps int    `json:"keeps" v:"min=0,max=1000000"` // the index of the first turn that stays
+		Text  string `json:"text" v:"raw,max=8388608"`
 	}
 	// ToolCalled is appended before a tool runs.
 	ToolCalled struct {

@@ -28,8 +28,10 @@ type Message struct {
 	// Tools are what the host offers the model of an agent; the loop knows no others.
 	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
-	MaxTurns int     `json:"max_turns,omitempty"`
-	Inputs   []Input `json:"inputs,omitempty"`
+	MaxTurns int `json:"max_turns,omitempty"`
+	// Window is how many tokens the model reads at once; 0: not known.
+	Window int     `json:"window,omitempty"`
+	Inputs []Input `json:"inputs,omitempty"`
 	// Brief is what the host says of the tree and the machine, as sections of Markdown.
 	Brief     string                  `json:"brief,omitempty"`
 	Turns     []contract.TurnRecorded `json:"turns,omitempty"`
@@ -57,7 +59,17 @@ type Draft struct {
 
 // WakeReply is the host's answer to POST /wake, which waits while the run is paused.
 type WakeReply struct {
-	Notes []string `json:"notes,omitempty"` // what the user or the host said since the last wake
+	Notes []string `json:"notes,omitempty"` // what the user and the host said so far; each is told once
+}
+
+// FactsRequest is the body of POST /facts: what the log knows of the attempt, in at most so many bytes.
+type FactsRequest struct {
+	Most int `json:"most"`
+}
+
+// Facts is the answer to POST /facts.
+type Facts struct {
+	Text string `json:"text"`
 }
 
 // Options of the loop. Client reaches the host over the box's tether.

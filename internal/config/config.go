@@ -89,6 +89,8 @@ type Models struct {
 	OpenAIBaseURL    string `koanf:"openai_base_url"`
 	Catalogue        string `koanf:"catalogue"` // TOML file that adds to the built-in catalogue
 	Plans            string `koanf:"plans"`     // directory of further rehearsal plans
+	// PatienceS is for how many seconds a call waits for a model that can't be had.
+	PatienceS int `koanf:"patience_s"`
 }
 
 // Budget bounds what models may cost: per run, day, computer and owner. The smallest that
@@ -149,6 +151,9 @@ const minSilenceS, maxSilenceS = 2, 600
 // maxRepairs bounds Loops.Repairs: a loop that has failed so often does not get there.
 const maxRepairs = 20
 
+// maxPatienceS bounds Models.PatienceS, in seconds.
+const maxPatienceS = 24 * 3600
+
 // Default returns the built-in configuration.
 func Default() Config {
 	return Config{
@@ -157,6 +162,7 @@ func Default() Config {
 		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, AddMB: 4096, Files: 200_000, DependenciesMB: 4096},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
 		Approvals: Approvals{WaitS: 300},
+		Models:    Models{PatienceS: 1800},
 		Loops:     Loops{Repairs: 3},
 		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
@@ -280,6 +286,9 @@ func (c Config) validateBounds() error {
 	}
 	if n := c.Storage.Files; n > maxFiles {
 		return bad("storage.files", "is %d; it must be at most %d, for the keeper holds all of them in its memory", n, maxFiles)
+	}
+	if s := c.Models.PatienceS; s < 1 || s > maxPatienceS {
+		return bad("models.patience_s", "is %d; it must be from 1 to %d", s, maxPatienceS)
 	}
 	if s := c.Runtime.SilenceS; s < minSilenceS || s > maxSilenceS {
 		return bad("runtime.silence_s", "is %d; it must be from %d to %d", s, minSilenceS, maxSilenceS)

@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
-// MaxWake bounds the wake context of a run, in bytes.
+// MaxWake bounds the opening of a run, in bytes.
 const MaxWake = 46 << 10
 
 const system = `You are the Director of a computer. The user typed an intention; you turn it into tasks, judge their results and report. You may look at the files (read, grep, glob, ls) to plan well; you never write or run anything yourself: the Associate does, through delegate.
@@ -75,17 +75,21 @@ func Direct(ctx context.Context, o Options, m Message) Report {
 	if m.MaxTurns > 0 {
 		o.Limits.Turns = m.MaxTurns
 	}
+	if o.Limits.Context == 0 {
+		o.Limits.Context = harness.ContextFor(m.Window)
+	}
 	out, err := harness.Run(ctx, harness.Options{
 		Model:     harness.HTTPModel{Client: o.Client, Base: o.Base},
 		ModelName: m.Model,
 		Tools:     l,
 		System:    system,
-		Steer:     l.steer,
-		Wake:      func(_ context.Context, s harness.State) (string, error) { return l.context(s), nil },
+		Opening:   func(context.Context) (string, error) { return l.opening(), nil },
+		News:      l.news,
+		Facts:     func(_ context.Context, most int) (string, error) { return l.facts(most), nil },
 		Record: func(ctx context.Context, r harness.Record) error {
-			return l.host.Post(ctx, "/turns", nil, contract.TurnRecorded{Index: r.Index, Message: r.Message, Returns: r.Returns, Usage: r.Usage}, nil)
+			return l.host.Post(ctx, "/turns", nil, r.Recorded(), nil)
 		},
-		History: associate.History(m.Turns),
+		History: harness.History(m.Turns),
 		// The Director waits for tasks and for the user, so the wall clock of a run is the
 		// host's to watch.
 		Budget:  contract.Budget{ToolCalls: m.Budget.ToolCalls, Tokens: m.Budget.Tokens, CostUSD: m.Budget.CostUSD},
@@ -117,15 +121,24 @@ type loop struct {
 	message Message
 	tools   *tool.Registry // what the host offers
 	wake    WakeReply
-	report  Report
+	// document is what the user wrote into the run's document, as it was told last.
+	document string
+	report   Report
 }
 
-func (l *loop) steer(ctx context.Context) ([]string, error) {
+// news is what the Director has to be told behind what was said: the user's words, and what they wrote into the
+// run's document.
+func (l *loop) news(ctx context.Context) ([]string, error) {
 	l.wake = WakeReply{}
 	if err := l.host.Post(ctx, "/wake", nil, struct{}{}, &l.wake); err != nil {
 		return nil, err
 	}
-	return l.wake.Steering, nil
+	out := l.wake.Steering
+	if doc := l.wake.Document; doc != "" && doc != l.document {
+		l.document = doc
+		out = append(out, "The user edited the run's document. What they wrote:\n"+harness.Clip(doc, 6<<10))
+	}
+	return out, nil
 }
 
 // Specs implements harness.Tools.
@@ -271,29 +284,35 @@ func (l *loop) plan(ctx context.Context, c contract.ToolCall) (tool.Result, erro
 	return said("The plan is written down.")
 }
 
-// context is what every turn of a run starts from, most important first.
-func (l *loop) context(s harness.State) string {
+// opening is the first message of the conversation.
+func (l *loop) opening() string {
+	return harness.Opening(MaxWake, l.message.Brief,
+		harness.Section{Title: "Prompt", Body: l.message.Prompt, Max: 12 << 10},
+		harness.Section{Title: "Notes", Body: strings.Join(l.wake.Notes, "\n"), Max: 2 << 10},
+		harness.Section{Title: "Workspace", Body: strings.Join(l.wake.Tree, "\n"), Max: 4 << 10},
+	)
+}
+
+// facts is what the host knows of the run, most important first, for when the conversation is compacted.
+func (l *loop) facts(most int) string {
 	w := l.wake
 	var plan, tasks, answers strings.Builder
 	for _, it := range w.Plan {
 		fmt.Fprintf(&plan, "- [%s] %s\n", it.Status, harness.Clip(it.Text, 500))
 	}
 	for i := len(w.Tasks) - 1; i >= 0; i-- { // newest first, so that the oldest are clipped
-		tasks.WriteString(viewText(w.Tasks[i], 2<<10) + "\n")
+		tasks.WriteString(viewText(w.Tasks[i], 4<<10) + "\n")
 	}
 	for _, a := range w.Answers {
 		fmt.Fprintf(&answers, "- %s → %s\n", harness.Clip(a.Question, 500), harness.Clip(orNone(a.Answer), 500))
 	}
-	return harness.Opening(MaxWake, l.message.Brief,
-		harness.Section{Title: "Prompt", Body: l.message.Prompt, Max: 12 << 10},
+	return harness.Compose(most,
+		harness.Section{Title: "The user's words", Body: strings.Join(w.Steering, "\n"), Max: 8 << 10},
 		harness.Section{Title: "Objective", Body: w.Objective, Max: 4 << 10},
 		harness.Section{Title: "Plan", Body: plan.String(), Max: 6 << 10},
 		harness.Section{Title: "Answers of the user", Body: answers.String(), Max: 4 << 10},
-		harness.Section{Title: "Tasks, newest first", Body: tasks.String(), Max: 12 << 10},
 		harness.Section{Title: "The run's document as the user edited it", Body: w.Document, Max: 6 << 10},
-		harness.Section{Title: "Notes", Body: strings.Join(w.Notes, "\n"), Max: 2 << 10},
-		harness.Section{Title: "Earlier turns", Body: strings.Join(s.Elided, "\n"), Max: 4 << 10},
-		harness.Section{Title: "Workspace", Body: strings.Join(w.Tree, "\n"), Max: 4 << 10},
+		harness.Section{Title: "Tasks, newest first", Body: tasks.String()},
 	)
 }
 

@@ -21,9 +21,11 @@ type Message struct {
 	// Tools are what the host offers the Director's model; the loop knows no others.
 	Tools []tool.Tool `json:"tools,omitempty"`
 	// MaxTurns bounds the model's turns; 0 leaves the harness's default.
-	MaxTurns int                     `json:"max_turns,omitempty"`
-	Spent    contract.Usage          `json:"spent"`
-	Turns    []contract.TurnRecorded `json:"turns,omitempty"`
+	MaxTurns int `json:"max_turns,omitempty"`
+	// Window is how many tokens the model reads at once; 0: not known.
+	Window int                     `json:"window,omitempty"`
+	Spent  contract.Usage          `json:"spent"`
+	Turns  []contract.TurnRecorded `json:"turns,omitempty"`
 	// Brief is what the host says of the tree and the machine, as sections of Markdown.
 	Brief     string `json:"brief,omitempty"`
 	Heartbeat int    `json:"beat_ms,omitempty"` // 2000 when 0
@@ -40,8 +42,7 @@ type Report struct {
 }
 
 // WakeReply is the host's answer to POST /wake: the state of the run. The host answers once the
-// run is not paused. Steering is what the user said since the last wake; everything else is
-// complete each time.
+// run is not paused. It is complete each time; what was told already the loop does not tell again.
 type WakeReply struct {
 	Objective string              `json:"objective,omitempty"`
 	Plan      []contract.PlanItem `json:"plan,omitempty"`

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +36,8 @@ type directorAPI struct {
 func (a *directorAPI) handler() http.Handler {
 	r := a.run
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", r.shown(r.dispatcher.options.Models.Handler(ports.ModelScope{Run: r.story.ID, Role: contract.KindDirector, Model: r.story.Prompt.Model, Budget: r.Budget()})))
+	mux.Handle("POST /model/turns", r.shown(r.dispatcher.options.Models.Handler(ports.ModelScope{Run: r.story.ID, Role: contract.KindDirector, Model: r.story.Prompt.Model, Budget: r.Budget(),
+		Waiter: &modelWaits{run: r, rest: r.unpaused}, Chosen: r.Chosen})))
 	mux.HandleFunc("POST /clock", loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, r.used().Milliseconds())}, nil
 	}))
@@ -69,8 +69,7 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := director.WakeReply{Objective: r.story.Objective, Plan: r.story.Plan, Tree: folders, Document: edited,
-		Steering: slices.Clone(r.story.Steering[r.steered:])}
-	r.steered = len(r.story.Steering)
+		Steering: summary.Words(r.story)}
 	for _, t := range r.story.Tasks {
 		w.Tasks = append(w.Tasks, summary.Task(t))
 	}

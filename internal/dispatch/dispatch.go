@@ -105,7 +105,7 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.WithDefaults()
-	tools, err := catalogue.New(append([]catalogue.HostTool{task.GitTool()}, o.Tools...))
+	tools, err := catalogue.New(append([]catalogue.HostTool{task.GitTool(), task.RecallTool()}, o.Tools...))
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -264,6 +264,28 @@ func (d *Dispatcher) Steer(ctx context.Context, by contract.Actor, runID, text s
 	}
 	seq, err := r.said(ctx, by, "run.steered", &contract.RunSteered{Text: text})
 	return seq, fault.Wrap(op, err)
+}
+
+// Switch has a run go on with another model, also the calls that wait for the one before.
+func (d *Dispatcher) Switch(ctx context.Context, by contract.Actor, runID, model string) (uint64, error) {
+	const op = "dispatch.Switch"
+	r, err := d.find(op, runID)
+	if err != nil {
+		return 0, err
+	}
+	provider, name, err := d.options.Models.Resolve(ctx, contract.KindDirector, model)
+	if err != nil {
+		return 0, fault.Wrap(op, err)
+	}
+	seq, err := r.said(ctx, by, "model.switched", &contract.ModelSwitched{Model: provider + "/" + name})
+	if err != nil {
+		return 0, fault.Wrap(op, err)
+	}
+	r.mu.Lock()
+	close(r.another)
+	r.another = make(chan struct{})
+	r.mu.Unlock()
+	return seq, nil
 }
 
 // Answer answers a question of a run. The error is fault.Conflict if it is answered already.

@@ -299,6 +299,9 @@ func TestPauseSteerAskAnswer(t *testing.T) {
 					if p.Return != nil {
 						heard += p.Return.Content + "\n"
 					}
+					if p.Call != nil {
+						heard += string(p.Call.Args) + "\n"
+					}
 				}
 			}
 			close(asked)
@@ -331,7 +334,7 @@ func TestPauseSteerAskAnswer(t *testing.T) {
 	if rep := h.report(run); rep.Status != contract.RunDone || rep.Verified != contract.VerificationUnknown {
 		t.Fatalf("%+v", rep)
 	}
-	for _, want := range []string{"The user answers: blue", "The user says: and make it dark", "Know the colour"} {
+	for _, want := range []string{"The user answers: blue", "The user says (1): and make it dark", "Know the colour"} {
 		if !strings.Contains(heard, want) {
 			t.Errorf("the Director did not hear %q:\n%s", want, heard)
 		}
@@ -356,7 +359,7 @@ func TestUserEditsOfTheDocumentStay(t *testing.T) {
 			<-hold
 			return parts(use("p2", "revise_plan", m{"objective": "Newer objective", "plan": []m{{"text": "one", "status": "done"}}}))
 		default:
-			saw = req.Messages[0].Parts[0].Text
+			saw = textOf(req)
 			return parts(use("r", "report", m{"status": "done", "summary": "ok"}))
 		}
 	}

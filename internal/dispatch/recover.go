@@ -183,7 +183,6 @@ func (d *Dispatcher) takeUpOne(ctx context.Context, runID string) error {
 // reads their results. An attempt's state alone says what is to be done with it.
 func (r *run) takeUp(ctx context.Context) {
 	r.mu.Lock()
-	r.steered = 0 // the new Director reads all messages of the user again
 	var todo, over []*story.Task
 	for _, t := range r.story.Tasks {
 		if t.Ended() {

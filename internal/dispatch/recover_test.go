@@ -343,7 +343,7 @@ func TestARestartKeepsWhatTheUserWroteIntoTheDocument(t *testing.T) {
 		case 1:
 			return parts(use("p2", "revise_plan", m{"objective": "Second objective", "plan": []m{{"text": "one", "status": "done"}, {"text": "two"}}}))
 		default:
-			saw = req.Messages[0].Parts[0].Text
+			saw = textOf(req)
 			return parts(use("r", "report", m{"status": "done", "summary": "All of it."}))
 		}
 	}

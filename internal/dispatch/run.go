@@ -43,11 +43,11 @@ type run struct {
 	mu        sync.Mutex
 	story     *story.Run
 	changed   chan struct{}
-	steered   int                    // how many of story.Steering the Director has seen
 	idle      time.Duration          // how long it was paused, or waited for the user
 	idleSince time.Duration          // when the newest such time began
 	idles     bool                   // whether it is paused or waits now
-	asking    int                    // questions the Director waits for
+	asking    int                    // questions the Director waits for, and loops that wait for their model
+	another   chan struct{}          // closed and replaced when the user chooses another model
 	ended     bool                   // whether no further task may begin
 	settled   map[string]bool        // tasks that nobody works on any more
 	seen      uint64                 // the sequence up to which the log was read
@@ -56,7 +56,7 @@ type run struct {
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
-	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), settled: map[string]bool{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen}
+	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), another: make(chan struct{}), settled: map[string]bool{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.options.Now()
 	r.down = max(0, r.taken.Sub(s.Newest))
@@ -372,11 +372,18 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 	}
 	r.mu.Lock()
 	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Model: r.story.Prompt.Model, Budget: r.Budget(), Tools: r.dispatcher.tools.For(tool.Director),
-		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
+		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Window: r.dispatcher.options.Models.Window(ctx, contract.KindDirector, r.story.Prompt.Model), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
+	closed := summary.Closed(r.story.Turns, m.Turns)
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
+	m.Turns = summary.Sent(m.Turns)
 	r.mu.Unlock()
+	if closed != nil {
+		if _, err := b.api.turn(ctx, nil, *closed); err != nil {
+			return director.Report{}, err
+		}
+	}
 	if m.Brief, err = r.brief(ctx, b.api, len(m.Turns) > 0); err != nil {
 		return director.Report{}, err
 	}

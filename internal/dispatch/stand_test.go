@@ -199,9 +199,13 @@ type script struct {
 	seen      []contract.TurnRequest
 	forgotten sync.Map
 	gate      func(role contract.ActorKind, n int) // called before each answer
+	window    int                                  // tokens that the model reads at once
+	waits     func(ports.ModelScope)               // called with each request, before it is answered
 }
 
-func (s *script) Forget(run string) { s.forgotten.Store(run, true) }
+func (s *script) Forget(run string)                                      { s.forgotten.Store(run, true) }
+func (s *script) Window(context.Context, contract.ActorKind, string) int { return s.window }
+
 func (s *script) Resolve(context.Context, contract.ActorKind, string) (string, string, error) {
 	return "script", "one", nil
 }
@@ -213,6 +217,9 @@ func (s *script) Handler(scope ports.ModelScope) http.Handler {
 		if err != nil {
 			http.Error(w, err.Error(), 400)
 			return
+		}
+		if s.waits != nil {
+			s.waits(scope)
 		}
 		n := 0
 		for _, m := range req.Messages {
@@ -498,4 +505,15 @@ func (h *house) quiet() {
 	if err == nil && len(left) > 0 {
 		h.t.Errorf("%d overlays are left", len(left))
 	}
+}
+
+// textOf is all text of a request.
+func textOf(req contract.TurnRequest) string {
+	var b strings.Builder
+	for _, m := range req.Messages {
+		for _, p := range m.Parts {
+			b.WriteString(p.Text + "\n")
+		}
+	}
+	return b.String()
 }

@@ -112,6 +112,7 @@ func New(opts Options) (*Fleet, error) {
 		Default: opts.Config.Models.Default, AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL,
 		OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL, Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
 		Meter: fl.meter, Spent: fl.spent, Sum: fl.spentIn, Bounds: bounds(opts.Config.Budget), Blobs: opts.Blobs, Logger: opts.Logger,
+		Limits: gateway.Limits{Patience: time.Duration(opts.Config.Models.PatienceS) * time.Second},
 	}); err != nil {
 		return nil, fault.Wrap(op, err)
 	}

@@ -371,3 +371,12 @@ func (g *Gateway) Resolve(ctx context.Context, name string) (providerName, model
 	}
 	return t.provider, t.model, nil
 }
+
+// Window returns how many tokens a model reads at once, by the catalogue; 0 when that is not known.
+func (g *Gateway) Window(ctx context.Context, name string) int {
+	t, err := g.resolve(ctx, name)
+	if err != nil {
+		return 0
+	}
+	return t.info.Context
+}

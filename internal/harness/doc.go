@@ -2,8 +2,9 @@
 // loops of the computer, Director and Associate, are this loop with other
 // tools and another context.
 //
-// Each turn starts from compact, durable state (Options.Wake) and the newest
-// turns that fit a hard byte limit, never from an ever-growing chat. What a
+// What was said is never rewritten: each request is the one before with something
+// at its end, so that services keep its beginning, until a compaction puts a
+// summary and what the host's log knows in the place of older turns. What a
 // model writes is untrusted: it is bounded, repaired into a form that can be
 // recorded, and checked against the tool's schema before anything runs.
 //

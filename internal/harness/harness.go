@@ -38,30 +38,27 @@ type Return struct {
 // each turn is recorded twice under the same Index, and the newer one counts.
 type Record struct {
 	Index   int
+	Told    string // what the request that this turn answers said last; of turn 0, the opening
 	Message contract.Message
+	Stop    contract.StopReason
 	Returns []contract.Message
 	Usage   contract.Usage
-}
-
-// State is what Wake may tell the model about where the loop stands.
-type State struct {
-	Turn   int      // from 0
-	Elided []string // one line for each turn that no longer fits, oldest first
-	Spent  contract.Usage
+	// Compacted says that this turn is a summary, in the place of earlier ones.
+	Compacted *contract.Compaction
 }
 
 // Limits bound a loop beside its budget. Zero values get the defaults.
 type Limits struct {
-	Turns         int // model turns; 40
-	Context       int // bytes of messages in one request; 96 KiB
-	Return        int // bytes of one tool return as the model sees it; 16 KiB
+	Turns         int // model turns; 200
+	Context       int // bytes of one request, see ContextFor; 96 KiB
+	Return        int // bytes of one tool return as the model sees it; an eighth of Context, 16 to 64 KiB
 	Text          int // bytes of text kept from one turn; 32 KiB
 	CallsPerTurn  int // tool calls run from one turn; 16
 	Nudges        int // turns in a row without a usable call before it stops; 3
 	RepeatWarn    int // same call, same outcome: the model is told; 3
 	RepeatStop    int // … and the loop stops; 6
 	ModelAttempts int // tries for one turn when the error may pass; 3
-	TurnTokens    int // max_tokens of a request; 8192
+	TurnTokens    int // max_tokens of a request; 0 leaves it to the gateway's catalogue
 }
 
 func (l Limits) withDefaults() Limits {
@@ -70,32 +67,50 @@ func (l Limits) withDefaults() Limits {
 			*v = d
 		}
 	}
-	def(&l.Turns, 40)
-	def(&l.Context, 96<<10)
-	def(&l.Return, 16<<10)
+	def(&l.Turns, 200)
+	def(&l.Context, defaultContext)
+	def(&l.Return, min(max(l.Context/8, 16<<10), 64<<10))
 	def(&l.Text, 32<<10)
 	def(&l.CallsPerTurn, 16)
 	def(&l.Nudges, 3)
 	def(&l.RepeatWarn, 3)
 	def(&l.RepeatStop, 6)
 	def(&l.ModelAttempts, 3)
-	def(&l.TurnTokens, 8192)
 	return l
 }
 
-// Options say what to drive and within which bounds. Model, Tools and Wake are
+const (
+	defaultContext = 96 << 10
+	maxContext     = 4 << 20
+	bytesPerToken  = 3 // as the gateway reckons; source code has more
+)
+
+// ContextFor is how many bytes of a conversation a model is sent whose window is so many tokens: 60 % of
+// it, so that the answer and what is reckoned wrongly have room. An unknown window, 0, gives the default.
+func ContextFor(window int) int {
+	if window <= 0 {
+		return defaultContext
+	}
+	return min(max(window/100*60*bytesPerToken, 16<<10), maxContext)
+}
+
+// Options say what to drive and within which bounds. Model, Tools and Opening are
 // required.
 type Options struct {
 	Model     Model
 	ModelName string // empty: the role's default
 	Tools     Tools
 	System    string
-	// Wake builds the first message of each request from durable state; what it
-	// returns is clipped to half of Limits.Context. It may block while the run
-	// is paused; that time does not count against the budget.
-	Wake func(ctx context.Context, s State) (string, error)
-	// Steer returns what the user said since the last turn; nil means nothing.
-	Steer func(ctx context.Context) ([]string, error)
+	// Opening builds the first message. It is asked once in the life of a loop: what it said is recorded with
+	// the first turn, and never rewritten. It is clipped to a third of Limits.Context.
+	Opening func(ctx context.Context) (string, error)
+	// News returns what is told at the end of the next request: what the user said, and what has changed. Text that
+	// a turn of History was told already is not told again. It may block while the run is paused; that time does
+	// not count against the budget. nil means nothing.
+	News func(ctx context.Context) ([]string, error)
+	// Facts returns what the host's log knows of the work so far, for a compaction: what was changed, run and
+	// checked, word for word, with the ids of calls, in at most max bytes. nil: what the turns themselves say.
+	Facts func(ctx context.Context, max int) (string, error)
 	// Record keeps a turn; the loop goes on only after it returned. nil keeps nothing.
 	Record func(ctx context.Context, r Record) error
 	// OnDelta gets the model's text as it arrives.
@@ -155,8 +170,8 @@ func Run(ctx context.Context, o Options) (Outcome, error) {
 }
 
 func newLoop(o Options) (*loop, error) {
-	if o.Model == nil || o.Tools == nil || o.Wake == nil {
-		return nil, fault.New("harness.Run", fault.Invalid, "Give a model, tools and a wake function.", errors.New("incomplete options"))
+	if o.Model == nil || o.Tools == nil || o.Opening == nil {
+		return nil, fault.New("harness.Run", fault.Invalid, "Give a model, tools and an opening.", errors.New("incomplete options"))
 	}
 	if o.Now == nil {
 		base := time.Now()
@@ -170,12 +185,6 @@ func newLoop(o Options) (*loop, error) {
 	if err := l.compile(); err != nil {
 		return nil, err
 	}
-	for _, r := range o.History {
-		l.turns = append(l.turns, r)
-		for _, c := range calls(r.Message) {
-			l.ids[c.ID] = true
-		}
-		l.index = max(l.index, r.Index+1)
-	}
+	l.restore(o.History)
 	return l, nil
 }

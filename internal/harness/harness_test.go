@@ -124,7 +124,7 @@ func (b *bench) Call(ctx context.Context, c contract.ToolCall) (harness.Return, 
 
 func options(w *wire, b *bench) harness.Options {
 	return harness.Options{Model: w.model(), Tools: b, EndTool: "end",
-		Wake:    func(context.Context, harness.State) (string, error) { return "the goal", nil },
+		Opening: func(context.Context) (string, error) { return "the goal", nil },
 		Backoff: func(int) time.Duration { return time.Millisecond }}
 }
 
@@ -145,8 +145,7 @@ func TestRunsToolsUntilTheEnd(t *testing.T) {
 	o := options(w, b)
 	var recorded []harness.Record
 	o.Record = func(_ context.Context, r harness.Record) error { recorded = append(recorded, r); return nil }
-	said := []string{"hurry"}
-	o.Steer = func(context.Context) ([]string, error) { s := said; said = nil; return s, nil }
+	o.News = func(context.Context) ([]string, error) { return []string{"The user says (1): hurry"}, nil }
 	out := run(t, o)
 	if out.Reason != harness.Finished || out.Turns != 2 || out.Usage.TokensIn != 20 || out.Usage.ToolCalls != 2 {
 		t.Fatalf("outcome %+v", out)
@@ -158,12 +157,12 @@ func TestRunsToolsUntilTheEnd(t *testing.T) {
 		t.Fatalf("recorded %+v", recorded)
 	}
 	first := w.reqs[0].Messages
-	if got := first[0].Parts[1].Text; got != "The user says: hurry" {
+	if got := first[0].Parts[0].Text; !strings.HasPrefix(got, "the goal\n\nThe user says (1): hurry") {
 		t.Errorf("steering %q", got)
 	}
 	last := w.reqs[1].Messages
-	if len(last) != 3 || last[2].Parts[0].Return.Content != "did echo" {
-		t.Errorf("second request %+v", last)
+	if len(last) != 3 || last[2].Parts[0].Return.Content != "did echo" || len(last[2].Parts) != 1 {
+		t.Errorf("second request %+v; nothing is told twice", last)
 	}
 }
 
@@ -423,7 +422,7 @@ func TestResumeSaysWhatIsUnknown(t *testing.T) {
 func TestContextStaysBounded(t *testing.T) {
 	n := 0
 	w := newWire(t, func(rw http.ResponseWriter, r *http.Request, q contract.TurnRequest) {
-		if n++; n == 30 {
+		if n++; n >= 30 {
 			say(use("z", "end", `{"text":"x"}`))(rw, r, q)
 			return
 		}
@@ -431,18 +430,11 @@ func TestContextStaysBounded(t *testing.T) {
 	})
 	b := &bench{out: func(c contract.ToolCall) string { return strings.Repeat("é", 100<<10) }}
 	o := options(w, b)
-	var elided int
-	o.Wake = func(_ context.Context, s harness.State) (string, error) {
-		elided = len(s.Elided)
-		return strings.Repeat("w", 200<<10), nil
-	}
+	o.Opening = func(context.Context) (string, error) { return strings.Repeat("w", 200<<10), nil }
 	o.Tools = endless{b}
 	out := run(t, o)
 	if out.Reason != harness.Finished {
 		t.Fatalf("%+v", out)
-	}
-	if elided == 0 {
-		t.Error("no turn was elided")
 	}
 	for i, q := range w.reqs {
 		size := 0

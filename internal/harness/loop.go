@@ -11,7 +11,6 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
-	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/tool/schema"
 )
@@ -22,7 +21,7 @@ type loop struct {
 	schemas  map[string]*schema.Schema
 	seen     *repeats
 	ids      map[string]bool // of calls, over all turns
-	turns    []Record
+	past     history
 	index    int // of the next turn
 	notes    []string
 	nudges   int
@@ -123,10 +122,8 @@ func (l *loop) more(ctx context.Context) time.Duration {
 }
 
 func (l *loop) run(ctx context.Context) (Outcome, error) {
-	// A loop that was interrupted between a model's answer and its returns first
-	// finishes that turn.
-	if n := len(l.turns); n > 0 && l.turns[n-1].Returns == nil && len(calls(l.turns[n-1].Message)) > 0 && !defence.Off(defence.LoopReturns) {
-		l.turns[n-1].Returns = []contract.Message{lost(l.turns[n-1].Message)}
+	if err := l.close(ctx); err != nil {
+		return Outcome{}, fault.Wrap("harness.Run", err)
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -135,88 +132,121 @@ func (l *loop) run(ctx context.Context) (Outcome, error) {
 		if what := l.over(ctx); what != "" {
 			return overBudget(what), nil
 		}
-		req, err := l.request(ctx)
-		if err != nil {
-			return Outcome{}, fault.Wrap("harness.Run", err)
+		told, out, err := l.tell(ctx)
+		if err != nil || out.Reason != "" {
+			return out, fault.Wrap("harness.Run", err)
 		}
 		if what := l.over(ctx); what != "" {
 			return overBudget(what), nil
 		}
-		turn, out, err := l.ask(ctx, req)
+		turn, out, err := l.ask(ctx, told)
 		if err != nil || out.Reason != "" {
 			return out, err
 		}
-		out, err = l.take(ctx, turn)
+		out, err = l.take(ctx, told, turn)
 		if err != nil || out.Reason != "" {
 			return out, err
 		}
 	}
 }
 
-// request builds the next request: wake context, recent turns, notes.
-func (l *loop) request(ctx context.Context) (contract.TurnRequest, error) {
+// maxTold bounds what is told at the end of one request, in bytes.
+const maxTold = 16 << 10
+
+// tell returns what the next request says last, and makes room for it. Of the first request that is the opening, too.
+func (l *loop) tell(ctx context.Context) (string, Outcome, error) {
 	asleep := l.Now()
-	if l.Steer != nil {
-		said, err := l.Steer(ctx)
+	if l.News != nil {
+		news, err := l.News(ctx)
 		if err != nil {
-			return contract.TurnRequest{}, err
+			return "", Outcome{}, err
 		}
-		for _, s := range said {
-			l.notes = append(l.notes, "The user says: "+Clip(s, 4096))
+		for _, s := range news {
+			if s = Clip(s, maxTold/2); s != "" && !l.past.told(s) {
+				l.notes = append(l.notes, s)
+			}
 		}
 	}
-	window, elided := l.window(l.Limits.Context / 2)
-	wake, err := l.Wake(ctx, State{Turn: l.index, Elided: elided, Spent: l.usage()})
-	if err != nil {
-		return contract.TurnRequest{}, err
+	if l.past.opening == "" {
+		opening, err := l.Opening(ctx)
+		if err != nil {
+			return "", Outcome{}, err
+		}
+		if opening = Clip(strings.ReplaceAll(opening, "\x00", "\uFFFD"), l.Limits.Context/3); opening == "" {
+			opening = "(no context)"
+		}
+		l.past.opening = opening
 	}
 	l.paused.Add(int64(max(0, l.Now().Sub(asleep))))
-	l.notes = append(l.notes, l.warnings()...)
-	wake = Clip(wake, l.Limits.Context/2)
-	if wake == "" {
-		wake = "(no context)"
-	}
-	msgs := append([]contract.Message{{Role: contract.MessageUser, Parts: []contract.Part{{Text: wake}}}}, window...)
-	if len(l.notes) > 0 {
-		note := Clip(strings.Join(l.notes, "\n"), 12<<10)
-		last := &msgs[len(msgs)-1]
-		if last.Role == contract.MessageUser {
-			last.Parts = append(append([]contract.Part(nil), last.Parts...), contract.Part{Text: note})
-		} else {
-			msgs = append(msgs, contract.Message{Role: contract.MessageUser, Parts: []contract.Part{{Text: note}}})
+	l.notes = append(l.notes, l.budgets()...)
+	told := Clip(strings.Join(l.notes, "\n"), maxTold)
+	l.notes = nil
+	if l.full(told) {
+		if _, out, err := l.compact(ctx, false); err != nil || out.Reason != "" {
+			return "", out, err
 		}
-		l.notes = nil
-	} else if msgs[len(msgs)-1].Role == contract.MessageAssistant {
-		msgs = append(msgs, contract.Message{Role: contract.MessageUser, Parts: []contract.Part{{Text: "Go on."}}})
 	}
-	return contract.TurnRequest{Model: l.ModelName, System: l.System, Messages: msgs, Tools: l.specs, MaxTokens: l.Limits.TurnTokens}, nil
+	if n := len(l.past.turns); told == "" && n > 0 && len(calls(l.past.turns[n-1].Message)) == 0 {
+		told = goOn
+	}
+	if l.index == 0 {
+		// It is part of the opening, which is recorded with the first turn.
+		if told != "" {
+			l.past.opening += "\n\n" + told
+		}
+		told = ""
+		l.past.tell(l.past.opening)
+	}
+	l.past.tell(told)
+	return told, Outcome{}, nil
 }
 
-// warnings tells the model when a budget is nearly used up.
-func (l *loop) warnings() []string {
+// requestOf is a request with these messages. It differs from the one before only in them.
+func (l *loop) requestOf(messages []contract.Message) contract.TurnRequest {
+	return contract.TurnRequest{Model: l.ModelName, System: l.System, Messages: messages, Tools: l.specs, MaxTokens: l.Limits.TurnTokens}
+}
+
+// budgets tells the model what is left of its budgets: every few turns, and in each turn once little is left.
+func (l *loop) budgets() []string {
 	var out []string
-	u := l.usage()
-	if left := l.Limits.Turns - l.index; left <= 3 {
-		out = append(out, fmt.Sprintf("%d model turns are left.", left))
+	u, few := l.usage(), false
+	say := func(left, of int64, unit string) {
+		few = few || left*5 <= of
+		out = append(out, fmt.Sprintf("%d of %d %s", max(left, 0), of, unit))
 	}
-	if b := l.Budget.ToolCalls; b > 0 && b-u.ToolCalls <= 3 {
-		out = append(out, fmt.Sprintf("%d tool calls are left.", b-u.ToolCalls))
+	say(int64(l.Limits.Turns-l.index), int64(l.Limits.Turns), "model turns")
+	if b := l.Budget.ToolCalls; b > 0 {
+		say(int64(b-u.ToolCalls), int64(b), "tool calls")
 	}
-	if b := l.Budget.Tokens; b > 0 && (u.TokensIn+u.TokensOut)*5 >= b*4 {
-		out = append(out, fmt.Sprintf("%d tokens are left.", b-u.TokensIn-u.TokensOut))
+	if b := l.Budget.Tokens; b > 0 {
+		say(b-u.TokensIn-u.TokensOut, b, "tokens")
 	}
-	if b := int64(l.Budget.WallS) * 1000; b > 0 && u.WallMS*5 >= b*4 {
-		out = append(out, fmt.Sprintf("%d seconds are left.", (b-u.WallMS)/1000))
+	if b := int64(l.Budget.WallS); b > 0 {
+		say(b-u.WallMS/1000, b, "seconds")
 	}
-	if len(out) > 0 && l.EndTool != "" {
-		out = append(out, "Bring your work into a good state and end with "+l.EndTool+".")
+	if b := l.Budget.CostUSD; b > 0 {
+		few = few || (b-u.CostUSD)*5 <= b
+		out = append(out, fmt.Sprintf("%.2f of %.2f USD", max(b-u.CostUSD, 0), b))
 	}
-	return out
+	if !few && l.index%tellLeft != 0 {
+		return nil
+	}
+	lines := []string{"Left: " + strings.Join(out, ", ") + "."}
+	if few && l.EndTool != "" {
+		lines = append(lines, "Little is left. Bring your work into a good state and end with "+l.EndTool+".")
+	}
+	return lines
 }
 
-// ask gets one turn, trying again when the error may pass.
-func (l *loop) ask(ctx context.Context, req contract.TurnRequest) (contract.Turn, Outcome, error) {
+// tellLeft is in every how many turns the model is told what is left.
+const tellLeft = 8
+
+// ask gets one turn, trying again when the error may pass. A request that the service calls too long is made
+// again with a compacted history.
+func (l *loop) ask(ctx context.Context, told string) (contract.Turn, Outcome, error) {
+	compactions := 0
 	for try := 1; ; try++ {
+		req := l.requestOf(l.past.messages(l.past.turns, l.turnLimit(), told))
 		turnCtx, cancel := l.within(ctx)
 		turn, err := l.Model.Turn(turnCtx, req, l.OnDelta)
 		wall := context.Cause(turnCtx) == errWall
@@ -237,9 +267,23 @@ func (l *loop) ask(ctx context.Context, req contract.TurnRequest) (contract.Turn
 		if te.Code == "budget" {
 			return contract.Turn{}, Outcome{Reason: Budget, Detail: Clip(te.Message, 1000)}, nil
 		}
+		if (te.Code == "overflow" || te.Code == "too_large") && compactions < maxCompactions {
+			compactions++
+			room, out, err := l.compact(ctx, true)
+			if err != nil || out.Reason != "" {
+				return contract.Turn{}, out, err
+			}
+			if room {
+				try--
+				continue
+			}
+		}
 		if !te.Retriable || try >= l.Limits.ModelAttempts {
-			return contract.Turn{}, Outcome{Reason: ModelError,
-				Detail: fmt.Sprintf("The model gave no answer after %d tries: %s", try, Clip(te.Error(), 1000))}, nil
+			after := ""
+			if try > 1 {
+				after = fmt.Sprintf(" after %d tries", try)
+			}
+			return contract.Turn{}, Outcome{Reason: ModelError, Detail: fmt.Sprintf("The model gave no answer%s: %s", after, Clip(te.Error(), 1000))}, nil
 		}
 		t := time.NewTimer(l.Backoff(try))
 		select {
@@ -254,8 +298,11 @@ func (l *loop) ask(ctx context.Context, req contract.TurnRequest) (contract.Turn
 	}
 }
 
+// maxCompactions bounds how often a request that is too long is made again.
+const maxCompactions = 3
+
 // take records a turn, runs its calls and records their returns.
-func (l *loop) take(ctx context.Context, turn contract.Turn) (Outcome, error) {
+func (l *loop) take(ctx context.Context, told string, turn contract.Turn) (Outcome, error) {
 	u := turn.Usage
 	u.ToolCalls, u.WallMS = 0, 0
 	if u.Validate() == nil {
@@ -267,7 +314,7 @@ func (l *loop) take(ctx context.Context, turn contract.Turn) (Outcome, error) {
 	if t := textOf(msg); t != "" {
 		l.lastText = t
 	}
-	rec := Record{Index: l.index, Message: msg, Usage: u}
+	rec := Record{Index: l.index, Told: told, Message: msg, Stop: turn.Stop, Usage: u}
 	l.index++
 	if err := l.record(ctx, rec); err != nil {
 		return Outcome{}, err
@@ -278,30 +325,18 @@ func (l *loop) take(ctx context.Context, turn contract.Turn) (Outcome, error) {
 	}
 	cs := calls(msg)
 	if len(cs) == 0 {
-		l.turns = append(l.turns, rec)
+		l.past.turns = append(l.past.turns, rec)
 		return l.nudge(turn.Stop), nil
 	}
+	rets, end, useful, err := l.callAll(ctx, cs, faults)
+	if err != nil {
+		return Outcome{}, err
+	}
 	returns := contract.Message{Role: contract.MessageUser}
-	var end, useful bool
-	for _, c := range cs {
-		if err := ctx.Err(); err != nil {
-			return Outcome{}, fault.Wrap("harness.Run", context.Cause(ctx))
-		}
-		var ret Return
-		switch {
-		case end:
-			ret = Return{Content: "Not run: an earlier call of this turn ended the work.", IsError: true}
-		case l.Budget.ToolCalls > 0 && l.spent.ToolCalls >= l.Budget.ToolCalls && c.Name != l.EndTool:
-			ret = Return{Content: "Not run: the budget of tool calls is used up.", IsError: true}
-		default:
-			r, ok, err := l.call(ctx, c, faults[c.ID])
-			if err != nil {
-				return Outcome{}, err
-			}
-			ret, useful = r, useful || ok
-		}
-		end = end || ret.End
-		ret.Content = Clip(ret.Content, l.Limits.Return)
+	room := max(l.turnLimit()/len(cs), 1<<10)
+	for i, c := range cs {
+		ret := rets[i]
+		ret.Content = Clip(ret.Content, min(l.Limits.Return, room))
 		if ret.Content == "" {
 			ret.Content = "(no output)"
 		}
@@ -309,10 +344,10 @@ func (l *loop) take(ctx context.Context, turn contract.Turn) (Outcome, error) {
 	}
 	rec.Returns = []contract.Message{returns}
 	rec.Usage.ToolCalls = len(cs)
-	l.turns = append(l.turns, rec)
 	if err := l.record(ctx, rec); err != nil {
 		return Outcome{}, err
 	}
+	l.past.turns = append(l.past.turns, rec)
 	if end {
 		return Outcome{Reason: Finished}, nil
 	}
@@ -324,51 +359,6 @@ func (l *loop) take(ctx context.Context, turn contract.Turn) (Outcome, error) {
 		return Outcome{}, nil
 	}
 	return l.nudge(contract.StopToolUse), nil
-}
-
-// call checks and runs one call. ok says whether the tool ran at all.
-func (l *loop) call(ctx context.Context, c contract.ToolCall, broken string) (ret Return, ok bool, err error) {
-	s := l.schemas[c.Name]
-	switch {
-	case broken != "":
-		ret = Return{Content: broken, IsError: true}
-	case s == nil:
-		ret = Return{Content: fmt.Sprintf("There is no tool %q. Tools: %s.", c.Name, l.names()), IsError: true}
-	default:
-		if bad := s.Validate(c.Args); bad != nil {
-			ret = Return{Content: "Not run. " + Clip(bad.Error(), 1000), IsError: true}
-			break
-		}
-		l.spent.ToolCalls++
-		callCtx, cancel := l.within(ctx)
-		crash.At("tool.calling")
-		ret, err = l.Tools.Call(callCtx, c)
-		wall := context.Cause(callCtx) == errWall
-		cancel()
-		if ctx.Err() != nil {
-			return Return{}, false, fault.Wrap("harness.Run", context.Cause(ctx))
-		}
-		if err != nil {
-			if !wall {
-				return Return{}, false, fault.Wrap("harness.Run", err)
-			}
-			ret = Return{Content: "Stopped: the time budget is used up.", IsError: true}
-		}
-		ok = true
-	}
-	key, n := l.seen.add(c, ret, ok && !ret.IsError && !l.Tools.ReadOnly(c.Name))
-	if ret.End || n < l.Limits.RepeatWarn {
-		return ret, ok, nil
-	}
-	// The model is stopped for going on after it could read the warning, not for calls that
-	// it had already made in the same turn.
-	switch fresh, heard := l.seen.warn(key, l.index); {
-	case heard && n >= l.Limits.RepeatStop:
-		l.stopWith = fmt.Sprintf("The model made the same call of %s %d times with the same outcome.", c.Name, n)
-	case heard || fresh:
-		l.notes = append(l.notes, fmt.Sprintf("You have called %s %d times with the same arguments and the same outcome. Try something else.", c.Name, n))
-	}
-	return ret, ok, nil
 }
 
 // nudge asks the model for a usable call, a bounded number of times in a row.
@@ -401,6 +391,9 @@ func (l *loop) names() string {
 func (l *loop) record(ctx context.Context, r Record) error {
 	if l.Record == nil {
 		return nil
+	}
+	if r.Index == 0 {
+		r.Told = l.past.opening
 	}
 	return fault.Wrap("harness.Record", l.Options.Record(ctx, r))
 }

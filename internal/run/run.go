@@ -32,6 +32,7 @@ type Run struct {
 	Steering  []string
 	Approvals []*Approval
 	Paused    bool
+	Switched  string // the model that the user chose for it while it went on
 	Cancelled bool
 	Report    *contract.RunReported
 	Metered   contract.Usage // every model call of the run, its tasks' included
@@ -125,6 +126,8 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		case contract.CommandCancel:
 			r.Cancelled = true
 		}
+	case *contract.ModelSwitched:
+		r.Switched = p.Model
 	case *contract.QuestionAsked:
 		for _, q := range r.Questions {
 			if q.ID == p.Question.ID {

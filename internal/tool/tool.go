@@ -72,6 +72,9 @@ type Tool struct {
 	// Ends says that a successful call ends the loop. Such a tool is offered without being
 	// asked for.
 	Ends bool `json:"ends,omitempty"`
+	// Own says that the tool is about nothing but the task that calls it. Such a tool is offered without
+	// being asked for, too.
+	Own bool `json:"own,omitempty"`
 }
 
 // Spec is the tool as a model sees it, in every provider's wire format.

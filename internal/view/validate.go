@@ -20,7 +20,7 @@ func (a Action) Validate() error {
 		return err
 	}
 	switch a.Type {
-	case "run.steered", "run.commanded", "question.answered":
+	case "run.steered", "run.commanded", "question.answered", "model.switched":
 		if err := contract.ValidID("run", a.Run); err != nil {
 			return err
 		}

@@ -41,7 +41,8 @@ func newKey() string {
 
 // modelEnv is the environment that a user would set to use the server's models.
 func modelEnv(s *modelserver.Server, wire modelserver.Wire, key string) []string {
-	env := []string{keyVariable[wire] + "=" + key, "CHOIR_MODEL=" + pricedModels[wire]}
+	// A script that has no turn for a request fails, which is not waited for long.
+	env := []string{keyVariable[wire] + "=" + key, "CHOIR_MODEL=" + pricedModels[wire], "CHOIR_MODELS_PATIENCE_S=6"}
 	if wire == modelserver.Anthropic {
 		return append(env, "ANTHROPIC_BASE_URL="+s.URL())
 	}

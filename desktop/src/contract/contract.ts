@@ -281,6 +281,13 @@ export interface CommandStarted {
   cwd?: string
 }
 
+/** Compaction puts a text in the place of the turns before one. The text has the model's own summary and what the log knows. */
+export interface Compaction {
+  /** the index of the first turn that stays */
+  keeps: number
+  text: string
+}
+
 /** ComputerCreated starts a log. Of one that was forked, From and Checkpoint are the computer and the checkpoint of it whose files it began with. */
 export interface ComputerCreated {
   name: string
@@ -929,6 +936,10 @@ export interface TurnRecorded {
   usage: Usage
   /** Stop says why the answer ended. Versions before this field left it out. */
   stop?: StopReason
+  /** Told is what the request that this turn answers said last, behind what was said before; of turn 0, its first message. With it, a loop that resumes asks as the one before did. */
+  told?: string
+  /** Compacted says that this turn is a summary of earlier ones. */
+  compacted?: Compaction
 }
 
 /** TurnRequest asks the gateway for one model turn. A loop in a box posts it to /model/turns over its tether; the gateway adds the key, picks the provider and enforces the budget. */

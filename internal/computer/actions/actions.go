@@ -37,6 +37,9 @@ func (a *Actions) Act(ctx context.Context, do view.Action) (view.Acted, error) {
 	case *contract.RunSteered:
 		seq, err := a.Runs.Steer(ctx, do.By, do.Run, data.Text)
 		return view.Acted{Run: do.Run, Sequence: seq}, err
+	case *contract.ModelSwitched:
+		seq, err := a.Runs.Switch(ctx, do.By, do.Run, data.Model)
+		return view.Acted{Run: do.Run, Sequence: seq}, err
 	case *contract.QuestionAnswered:
 		seq, err := a.Runs.Answer(ctx, do.By, do.Run, data.Question, data.Answer)
 		return view.Acted{Run: do.Run, Sequence: seq}, err

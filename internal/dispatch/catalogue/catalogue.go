@@ -47,7 +47,7 @@ func New(host []HostTool) (*Catalogue, error) {
 	}
 	var agent []string
 	for _, t := range all {
-		if t.For(tool.Agent) && !t.Has(tool.Irreversible) {
+		if t.For(tool.Agent) && !t.Has(tool.Irreversible) && !t.Own {
 			agent = append(agent, t.Name)
 		}
 	}
@@ -70,19 +70,19 @@ func (c *Catalogue) Offered(task contract.DirectorTask) []tool.Tool {
 }
 
 // Allowed reports whether the model of a task may call a tool: the tool must be for agents,
-// the task must list it, and a task of kind inspect gets only tools that read.
+// the task must list it unless it is about nothing but the task itself, and a task of kind inspect gets only tools that read.
 func Allowed(task contract.DirectorTask, t tool.Tool) bool {
 	if !t.For(tool.Agent) || t.Executor == tool.Loop || (task.Kind == contract.KindInspect && !t.ReadOnly()) {
 		return false
 	}
-	return (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect) && slices.Contains(task.Tools, t.Name)
+	return (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect) && (t.Own || slices.Contains(task.Tools, t.Name))
 }
 
 // ToolNames returns the tools that a task of the kind may list.
 func (c *Catalogue) ToolNames(k contract.TaskKind) []string {
 	var out []string
 	for _, t := range c.For(tool.Agent) {
-		if !t.Ends && !t.Has(tool.Irreversible) && (t.ReadOnly() || k == contract.KindAgent) {
+		if !t.Ends && !t.Own && !t.Has(tool.Irreversible) && (t.ReadOnly() || k == contract.KindAgent) {
 			out = append(out, t.Name)
 		}
 	}

@@ -38,6 +38,7 @@ type Past interface {
 // Blobs keeps outputs that are too long for an event.
 type Blobs interface {
 	Put(ctx context.Context, cid contract.CID, r io.Reader) (contract.BlobRef, int64, error)
+	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)
 }
 
 // BoxRequest describes the box that is wanted.
@@ -232,6 +233,22 @@ type ModelScope struct {
 	Model      string // the prompt's choice; "" is the role's default
 	Budget     contract.Budget
 	TaskBudget contract.Budget
+	// Waiter is told when a call waits for its model; nil: it is not waited for long.
+	Waiter ModelWaiter
+	// Chosen returns the model that the user has chosen for the run, "" for none, and a channel that is closed
+	// when they choose another.
+	Chosen func() (model string, another <-chan struct{})
+}
+
+// ModelWaiter is told about the waits of a loop's calls, and holds them while the run is paused.
+type ModelWaiter interface {
+	// Ready returns when a call may be tried.
+	Ready(ctx context.Context) error
+	// Waiting says that a call waits for its model; Resumed that it does not any more.
+	Waiting(ctx context.Context, w contract.ModelWaiting)
+	Resumed(ctx context.Context, r contract.ModelResumed)
+	// Settled returns, once for each turn, when its loop may go on with it.
+	Settled(ctx context.Context) error
 }
 
 // Rehearsal is the provider that plays plans from files: it understands nothing that it is told.
@@ -246,6 +263,8 @@ type Models interface {
 	// Resolve returns the provider and the model that a role would use; fault.Missing when
 	// there is no model.
 	Resolve(ctx context.Context, role contract.ActorKind, model string) (provider, name string, err error)
+	// Window returns how many tokens the model that a role would use reads at once; 0 when that is not known.
+	Window(ctx context.Context, role contract.ActorKind, model string) int
 }
 
 // EgressScope says which box gets access to the network.

@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/dispatch/loops"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
@@ -134,7 +135,7 @@ type attempt struct {
 	waited   time.Duration // how long the run had waited for its user before the attempt's boxes were opened
 	lostCall bool          // whether a call got no answer from the task's box
 
-	forward sync.Mutex // one tool call at a time
+	forward sync.RWMutex // calls that change something one at a time, the others beside each other
 }
 
 func newFence() string {
@@ -258,6 +259,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Openin
 	for _, t := range turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
+	m.Turns, m.Window = summary.Sent(turns), o.Models.Window(ctx, contract.KindAssociate, a.model)
 	wall := time.Duration(given.Budget.WallS)*time.Second + o.Times.Grace
 	d, err := loops.Converse[associate.Draft](ctx, loop, o.Times.Silence, "/task", m, func() error {
 		if a.spent() > wall {

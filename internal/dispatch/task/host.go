@@ -101,6 +101,10 @@ type Run interface {
 	Stood(d time.Duration, why contract.StoodWhy)
 	// Waits adds to how many of the run's tasks and questions wait for its user.
 	Waits(n int)
+	// ModelWaits returns what is told when a call of a task's loop waits for its model, and Chosen the model that the
+	// user has chosen meanwhile.
+	ModelWaits(task string) ports.ModelWaiter
+	Chosen() (model string, another <-chan struct{})
 	// Rest waits for a person on behalf of a task, whose slot is free for others meanwhile.
 	Rest(task string, wait func() error) error
 	// Approving counts the open approvals of every other run. Until done is called, no other run requests

@@ -33,16 +33,9 @@ func (a *attempt) handler() http.Handler {
 	r := a.run
 	mux := http.NewServeMux()
 	mux.Handle("POST /model/turns", a.fenced(a.host.Models.Handler(ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task, Role: contract.KindAssociate,
-		Model: a.model, Budget: r.Budget(), TaskBudget: a.task.Budget})))
-	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, func(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
-		going := func(s *story.Run) bool { return !s.Paused }
-		goes := false
-		r.Story(func(s *story.Run) { goes = going(s) })
-		if goes {
-			return associate.WakeReply{}, nil
-		}
-		return associate.WakeReply{}, r.Rest(a.ref.Task, func() error { return r.Until(ctx, going) })
-	})))
+		Model: a.model, Budget: r.Budget(), TaskBudget: a.task.Budget, Waiter: r.ModelWaits(a.ref.Task), Chosen: r.Chosen})))
+	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, a.wake)))
+	mux.Handle("POST /facts", a.fenced(loops.Endpoint(1<<10, a.known)))
 	mux.Handle("POST /clock", a.fenced(loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, a.spent().Milliseconds())}, nil
 	})))
@@ -60,6 +53,29 @@ func (a *attempt) fenced(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, req)
 	})
+}
+
+// wake waits while the run is paused, and answers with what the user said of it.
+func (a *attempt) wake(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
+	going := func(s *story.Run) bool { return !s.Paused }
+	goes, w := false, associate.WakeReply{}
+	a.run.Story(func(s *story.Run) { goes = going(s) })
+	if !goes {
+		if err := a.run.Rest(a.ref.Task, func() error { return a.run.Until(ctx, going) }); err != nil {
+			return nil, err
+		}
+	}
+	a.run.Story(func(s *story.Run) { w.Notes = summary.Words(s) })
+	return w, nil
+}
+
+// known answers with what the log knows of the attempt, for a loop that compacts its conversation.
+func (a *attempt) known(_ context.Context, _ *http.Request, in associate.FactsRequest) (any, error) {
+	var f associate.Facts
+	a.run.Story(func(s *story.Run) {
+		f.Text = summary.Facts(s, s.Task(a.ref.Task), min(max(in.Most, 0), contract.MaxTurn/4))
+	})
+	return f, nil
 }
 
 func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
@@ -81,8 +97,14 @@ func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
 		loops.Refuse(w, http.StatusRequestEntityTooLarge, err)
 		return
 	}
-	a.forward.Lock()
-	defer a.forward.Unlock()
+	// What only reads is made beside other calls that only read.
+	if t.ReadOnly() {
+		a.forward.RLock()
+		defer a.forward.RUnlock()
+	} else {
+		a.forward.Lock()
+		defer a.forward.Unlock()
+	}
 	res, err := a.forwardCall(req.Context(), t, req.Header.Get(harness.HeaderCall), body)
 	if err != nil {
 		if lost(err) {
@@ -165,7 +187,18 @@ func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error)
 		}
 	}
 	var turns []contract.TurnRecorded
-	a.run.Story(func(s *story.Run) { turns = summary.Resumable(s.Task(a.ref.Task)) })
+	var closed *contract.TurnRecorded
+	a.run.Story(func(s *story.Run) {
+		t := s.Task(a.ref.Task)
+		turns = summary.Resumable(t)
+		closed = summary.Closed(t.Turns, turns)
+	})
+	if closed != nil {
+		// What is not known of a call is recorded before the model is asked, so that another crash changes nothing.
+		if _, err := a.turn(ctx, nil, *closed); err != nil {
+			return nil, err
+		}
+	}
 	return turns, nil
 }
 

@@ -1,0 +1,222 @@
+package summary
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/harness"
+	story "choir.dev/choiros/internal/run"
+)
+
+// Words is what the user said to a run, each with its number, so that a loop can tell which it was told.
+func Words(s *story.Run) []string {
+	var out []string
+	for i, text := range s.Steering {
+		out = append(out, fmt.Sprintf("The user says (%d): %s", i+1, harness.Clip(text, 4096)))
+	}
+	return out
+}
+
+// Closed returns the turn of a resumed loop whose calls were answered for it, if there is one: it is recorded so.
+func Closed(recorded, resumed []contract.TurnRecorded) *contract.TurnRecorded {
+	n := len(resumed)
+	if n == 0 || n > len(recorded) || recorded[n-1].Returns != nil || resumed[n-1].Returns == nil {
+		return nil
+	}
+	closed := resumed[n-1]
+	return &closed
+}
+
+// Sent is what of its turns a loop that resumes is sent: of those that a compaction left out, only what it was told
+// there.
+func Sent(turns []contract.TurnRecorded) []contract.TurnRecorded {
+	keeps := 0
+	for _, t := range turns {
+		if t.Compacted != nil {
+			keeps = t.Compacted.Keeps
+		}
+	}
+	var out []contract.TurnRecorded
+	for _, t := range turns {
+		switch {
+		case t.Index >= keeps:
+		case t.Compacted != nil || (t.Told == "" && t.Index != 0):
+			continue
+		default:
+			t = contract.TurnRecorded{Attempt: t.Attempt, Index: t.Index, Told: t.Told, Message: contract.Message{Role: contract.MessageAssistant}}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// Bounds of what Facts says of one call, in bytes.
+const (
+	maxErrorText = 1200 // of the newest failures
+	maxOldError  = 200
+	newestErrors = 8
+)
+
+// Facts is what the log knows of an attempt, word for word, in at most so many bytes: what the user said, what was
+// changed, run and checked, and what failed, each with the id of its call. When it does not fit, the oldest goes first.
+func Facts(s *story.Run, t *story.Task, most int) string {
+	if t == nil {
+		return ""
+	}
+	var changed, read order
+	var ran, failed []string
+	failures := 0
+	for i := len(t.Calls) - 1; i >= 0; i-- { // newest first
+		c := t.Calls[i]
+		ret, returned := t.Returns[c.Call]
+		paths := pathsOf(c.Args)
+		text, size := "", maxErrorText
+		if returned && (!ret.OK || (ret.Command != nil && ret.Command.ExitCode != 0)) {
+			if failures++; failures > newestErrors {
+				size = maxOldError
+			}
+			text = "\n" + indent(tail(strings.TrimSpace(ret.Output), size))
+		}
+		switch {
+		case !returned:
+			failed = append(failed, fmt.Sprintf("[%s] %s %s → unknown: nothing was recorded of its end", c.Call, c.Name, OneLine(string(c.Args), 200)))
+		case ret.Command != nil:
+			ran = append(ran, fmt.Sprintf("[%s] %s → exit code %d%s", c.Call, OneLine(commandLine(ret.Command.Argv), 400), ret.Command.ExitCode, text))
+		case !ret.OK:
+			failed = append(failed, fmt.Sprintf("[%s] %s %s%s", c.Call, c.Name, OneLine(string(c.Args), 200), text))
+		case c.ReadOnly:
+			read.add(paths, c.Call)
+		default:
+			changed.add(paths, c.Call)
+		}
+	}
+	var checks []string
+	for i := len(t.Repairs) - 1; i >= 0; i-- {
+		checks = append(checks, fmt.Sprintf("Sent back (%d) because checks failed:\n%s", i+1, indent(harness.Clip(t.Repairs[i].Failed, 3000))))
+	}
+	// Each part gets what the ones before left, and no more than its share while others want room.
+	return composeLines(most,
+		part{"The user's words", Words(s)},
+		part{"Changed (newest first; in brackets the call)", changed.lines()},
+		part{"Checks", checks},
+		part{"Run (newest first)", ran},
+		part{"Calls that failed", failed},
+		part{"Read", read.lines()},
+	)
+}
+
+// part is a section of facts, whose lines are dropped from their end.
+type part struct {
+	title string
+	lines []string
+}
+
+func composeLines(most int, parts ...part) string {
+	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.lines) == 0 })
+	var b strings.Builder
+	for i, p := range parts {
+		room := (most - b.Len()) / (len(parts) - i)
+		if i < len(parts)-1 { // a short one leaves its room to others; a long one may have more than its share
+			rest := 0
+			for _, o := range parts[i+1:] {
+				for _, l := range o.lines {
+					rest += len(l) + 1
+				}
+				rest += len(o.title) + 8
+			}
+			room = max(room, most-b.Len()-rest)
+		}
+		room -= len(p.title) + 60
+		if room <= 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "## %s\n\n", p.title)
+		left := 0
+		for n, l := range p.lines {
+			if room -= len(l) + 1; room < 0 {
+				left = len(p.lines) - n
+				break
+			}
+			b.WriteString(l + "\n")
+		}
+		if left > 0 {
+			fmt.Fprintf(&b, "(and %d older)\n", left)
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// order is a list of paths, each once, with the newest call that named it.
+type order struct {
+	paths []string
+	calls map[string]string
+}
+
+func (o *order) add(paths []string, call string) {
+	for _, p := range paths {
+		if _, ok := o.calls[p]; ok {
+			continue
+		}
+		if o.calls == nil {
+			o.calls = map[string]string{}
+		}
+		o.calls[p] = call
+		o.paths = append(o.paths, p)
+	}
+}
+
+func (o *order) lines() []string {
+	var out []string
+	for _, p := range o.paths {
+		out = append(out, fmt.Sprintf("%s [%s]", p, o.calls[p]))
+	}
+	return out
+}
+
+// pathsOf finds the paths that a call's arguments name.
+func pathsOf(args json.RawMessage) []string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(args, &fields) != nil {
+		return nil
+	}
+	var out []string
+	add := func(p string) {
+		if p = strings.TrimSpace(p); p != "" && len(p) <= 1024 && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	for _, name := range []string{"path", "file", "from", "to"} {
+		var p string
+		if json.Unmarshal(fields[name], &p) == nil {
+			add(p)
+		}
+	}
+	for _, name := range []string{"patch", "diff"} {
+		var text string
+		if json.Unmarshal(fields[name], &text) != nil {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			for _, mark := range []string{"+++ b/", "*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: "} {
+				if p, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), mark); ok {
+					add(p)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// commandLine is a command as a person would type it.
+func commandLine(argv []string) string {
+	if n := len(argv); n >= 3 && (argv[n-2] == "-c" || argv[n-2] == "-lc") {
+		return argv[n-1]
+	}
+	return strings.Join(argv, " ")
+}
+
+func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }

@@ -1,0 +1,224 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/ports"
+)
+
+// sumsUp reports whether a request asks for a summary of what is left out.
+func sumsUp(req contract.TurnRequest) bool {
+	return strings.Contains(textOf(req), "Use exactly these sections")
+}
+
+// returnsOf is what the calls of a request returned, and what its messages say.
+func returnsOf(req contract.TurnRequest) string {
+	out := textOf(req)
+	for _, m := range req.Messages {
+		for _, p := range m.Parts {
+			if p.Return != nil {
+				out += p.Return.ID + ": " + p.Return.Content + "\n"
+			}
+		}
+	}
+	return out
+}
+
+// TestFactsAreWordForWord: after several compactions, with a summariser that writes nothing useful, a task's loop is still told
+// the paths, commands, errors and words of the user that the log knows, and recall brings back what the third turn returned.
+func TestFactsAreWordForWord(t *testing.T) {
+	h := newHouse(t)
+	h.sleep()
+	h.tune = func(o *dispatch.Options) { o.Turns = 100 }
+	h.wake()
+	h.model.window = 12_000 // about 21 kB of a conversation
+	task := m{"kind": "agent", "goal": "a long one", "tools": []string{"bash", "write"}}
+	h.model.director = plan(task)
+	var mu sync.Mutex
+	var run, last, recalled string
+	compactions, turn := 0, 0
+	steered := false
+	h.model.associate = func(_ int, req contract.TurnRequest) []contract.Part {
+		mu.Lock()
+		defer mu.Unlock()
+		if sumsUp(req) {
+			compactions++
+			return parts(contract.Part{Text: "I did some things."})
+		}
+		turn++
+		id := fmt.Sprintf("c%d", turn)
+		switch {
+		case turn == 3:
+			return parts(use(id, "bash", m{"command": "seq -f 'line %g of the third' 1 2000"}))
+		case turn == 5:
+			return parts(use(id, "bash", m{"command": "echo undefined: Frobnicate >&2; exit 3"}))
+		case turn == 6:
+			return parts(use(id, "write", m{"path": "workspace/made-in-turn-6.txt", "content": strings.Repeat("x", 3000)}))
+		case turn == 10 && !steered:
+			steered = true
+			if _, err := h.d.Steer(context.WithoutCancel(t.Context()), contract.Person("u"), run, "keep the logo"); err != nil {
+				t.Error(err)
+			}
+			return parts(use(id, "bash", m{"command": "echo steered"}))
+		case turn < 60:
+			return parts(use(id, "bash", m{"command": fmt.Sprintf("seq 1 200 && echo round %d", turn)}))
+		case turn == 60:
+			last = returnsOf(req)
+			return parts(use(id, "recall", m{"call": "c3", "from": 995, "lines": 12}))
+		case turn == 61:
+			recalled = returnsOf(req)
+			return parts(use(id, "recall", m{"call": "never"}))
+		}
+		return parts(use("fin", "finish", m{"status": "ok", "summary": "Did it."}))
+	}
+	mu.Lock()
+	run = h.submit("work for long")
+	mu.Unlock()
+	rep := h.report(run)
+	h.quiet()
+	if rep.Status != contract.RunDone {
+		t.Fatalf("%+v", rep)
+	}
+	if compactions < 2 {
+		t.Fatalf("the conversation was compacted %d times", compactions)
+	}
+	for _, want := range []string{"a long one", "workspace/made-in-turn-6.txt [c6]", "echo undefined: Frobnicate >&2; exit 3 → exit code 3", "undefined: Frobnicate", "[c3]", "keep the logo"} {
+		if !strings.Contains(last, want) {
+			t.Errorf("turn 60 is not told %q:\n%s", want, last)
+		}
+	}
+	if !strings.Contains(recalled, "line 1000 of the third\nline 1001 of the third\n") {
+		t.Errorf("recall showed %s", recalled[max(0, len(recalled)-2000):])
+	}
+}
+
+// TestRecallShowsWhatWasCutOut: what an output was cut by is there, a piece at a time, and another call's id is an answer.
+func TestRecallShowsWhatWasCutOut(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(m{"kind": "inspect", "goal": "look", "tools": []string{"ls"}})
+	var saw []string
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		saw = append(saw, returnsOf(req))
+		return steps(use("a", "ls", m{"path": "workspace"}), use("b", "recall", m{"call": "a"}), use("c", "recall", m{"call": "nothing"}), use("d", "recall", m{"call": "a", "from": 99}))(n, req)
+	}
+	if rep := h.report(h.submit("look")); rep.Status != contract.RunDone {
+		t.Fatalf("%+v", rep)
+	}
+	h.quiet()
+	all := saw[len(saw)-1]
+	for _, want := range []string{"of what a (ls) returned:", "There was no call nothing.", "lines."} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is missing in %s", want, all)
+		}
+	}
+}
+
+// TestSteeringReachesWhicheverLoopWorks: what the user says while a task works is told to its loop before its next call, once,
+// and a task that begins later is told of it as well.
+func TestSteeringReachesWhicheverLoopWorks(t *testing.T) {
+	h := newHouse(t)
+	one := m{"kind": "agent", "goal": "first", "tools": []string{"bash"}}
+	two := m{"kind": "agent", "goal": "later goal", "tools": []string{"bash"}}
+	h.model.director = func(n int, _ contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(use("d0", "delegate", m{"tasks": []m{one}}))
+		case 1:
+			return parts(use("d1", "delegate", m{"tasks": []m{two}}))
+		}
+		return parts(use("d2", "report", m{"status": "done", "summary": "It is done."}))
+	}
+	var run string
+	var mu sync.Mutex
+	heard := map[string]int{}
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		mu.Lock()
+		defer mu.Unlock()
+		text := textOf(req)
+		goal := "first"
+		if strings.Contains(text, "later goal") {
+			goal = "second"
+		}
+		if goal == "first" && n == 0 {
+			if _, err := h.d.Steer(context.WithoutCancel(t.Context()), contract.Person("u"), run, "mind the gap"); err != nil {
+				t.Error(err)
+			}
+			return parts(use("a", "bash", m{"command": "true"}))
+		}
+		if n <= 1 {
+			heard[goal] = max(heard[goal], strings.Count(text, "mind the gap"))
+			return parts(use("b", "bash", m{"command": "true"}))
+		}
+		heard[goal] = max(heard[goal], strings.Count(text, "mind the gap"))
+		return parts(use("fin", "finish", m{"status": "ok", "summary": "Did it."}))
+	}
+	mu.Lock()
+	run = h.submit("go")
+	mu.Unlock()
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Fatalf("%+v", rep)
+	}
+	h.quiet()
+	if heard["first"] != 1 || heard["second"] != 1 {
+		t.Errorf("heard %v times", heard)
+	}
+}
+
+// TestAWaitForAModelIsTold: while a loop's call waits for its model, the run is waiting and its clock stands; another model
+// may be chosen, which the call learns of.
+func TestAWaitForAModelIsTold(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(m{"kind": "agent", "goal": "g", "tools": []string{"bash"}})
+	h.model.associate = steps()
+	var once sync.Once
+	waits := make(chan ports.ModelScope)
+	goOn := make(chan struct{})
+	h.model.waits = func(s ports.ModelScope) {
+		if s.Role != contract.KindAssociate {
+			return
+		}
+		once.Do(func() {
+			w := contract.ModelWaiting{Role: "associate", Provider: "script", Model: "one", Code: "rate_limited", Message: "no more for now", Since: now(), Next: now(), Until: now(), Try: 1}
+			s.Waiter.Waiting(t.Context(), w)
+			waits <- s
+			<-goOn
+			s.Waiter.Resumed(t.Context(), contract.ModelResumed{Role: "associate", Provider: "script", Model: "one", Outcome: contract.WaitAnswered, WaitedMS: 5})
+		})
+	}
+	run := h.submit("go")
+	s := <-waits
+	h.told(run, "model.waiting", nil)
+	h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
+	before, another := s.Chosen()
+	if before != "" {
+		t.Errorf("the model was %q before anybody chose", before)
+	}
+	if _, err := h.d.Switch(t.Context(), contract.Person("u"), run, "other"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-another:
+	case <-time.After(time.Minute):
+		t.Fatal("the call was not told of the other model")
+	}
+	if got, _ := s.Chosen(); got != "script/one" {
+		t.Errorf("chosen: %q", got)
+	}
+	close(goOn)
+	if rep := h.report(run); rep.Status != contract.RunDone {
+		t.Fatalf("%+v", rep)
+	}
+	h.quiet()
+	if n := len(h.events("model.resumed")); n != 1 {
+		t.Errorf("%d times resumed", n)
+	}
+}
+
+func now() string { return time.Now().UTC().Format(time.RFC3339) }
