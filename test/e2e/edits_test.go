@@ -219,7 +219,7 @@ func TestEditsDuringATaskSurvive(t *testing.T) {
 		success.turns([]any{[]any{"true"}}, held(success)),
 		failure.turns([]any{[]any{"false"}}, held(failure)),
 		cancel.turns([]any{}, bash("sleep "+sleeps+" & setsid sh -c 'sleep "+sleeps+"' & (sleep "+sleeps+" &) ; wait")),
-	)})
+	)}, "CHOIR_LOOPS_REPAIRS=0")
 	for _, s := range []*scene{success, failure} {
 		t.Run(s.name, func(t *testing.T) {
 			s.in = in
