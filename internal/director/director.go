@@ -224,7 +224,7 @@ func (l *loop) delegate(ctx context.Context, c contract.ToolCall) (tool.Result, 
 func DescribeTasks(tasks []TaskView) string {
 	var out strings.Builder
 	for _, t := range tasks {
-		out.WriteString(viewText(t, 6<<10) + "\n")
+		out.WriteString(viewText(t, 12<<10) + "\n")
 	}
 	return out.String()
 }
@@ -328,6 +328,9 @@ func viewText(t TaskView, max int) string {
 	}
 	if len(t.Changes) > 0 {
 		fmt.Fprintf(&b, "  changed: %s\n", harness.Clip(strings.Join(t.Changes, ", "), 600))
+	}
+	for _, ran := range t.Ran {
+		fmt.Fprintf(&b, "  ran: %s\n", strings.ReplaceAll(ran, "\n", "\n    "))
 	}
 	if t.Head != "" {
 		fmt.Fprintf(&b, "  checkpoint: %s\n", t.Head)

@@ -65,6 +65,7 @@ type TaskView struct {
 	Verification contract.VerificationStatus `json:"verification,omitempty"`
 	Reason       string                      `json:"reason,omitempty"` // why the verification is unknown or failed
 	Changes      []string                    `json:"changes,omitempty"`
+	Ran          []string                    `json:"ran,omitempty"` // of fixed steps: each command, and what it wrote
 	Head         string                      `json:"head,omitempty"`
 	Questions    []string                    `json:"questions,omitempty"`
 	Next         string                      `json:"suggested_next,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -244,6 +245,12 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	asked := false // before a restart
 	for _, k := range r.story.Questions {
 		asked = asked || k.ID == q.ID
+	}
+	for _, k := range r.story.Questions {
+		// What was asked before, in another call, is known: nobody is asked the same twice.
+		if !asked && k.Text == q.Text && slices.Equal(k.Choices, q.Choices) {
+			q.ID, asked = k.ID, true
+		}
 	}
 	r.mu.Unlock()
 	if !asked {

@@ -222,3 +222,48 @@ func TestAWaitForAModelIsTold(t *testing.T) {
 }
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
+
+// TestNobodyIsAskedTheSameTwice: a question with the words of an earlier one has its answer, whatever call asks it.
+func TestNobodyIsAskedTheSameTwice(t *testing.T) {
+	h := newHouse(t)
+	ask := m{"text": "Which colour?", "choices": []string{"red", "blue"}, "default": "red"}
+	var saw string
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(use("q1", "ask_user", ask))
+		case 1:
+			return parts(use("q2", "ask_user", ask))
+		}
+		saw = returnsOf(req)
+		return parts(use("r", "report", m{"status": "done", "summary": "ok"}))
+	}
+	run := h.submit("colour")
+	q := h.told(run, "question.asked", nil).(*contract.QuestionAsked)
+	if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q.Question.ID, "blue"); err != nil {
+		t.Fatal(err)
+	}
+	h.report(run)
+	h.quiet()
+	if n := len(h.events("question.asked")); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	if strings.Count(saw, "The user answers: blue") != 2 {
+		t.Errorf("the Director read %s", saw)
+	}
+}
+
+// TestFixedStepsReturnWhatTheyWrote: the Director reads what the commands of a task of fixed steps wrote.
+func TestFixedStepsReturnWhatTheyWrote(t *testing.T) {
+	h := newHouse(t)
+	var saw string
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		saw = returnsOf(req)
+		return plan(m{"kind": "exec", "goal": "look", "steps": []m{{"run": m{"argv": []string{"sh", "-c", "echo forty-two; exit 0"}}}}})(n, req)
+	}
+	h.report(h.submit("look"))
+	h.quiet()
+	if !strings.Contains(saw, "echo forty-two; exit 0 → exit code 0") || !strings.Contains(saw, "\n    forty-two") {
+		t.Errorf("the Director read %s", saw)
+	}
+}

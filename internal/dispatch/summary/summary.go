@@ -207,6 +207,12 @@ func Task(t *story.Task) director.TaskView {
 	for _, q := range r.Questions {
 		v.Questions = append(v.Questions, q.Text)
 	}
+	if t.Request.Kind == contract.KindExec {
+		for _, c := range r.Commands[:min(len(r.Commands), 20)] {
+			said := strings.TrimSpace(tail(c.Stdout, 1500) + "\n" + tail(c.Stderr, 500))
+			v.Ran = append(v.Ran, strings.TrimSpace(fmt.Sprintf("%s → exit code %d\n%s", OneLine(commandLine(c.Argv), 300), c.ExitCode, said)))
+		}
+	}
 	return v
 }
 
