@@ -40,7 +40,7 @@ func (k *kept) open() (root *os.Root, name string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.root == nil {
-		dir, err := os.MkdirTemp("", "output-")
+		dir, err := os.MkdirTemp("", "choir-output-")
 		if err != nil {
 			return nil, "", err
 		}

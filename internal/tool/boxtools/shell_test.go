@@ -101,7 +101,7 @@ func TestTheShellKeepsItsFolderAndVariables(t *testing.T) {
 	has(t, "a folder of the call", bash("pwd", m{"cwd": "p/q"}), true, "in p/q\n", b.root+"/p/q\n")
 	has(t, "it stays there", bash("pwd"), true, b.root+"/p/q\n")
 	// What a command does to its own shell is not the next one's trouble.
-	for _, bad := range []string{"exec sleep 0", "trap 'echo mine' EXIT", "kill -9 $$", "exit() { :; }; printf() { :; }", "echo 'x ((", "PWD=/nowhere; unset HOME", "enable -n printf", "rm -rf " + os.TempDir() + "/output-*/*.after"} {
+	for _, bad := range []string{"exec sleep 0", "trap 'echo mine' EXIT", "kill -9 $$", "exit() { :; }; printf() { :; }", "echo 'x ((", "PWD=/nowhere; unset HOME", "enable -n printf", "rm -rf " + os.TempDir() + "/choir-output-*/*.after"} {
 		bash(bad)
 	}
 	has(t, "afterwards", bash("pwd; echo $B"), true, "in p/q\n", "/p/q\nx y\n")
@@ -115,7 +115,7 @@ func TestTheShellKeepsItsFolderAndVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, "a folder that is gone", bash("pwd"), true, "p/q is gone", b.root+"\n")
-	if left, err := filepath.Glob(os.TempDir() + "/output-*/*.before"); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(os.TempDir() + "/choir-output-*/*.before"); err != nil || len(left) != 0 {
 		t.Errorf("left are %q %v", left, err)
 	}
 	has(t, "where an error is", bash("echo a\nfi"), true, "line 2: syntax error")
