@@ -29,8 +29,8 @@ func (b *Box) at(p string) place { return place{b.root, p, p} }
 
 // look finds the place of a path to read: in the workspace, or in the folder with commands' output.
 func (b *Box) look(p string) (place, error) {
-	if root, rel, ok := b.kept.find(p); ok {
-		return place{root, rel, p}, nil
+	if at, ok := b.kept.find(p); ok {
+		return at, nil
 	}
 	p, err := b.clean(p)
 	return b.at(p), err

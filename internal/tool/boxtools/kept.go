@@ -1,9 +1,11 @@
 package boxtools
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -35,40 +37,60 @@ type keptFile struct {
 	size int64
 }
 
-// open makes the folder, and a name for the next command.
-func (k *kept) open() (root *os.Root, name string, err error) {
+// made is a file in the folder.
+type made struct {
+	root *os.Root
+	name string
+	path string // for commands, and for whoever reads it
+	file *os.File
+}
+
+func (m made) remove() { _ = m.root.Remove(m.name) } // a command may have done so
+
+// create makes a file with a name that no command can have taken before, in a folder that is made anew
+// if a command has removed it.
+func (k *kept) create(ending string) (made, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.root == nil {
-		dir, err := os.MkdirTemp("", "choir-output-")
-		if err != nil {
-			return nil, "", err
+	for try := 0; ; try++ {
+		if k.root == nil {
+			dir, err := os.MkdirTemp("", "choir-output-")
+			if err != nil {
+				return made{}, err
+			}
+			if k.root, err = os.OpenRoot(dir); err != nil {
+				return made{}, err
+			}
+			k.dir = dir
 		}
-		if k.root, err = os.OpenRoot(dir); err != nil {
-			return nil, "", err
+		k.n++
+		m := made{root: k.root, name: fmt.Sprintf("%d-%s.%s", k.n, strings.ToLower(rand.Text()[:6]), ending)}
+		m.path = path.Join(k.dir, m.name)
+		var err error
+		if m.file, err = m.root.OpenFile(m.name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			return m, nil
 		}
-		k.dir = dir
+		if !errors.Is(err, fs.ErrNotExist) || try > 0 {
+			return made{}, err
+		}
+		_ = k.root.Close() // nothing is in it any more
+		k.root, k.files = nil, nil
 	}
-	k.n++
-	return k.root, fmt.Sprintf("%d.txt", k.n), nil
 }
 
 // find is a path in the folder, if p is one.
-func (k *kept) find(p string) (*os.Root, string, bool) {
+func (k *kept) find(p string) (place, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.root == nil {
-		return nil, "", false
+		return place{}, false
 	}
 	rel, ok := strings.CutPrefix(p, k.dir+"/")
 	if !ok || !filepath.IsLocal(rel) || strings.IndexByte(p, 0) >= 0 {
-		return nil, "", false
+		return place{}, false
 	}
-	return k.root, path.Clean(rel), true
+	return place{k.root, path.Clean(rel), path.Clean(p)}, true
 }
-
-// where is the file's name for whoever reads it.
-func (k *kept) where(name string) string { return path.Join(k.dir, name) }
 
 // done counts a file that is complete, and removes the oldest ones that are too many.
 func (k *kept) done(name string, size int64) {
@@ -105,9 +127,7 @@ func (k *kept) close() error {
 type sink struct {
 	mu    sync.Mutex
 	kept  *kept
-	root  *os.Root
-	name  string
-	file  *os.File
+	made        // without a file, if none could be made
 	bad   error // why the file has not got everything
 	n     int64 // bytes that were written
 	saved int64 // of them, how many are in the file
@@ -119,12 +139,7 @@ type sink struct {
 // sink makes a file for a command's output. Where none can be made, output is kept in memory only.
 func (k *kept) sink() *sink {
 	s := &sink{kept: k, more: make(chan struct{})}
-	root, name, err := k.open()
-	if err == nil {
-		s.root, s.name = root, name
-		s.file, err = root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	}
-	s.bad = err
+	s.made, s.bad = k.create("txt")
 	return s
 }
 
@@ -194,7 +209,7 @@ func (s *sink) end(always bool) string {
 		_, s.bad = s.file.WriteAt([]byte(gap+s.tail.String()), s.saved)
 	}
 	if s.n <= keptShort && !always {
-		_ = s.root.Remove(s.name) // a command may have removed it
+		s.remove()
 		return ""
 	}
 	s.kept.done(s.name, s.saved+int64(len(s.tail.buf)))
@@ -207,9 +222,9 @@ func (s *sink) told() string {
 	case s.file == nil:
 		return fmt.Sprintf("the output could not be kept: %v", s.bad)
 	case s.bad != nil:
-		return fmt.Sprintf("the first %d bytes are in %s, no more could be written: %v", s.saved, s.kept.where(s.name), s.bad)
+		return fmt.Sprintf("the first %d bytes are in %s, no more could be written: %v", s.saved, s.path, s.bad)
 	}
-	return "the output is in " + s.kept.where(s.name) + ", for read and grep"
+	return "the output is in " + s.path + ", for read and grep"
 }
 
 // close closes the file, which stays where it is.

@@ -96,7 +96,7 @@ func (b *Box) grep(ctx context.Context, a grepArgs) (Result, error) {
 	why, err := b.walk(ctx, p.root, p.rel, func(rel string) error {
 		name := rel
 		if p.root != b.root {
-			name = p.name // a file of output, not a folder
+			name = path.Join(strings.TrimSuffix(p.name, p.rel), rel) // a path by which it can be read
 		}
 		if a.Glob != "" && !globMatch(a.Glob, name) {
 			return nil

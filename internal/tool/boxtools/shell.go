@@ -3,6 +3,7 @@ package boxtools
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -129,22 +130,31 @@ func (s *shell) get(b *Box) (dir string, env []string, note string) {
 // own or replaces its shell leaves nothing. left reads the second one, which may hold anything.
 func (b *Box) leaving() (env []string, left func() (dir string, env []string, note string)) {
 	nothing := func() (string, []string, string) { return "", nil, "" }
-	root, name, err := b.kept.open()
-	if err != nil {
-		return nil, nothing
-	}
-	before, after := name+".before", name+".after"
 	lister, err := lookUp("env", b.env)
 	if err != nil {
 		return nil, nothing
 	}
-	trap := fmt.Sprintf(`{ set +eux; } 2>/dev/null; { builtin printf '%%s\0' "$PWD"; %s -0; } >|%s 2>/dev/null`, quoted(lister), quoted(b.kept.where(after)))
-	if err := root.WriteFile(before, []byte("unset BASH_ENV\ntrap "+quoted(trap)+" EXIT\n"), 0o600); err != nil {
+	after, err := b.kept.create("after")
+	if err != nil {
 		return nil, nothing
 	}
-	return []string{"BASH_ENV=" + b.kept.where(before)}, func() (string, []string, string) {
-		defer func() { _, _ = root.Remove(before), root.Remove(after) }() // a command may have removed them
-		f, _, err := b.open(place{root, after, after})
+	_ = after.file.Close() // nothing was written
+	before, err := b.kept.create("before")
+	if err != nil {
+		after.remove()
+		return nil, nothing
+	}
+	trap := fmt.Sprintf(`{ set +eux; } 2>/dev/null; { builtin printf '%%s\0' "$PWD"; %s -0; } >|%s 2>/dev/null`, quoted(lister), quoted(after.path))
+	_, err = before.file.WriteString("unset BASH_ENV\ntrap " + quoted(trap) + " EXIT\n")
+	if err = errors.Join(err, before.file.Close()); err != nil {
+		after.remove()
+		before.remove()
+		return nil, nothing
+	}
+	return []string{"BASH_ENV=" + before.path}, func() (string, []string, string) {
+		defer after.remove()
+		defer before.remove()
+		f, _, err := b.open(place{after.root, after.name, after.path})
 		if err != nil {
 			return "", nil, ""
 		}

@@ -118,6 +118,11 @@ func TestTheShellKeepsItsFolderAndVariables(t *testing.T) {
 	if left, err := filepath.Glob(os.TempDir() + "/choir-output-*/*.before"); err != nil || len(left) != 0 {
 		t.Errorf("left are %q %v", left, err)
 	}
+	// A command that removes the files of all has taken away its own.
+	b.put("p/x", "", 0o644)
+	bash("cd p; export E=5; rm -rf " + os.TempDir() + "/choir-output-*")
+	bash("cd p; export F=6")
+	has(t, "a new folder", bash("echo [$E$F]; seq 1000"), true, ", in p\n[6]\n", "the output is in ")
 	has(t, "where an error is", bash("echo a\nfi"), true, "line 2: syntax error")
 }
 
