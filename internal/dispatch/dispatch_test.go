@@ -473,7 +473,7 @@ func TestAHostileAssociateGetsOnlyItsTask(t *testing.T) {
 				resp.Body.Close()
 				got[name] = resp.StatusCode
 			}
-			step := `{"path":"notes/b.txt","content":"b"}`
+			step := `{"overwrite":true,"path":"notes/b.txt","content":"b"}`
 			ask("a forged token", "/tools/write", strings.Repeat("0", 48), "c", step)
 			ask("no token", "/tools/write", "", "c", step)
 			ask("another write", "/tools/write", msg.Fence, "c1", `{"path":"workspace/a.sh","content":"owned"}`)
