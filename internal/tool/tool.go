@@ -72,6 +72,9 @@ type Tool struct {
 	// Ends says that a successful call ends the loop. Such a tool is offered without being
 	// asked for.
 	Ends bool `json:"ends,omitempty"`
+	// With is a tool without which this one is of no use, and that may do all that this one may:
+	// who is granted that one is granted this one, too.
+	With string `json:"with,omitempty"`
 }
 
 // Spec is the tool as a model sees it, in every provider's wire format.

@@ -70,12 +70,12 @@ func (c *Catalogue) Offered(task contract.DirectorTask) []tool.Tool {
 }
 
 // Allowed reports whether the model of a task may call a tool: the tool must be for agents,
-// the task must list it, and a task of kind inspect gets only tools that read.
+// the task must list it, or the one that it comes with, and a task of kind inspect gets only tools that read.
 func Allowed(task contract.DirectorTask, t tool.Tool) bool {
 	if !t.For(tool.Agent) || t.Executor == tool.Loop || (task.Kind == contract.KindInspect && !t.ReadOnly()) {
 		return false
 	}
-	return (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect) && slices.Contains(task.Tools, t.Name)
+	return (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect) && (slices.Contains(task.Tools, t.Name) || (t.With != "" && slices.Contains(task.Tools, t.With)))
 }
 
 // ToolNames returns the tools that a task of the kind may list.

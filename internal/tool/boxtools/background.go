@@ -32,6 +32,7 @@ type jobs struct {
 type job struct {
 	handle  string
 	command string
+	began   time.Time
 	out     *sink
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when it has ended, and code and why are set
@@ -69,7 +70,7 @@ func (b *Box) background(command string, p process, note string) (Result, error)
 		b.jobs.mark = strings.ToLower(rand.Text()[:4])
 	}
 	b.jobs.n++
-	j := &job{handle: fmt.Sprintf("bg%d_%s", b.jobs.n, b.jobs.mark), command: command, out: b.kept.sink(), done: make(chan struct{})}
+	j := &job{handle: fmt.Sprintf("bg%d_%s", b.jobs.n, b.jobs.mark), command: command, began: time.Now(), out: b.kept.sink(), done: make(chan struct{})}
 	p.stdout, p.stderr = j.out, j.out
 	ctx, cancel := context.WithCancel(context.Background())
 	j.cancel = cancel
@@ -156,7 +157,8 @@ func (b *Box) bashOutput(ctx context.Context, a outputArgs) (Result, error) {
 		case <-waiting.Done():
 		}
 	}
-	res := Result{OK: true, Output: j.handle + " is running\n"}
+	// The time tells one look from another: a loop that gets the same answer again and again is stopped.
+	res := Result{OK: true, Output: fmt.Sprintf("%s is running, for %.1f s\n", j.handle, time.Since(j.began).Seconds())}
 	if !j.running() {
 		res.Output = j.handle + " has ended, " + ended(j.code, j.why) + "\n"
 	}

@@ -140,7 +140,7 @@ func TestBackground(t *testing.T) {
 	b.call("bash", m{"command": "export SAID=hello"})
 	handle = begin("echo $SAID; while [ ! -e go ]; do sleep 0.05; done; echo more >&2; echo changed >a; exit 7")
 	look := func(wait int) result { return b.call("bash_output", m{"handle": handle, "wait_s": wait}) }
-	has(t, "its beginning", look(60), true, handle+" is running\nhello\n")
+	has(t, "its beginning", look(60), true, handle+" is running, for ", " s\nhello\n")
 	has(t, "nothing new", look(0), true, "(nothing new)")
 	has(t, "the list", b.call("bash_output", m{}), true, handle+" (running): echo $SAID")
 	b.put("a", "one\n", 0o644)
