@@ -190,9 +190,13 @@ func StepCall(s contract.Step) (name string, args json.RawMessage, err error) {
 	case s.Run != nil:
 		name, v = boxtools.Run, s.Run
 	case s.Write != nil:
-		name, v = boxtools.Write, s.Write
+		// Whoever wrote the steps has read what they replace, or does not care for it.
+		name, v = boxtools.Write, struct {
+			*contract.WriteStep
+			Overwrite bool `json:"overwrite"`
+		}{s.Write, true}
 	case s.Patch != nil:
-		name, v = boxtools.Patch, s.Patch
+		name, v = boxtools.Patch, map[string]string{"patch": s.Patch.Diff}
 	case s.Git != nil:
 		name, v = Git, s.Git
 	default:

@@ -91,9 +91,9 @@ func TestOnlyChecksOfTheShellWaitForItsDependencies(t *testing.T) {
 		least int
 		waits bool
 	}{
-		"a text of no project":   {use("c1", "write", m{"path": "workspace/list.txt", "content": "milk"}), 0, false}, // it needs no box
+		"a text of no project":   {use("c1", "write", m{"overwrite": true, "path": "workspace/list.txt", "content": "milk"}), 0, false}, // it needs no box
 		"a script of no project": {edit("c1"), 2, false},
-		"the desktop's source":   {use("c1", "write", m{"path": "choiros/package.json", "content": `{"scripts":{"build":"true"}}`}), 2, true},
+		"the desktop's source":   {use("c1", "write", m{"overwrite": true, "path": "choiros/package.json", "content": `{"scripts":{"build":"true"}}`}), 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

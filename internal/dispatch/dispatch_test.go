@@ -88,7 +88,7 @@ func TestTheSamePromptTwiceIsOneRun(t *testing.T) {
 func TestAFailedVerificationPublishesNothing(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
-	h.model.associate = steps(use("c0", "write", m{"path": "workspace/a.sh", "content": "if then"}), use("c1", "write", m{"path": "choiros/x.css", "content": "blue"}))
+	h.model.associate = steps(use("c0", "write", m{"overwrite": true, "path": "workspace/a.sh", "content": "if then"}), use("c1", "write", m{"overwrite": true, "path": "choiros/x.css", "content": "blue"}))
 	rep := h.report(h.submit("break it"))
 	// The Director says that the run is done, and the host knows that it is not.
 	if rep.Status != contract.RunFailed || rep.Verified == contract.VerificationPass || !strings.Contains(rep.Summary, "it is not") {
@@ -109,7 +109,7 @@ func TestAFailedVerificationPublishesNothing(t *testing.T) {
 func TestNoCheckIsUnknownNeverAPass(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
-	h.model.associate = steps(use("c0", "write", m{"path": "notes/notes.md", "content": "hi"}))
+	h.model.associate = steps(use("c0", "write", m{"overwrite": true, "path": "notes/notes.md", "content": "hi"}))
 	rep := h.report(h.submit("take a note"))
 	if rep.Status != contract.RunDone || rep.Verified != contract.VerificationUnknown || !strings.Contains(rep.Summary, "not verified") {
 		t.Fatalf("%+v", rep)
@@ -217,7 +217,7 @@ func TestInspectMayOnlyRead(t *testing.T) {
 	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
 		switch n {
 		case 0:
-			return parts(use("c0", "write", m{"path": "workspace/a.sh", "content": "x"}), use("c1", "read", m{"path": "workspace/a.sh"}))
+			return parts(use("c0", "write", m{"overwrite": true, "path": "workspace/a.sh", "content": "x"}), use("c1", "read", m{"path": "workspace/a.sh"}))
 		default:
 			answer = req.Messages[2].Parts[0].Return.Content
 			return parts(use("f", "finish", m{"status": "ok", "summary": "seen"}))
@@ -266,7 +266,7 @@ func TestUserEditsDuringVerification(t *testing.T) {
 func TestCancelReachesTheLastChild(t *testing.T) {
 	h := newHouse(t)
 	h.model.director = plan(agentTask)
-	h.model.associate = steps(use("c0", "write", m{"path": "choiros/x.css", "content": "blue"}), use("c1", "bash", m{"command": "touch " + h.dir + "/began; sleep 1000"}))
+	h.model.associate = steps(use("c0", "write", m{"overwrite": true, "path": "choiros/x.css", "content": "blue"}), use("c1", "bash", m{"command": "touch " + h.dir + "/began; sleep 1000"}))
 	run := h.submit("go")
 	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "bash" })
 	if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel); err != nil {
@@ -476,7 +476,7 @@ func TestAHostileAssociateGetsOnlyItsTask(t *testing.T) {
 				resp.Body.Close()
 				got[name] = resp.StatusCode
 			}
-			step := `{"path":"notes/b.txt","content":"b"}`
+			step := `{"overwrite":true,"path":"notes/b.txt","content":"b"}`
 			ask("a forged token", "/tools/write", strings.Repeat("0", 48), "c", step)
 			ask("no token", "/tools/write", "", "c", step)
 			ask("another write", "/tools/write", msg.Fence, "c1", `{"path":"workspace/a.sh","content":"owned"}`)

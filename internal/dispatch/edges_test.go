@@ -276,10 +276,10 @@ var comesOut = map[string]string{
 }
 
 var (
-	blue   = use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"})
-	broken = use("c1", "write", m{"path": "workspace/a.sh", "content": "if then"})
+	blue   = use("c0", "write", m{"overwrite": true, "path": "choiros/x.css", "content": "blue\n"})
+	broken = use("c1", "write", m{"overwrite": true, "path": "workspace/a.sh", "content": "if then"})
 	// repaired is what makes it right, and done the call with which a loop ends.
-	repaired = use("c2", "write", m{"path": "workspace/a.sh", "content": "echo two\n"})
+	repaired = use("c2", "write", m{"overwrite": true, "path": "workspace/a.sh", "content": "echo two\n"})
 	done     = use("d", "finish", m{"status": "ok", "summary": "done"})
 )
 

@@ -62,7 +62,7 @@ func TestTheDirectorLooks(t *testing.T) {
 		case 0:
 			return parts(use("r0", "read", m{"path": "workspace/a.sh"}), use("r1", "grep", m{"pattern": "one"}))
 		case 1:
-			return parts(use("w0", "write", m{"path": "workspace/a.sh", "content": "mine"}), use("b0", "bash", m{"command": "touch workspace/b"}), use("b1", "briefing", m{}))
+			return parts(use("w0", "write", m{"overwrite": true, "path": "workspace/a.sh", "content": "mine"}), use("b0", "bash", m{"command": "touch workspace/b"}), use("b1", "briefing", m{}))
 		case 2:
 			return parts(use("d0", "delegate", m{"tasks": []m{{"kind": "agent", "goal": "Make a.sh say two", "tools": []string{"edit"}}}}))
 		case 3:

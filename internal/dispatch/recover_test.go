@@ -457,7 +457,7 @@ func dieAfter(t *testing.T, kind string, n int) []string {
 	h := newHouse(t)
 	if kind == "agent" {
 		h.model.director = plan(agentTask)
-		h.model.associate = steps(use("c0", "write", m{"path": "choiros/x.css", "content": "blue\n"}), edit("c1"), use("c2", "bash", m{"command": "bash workspace/a.sh"}))
+		h.model.associate = steps(use("c0", "write", m{"overwrite": true, "path": "choiros/x.css", "content": "blue\n"}), edit("c1"), use("c2", "bash", m{"command": "bash workspace/a.sh"}))
 	} else {
 		h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}}, {"write": m{"path": "workspace/a.sh", "content": "echo two\n"}}}})
 	}
@@ -510,8 +510,8 @@ func TestWhatIsCheckedAfterARestartIsHeldAgainstItsBase(t *testing.T) {
 		part contract.Part
 		want contract.VerificationStatus
 	}{
-		"a test fails by a text":     {use("c1", "write", m{"path": "workspace/bad.txt", "content": "bad"}), contract.VerificationFail},
-		"fewer tests than before it": {use("c1", "write", m{"path": "workspace/fewer.sh", "content": "true"}), contract.VerificationUnknown},
+		"a test fails by a text":     {use("c1", "write", m{"overwrite": true, "path": "workspace/bad.txt", "content": "bad"}), contract.VerificationFail},
+		"fewer tests than before it": {use("c1", "write", m{"overwrite": true, "path": "workspace/fewer.sh", "content": "true"}), contract.VerificationUnknown},
 	} {
 		for n := 4; n <= 5; n++ { // after the fourth event the change is merged, after the fifth it is being checked
 			t.Run(fmt.Sprint(name, ", dead at transition ", n), func(t *testing.T) {

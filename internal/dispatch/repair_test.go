@@ -77,7 +77,7 @@ func TestRepairsAreBounded(t *testing.T) {
 	}{
 		"it always breaks it otherwise": {func(n int, _ contract.TurnRequest) []contract.Part {
 			if n%2 == 0 {
-				return parts(use(fmt.Sprint("w", n), "write", m{"path": "workspace/a.sh", "content": fmt.Sprint("if then ", n)}))
+				return parts(use(fmt.Sprint("w", n), "write", m{"overwrite": true, "path": "workspace/a.sh", "content": fmt.Sprint("if then ", n)}))
 			}
 			return parts(use(fmt.Sprint("f", n), "finish", m{"status": "ok", "summary": "done"}))
 		}, agentTask, 3},

@@ -118,6 +118,7 @@ func (bs *boxes) Open(_ context.Context, r ports.BoxRequest) (ports.Box, error) 
 	client := &http.Client{Transport: rewrite{b.host.URL, b.host.Client().Transport}}
 	fast := func(int) time.Duration { return time.Millisecond }
 	var inside http.Handler
+	var tools *boxtools.Box
 	var tmp string
 	switch r.Kind {
 	case contract.BoxDirector:
@@ -135,7 +136,8 @@ func (bs *boxes) Open(_ context.Context, r ports.BoxRequest) (ports.Box, error) 
 		}
 		inside = associate.Handler(associate.Options{Client: client, Backoff: fast})
 	case contract.BoxTask:
-		inside = must(boxtools.New(boxtools.Options{Root: r.Overlay.(*overlay).dir}))
+		tools = must(boxtools.New(boxtools.Options{Root: r.Overlay.(*overlay).dir}))
+		inside = tools
 		if bs.dies != "" {
 			inside = b.dying(inside, func(tool string) bool { return tool == bs.dies })
 		}
@@ -157,7 +159,8 @@ func (bs *boxes) Open(_ context.Context, r ports.BoxRequest) (ports.Box, error) 
 	bs.mu.Unlock()
 	b.end = func() {
 		if r.Kind == contract.BoxTask {
-			b.srv.Close() // this returns when the calls, and so their processes, have ended
+			b.srv.Close()     // this returns when the calls, and so their processes, have ended
+			_ = tools.Close() // and this when those in the background have
 		} else {
 			go b.srv.Close()
 		}

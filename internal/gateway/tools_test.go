@@ -73,8 +73,8 @@ func TestDeclarationsArriveInBothFormats(t *testing.T) {
 				got = append(got, declared{d.Function.Name, d.Function.Description, read(d.Function.Parameters)})
 			}
 		}
-		if len(got) != len(want) || len(want) != 14 {
-			t.Fatalf("%d tools, want %d, which are 14", len(got), len(want))
+		if len(got) != len(want) || len(want) != 18 {
+			t.Fatalf("%d tools, want %d, which are 18", len(got), len(want))
 		}
 		for i := range want {
 			if !reflect.DeepEqual(got[i], want[i]) {

@@ -47,7 +47,29 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 		r.tools = append(r.tools, t)
 		r.named[t.Name] = entry{t, s}
 	}
+	for _, t := range r.tools {
+		if err := r.beside(t); err != nil {
+			return nil, fault.New(op, fault.Invalid, "Complete the declaration; docs/tools.md says what it has.", fmt.Errorf("tool %q: with: %w", t.Name, err))
+		}
+	}
 	return r, nil
+}
+
+// beside refuses a tool that would come with another one and may do more than that.
+func (r *Registry) beside(t Tool) error {
+	if t.With == "" {
+		return nil
+	}
+	other, ok := r.named[t.With]
+	if !ok {
+		return fmt.Errorf("there is no tool %q", t.With)
+	}
+	for _, e := range t.Effects {
+		if !other.Has(e) {
+			return fmt.Errorf("%s does not have its effect %s", t.With, e)
+		}
+	}
+	return nil
 }
 
 // For lists the tools that a caller may call, in the registry's order.

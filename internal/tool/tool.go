@@ -75,6 +75,9 @@ type Tool struct {
 	// Own says that the tool is about nothing but the task that calls it. Such a tool is offered without
 	// being asked for, too.
 	Own bool `json:"own,omitempty"`
+	// With is a tool without which this one is of no use, and that may do all that this one may:
+	// who is granted that one is granted this one, too.
+	With string `json:"with,omitempty"`
 }
 
 // Spec is the tool as a model sees it, in every provider's wire format.

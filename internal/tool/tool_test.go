@@ -47,6 +47,18 @@ func TestARegistryRefusesWhatIsNotDeclared(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
+	beside := whole()
+	beside.Name, beside.With = "more", "look"
+	if _, err := tool.NewRegistry(beside, whole()); err != nil {
+		t.Error(err)
+	}
+	if _, err := tool.NewRegistry(beside); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `with: there is no tool "look"`) {
+		t.Errorf("beside what is not there: %v", err)
+	}
+	beside.Effects = []tool.Effect{tool.Reads, tool.Writes}
+	if _, err := tool.NewRegistry(beside, whole()); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "look does not have its effect writes") {
+		t.Errorf("more than what it is beside: %v", err)
+	}
 	other := whole()
 	other.Description = "Another one."
 	if _, err := tool.NewRegistry(whole(), other); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `tool "look": another tool has this name`) {

@@ -87,7 +87,7 @@ verify = "smoke"
 done = "Done."
 [[associate.steps]]
 tool = "write"
-args = { path = "{{path}}", content = "export const ruined: number = 'not a number'\n" }
+args = { path = "{{path}}", content = "export const ruined: number = 'not a number'\n", overwrite = true }
 [associate]
 summary = "Ruined."
 `, "endless.toml": `
@@ -107,7 +107,7 @@ verify = "none"
 done = "Done."
 [[associate.steps]]
 tool = "write"
-args = { path = "{{path}}", content = "begun\n" }
+args = { path = "{{path}}", content = "begun\n", overwrite = true }
 [[associate.steps]]
 tool = "bash"
 args = { command = "tail -f /dev/null" }

@@ -70,12 +70,14 @@ func (c *Catalogue) Offered(task contract.DirectorTask) []tool.Tool {
 }
 
 // Allowed reports whether the model of a task may call a tool: the tool must be for agents,
-// the task must list it unless it is about nothing but the task itself, and a task of kind inspect gets only tools that read.
+// the task must list it, or the one that it comes with, unless it is about nothing but the task itself, and a task of
+// kind inspect gets only tools that read.
 func Allowed(task contract.DirectorTask, t tool.Tool) bool {
 	if !t.For(tool.Agent) || t.Executor == tool.Loop || (task.Kind == contract.KindInspect && !t.ReadOnly()) {
 		return false
 	}
-	return (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect) && (t.Own || slices.Contains(task.Tools, t.Name))
+	listed := t.Own || slices.Contains(task.Tools, t.Name) || (t.With != "" && slices.Contains(task.Tools, t.With))
+	return listed && (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect)
 }
 
 // ToolNames returns the tools that a task of the kind may list.

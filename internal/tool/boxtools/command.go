@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,18 +17,6 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/harness"
 )
-
-const defaultCommandTime = 120 * time.Second
-
-type bashArgs struct {
-	Command  string `json:"command"`
-	Cwd      string `json:"cwd"`
-	TimeoutS int    `json:"timeout_s"`
-}
-
-func (b *Box) bash(ctx context.Context, a bashArgs) (Result, error) {
-	return b.command(ctx, []string{"bash", "-c", a.Command}, a.Cwd, a.TimeoutS)
-}
 
 type runArgs struct {
 	Argv     []string `json:"argv"`
@@ -39,30 +28,32 @@ func (b *Box) run(ctx context.Context, a runArgs) (Result, error) {
 	if a.TimeoutS == 0 {
 		a.TimeoutS = 24 * 3600 // whoever runs steps bounds their time
 	}
-	return b.command(ctx, a.Argv, a.Cwd, a.TimeoutS)
+	dir, err := b.folder(a.Cwd)
+	if err != nil {
+		return Result{}, err
+	}
+	cmd, why := b.exec(ctx, a.Argv, dir, nil, time.Duration(a.TimeoutS)*time.Second)
+	b.forget() // steps know what they do to files
+	return Result{OK: true, Output: describe(cmd, why), Truncated: cmd.Truncated, Command: &cmd}, nil
 }
 
-func (b *Box) command(ctx context.Context, argv []string, cwd string, timeoutS int) (Result, error) {
+// folder is the place of a folder of the workspace, for a command to start in.
+func (b *Box) folder(cwd string) (string, error) {
 	if cwd == "" {
 		cwd = "."
 	}
 	dir, err := b.clean(cwd)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	info, err := b.root.Stat(dir) // refuses a symlink that leads outside
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	if !info.IsDir() {
-		return Result{}, refuse("%s is not a folder", dir)
+		return "", refuse("%s is not a folder", dir)
 	}
-	timeout := defaultCommandTime
-	if timeoutS > 0 {
-		timeout = time.Duration(timeoutS) * time.Second
-	}
-	cmd, why := b.exec(ctx, argv, filepath.Join(b.dir, dir), nil, timeout)
-	return Result{OK: true, Output: describe(cmd, why), Truncated: cmd.Truncated, Command: &cmd}, nil
+	return filepath.Join(b.dir, dir), nil
 }
 
 // exec runs argv in a process group of its own, which is killed as a whole when the time is
@@ -73,20 +64,41 @@ func (b *Box) exec(ctx context.Context, argv []string, dir string, stdin io.Read
 
 // execTo is exec with a filter between the command's output and what is kept of it.
 func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Reader, between func(io.Writer) io.Writer, timeout time.Duration, env ...string) (contract.Command, string) {
-	ctx, cancel := awake.WithTimeout(ctx, timeout)
-	defer cancel()
-	out := contract.Command{Argv: argv, ExitCode: -1}
 	var stdout, stderr headTail
-	full := append(append([]string(nil), b.env...), env...)
-	program, err := lookUp(argv[0], full)
+	ran, why := start(ctx, process{argv: argv, dir: dir, env: append(slices.Clone(b.env), env...), path: b.env,
+		stdin: stdin, stdout: between(&stdout), stderr: &stderr, timeout: timeout})
+	out := contract.Command{Argv: argv, ExitCode: ran.ExitCode, DurationMS: ran.DurationMS,
+		Stdout: stdout.String(), Stderr: stderr.String() + ran.Stderr, Truncated: stdout.cut() || stderr.cut()}
+	return out, why
+}
+
+// process is what start starts.
+type process struct {
+	argv           []string
+	dir            string
+	env            []string
+	path           []string // the environment in whose PATH the program is looked for
+	stdin          io.Reader
+	stdout, stderr io.Writer // if they are the same, what is written to both comes in its order
+	timeout        time.Duration
+}
+
+// start runs a program in a process group of its own, which is killed as a whole when the time is up.
+// Of the command it returns the exit code and the time, and in Stderr why it did not start; why says what
+// else than itself ended it, or "".
+func start(ctx context.Context, p process) (out contract.Command, why string) {
+	ctx, cancel := awake.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	out.ExitCode = -1
+	program, err := lookUp(p.argv[0], p.path)
 	if err != nil {
 		out.Stderr = err.Error()
 		return out, "could not be started: " + err.Error()
 	}
-	cmd := exec.CommandContext(ctx, program, argv[1:]...)
-	cmd.Args[0] = argv[0]
-	cmd.Dir, cmd.Env = dir, full
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, between(&stdout), &stderr
+	cmd := exec.CommandContext(ctx, program, p.argv[1:]...)
+	cmd.Args[0] = p.argv[0]
+	cmd.Dir, cmd.Env = p.dir, p.env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.stdin, p.stdout, p.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A child that was left behind may hold the pipes open; what it writes later does not
@@ -95,8 +107,6 @@ func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Re
 	began := time.Now()
 	err = cmd.Run()
 	out.DurationMS = time.Since(began).Milliseconds()
-	out.Stdout, out.Stderr = stdout.String(), stderr.String()
-	out.Truncated = stdout.cut() || stderr.cut()
 	if st := cmd.ProcessState; st != nil {
 		out.ExitCode = st.ExitCode()
 		if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -106,7 +116,7 @@ func (b *Box) execTo(ctx context.Context, argv []string, dir string, stdin io.Re
 	var ee *exec.ExitError
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
-		return out, fmt.Sprintf("stopped after %s", timeout)
+		return out, fmt.Sprintf("stopped after %s", p.timeout)
 	case ctx.Err() != nil:
 		return out, "cancelled: who asked for it has gone"
 	case errors.Is(err, exec.ErrWaitDelay):
@@ -164,47 +174,4 @@ func describe(c contract.Command, why string) string {
 		out.WriteString("\n[stderr]\n" + harness.Clip(c.Stderr, room))
 	}
 	return out.String()
-}
-
-// headTail keeps the beginning and the end of a stream of any length.
-type headTail struct {
-	head []byte
-	tail []byte // ring
-	next int
-	n    int64
-}
-
-const half = maxStream / 2
-
-func (h *headTail) Write(p []byte) (int, error) {
-	h.n += int64(len(p))
-	q := p
-	if room := half - len(h.head); room > 0 {
-		k := min(room, len(q))
-		h.head, q = append(h.head, q[:k]...), q[k:]
-	}
-	if len(q) > half {
-		q = q[len(q)-half:]
-	}
-	for len(q) > 0 {
-		if len(h.tail) < half {
-			k := min(half-len(h.tail), len(q))
-			h.tail, q = append(h.tail, q[:k]...), q[k:]
-			continue
-		}
-		k := copy(h.tail[h.next:], q)
-		h.next, q = (h.next+k)%half, q[k:]
-	}
-	return len(p), nil
-}
-
-func (h *headTail) cut() bool { return h.n > int64(len(h.head)+len(h.tail)) }
-
-func (h *headTail) String() string {
-	tail := string(h.tail[h.next:]) + string(h.tail[:h.next])
-	s := string(h.head) + tail
-	if h.cut() {
-		s = fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", h.head, h.n-int64(len(h.head)+len(h.tail)), tail)
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

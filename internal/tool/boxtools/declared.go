@@ -14,7 +14,7 @@ import (
 const (
 	Run        = "run"
 	Write      = "write"
-	Patch      = "patch"
+	Patch      = "apply_patch"
 	Facts      = "facts"
 	Check      = "check"
 	CheckTheme = "check_theme"
@@ -47,7 +47,7 @@ func since[A any](t tool.Tool, f func(*Box, context.Context, A, string) (Result,
 // Values that most declarations share.
 var (
 	reads    = []tool.Effect{tool.Reads}
-	edits    = []tool.Effect{tool.Reads, tool.Writes}
+	edits    = []tool.Effect{tool.Reads, tool.Writes} // also of who looks at a command that goes on writing
 	commands = []tool.Effect{tool.Reads, tool.Writes, tool.Network}
 
 	agents  = []tool.Caller{tool.Agent}
@@ -66,10 +66,14 @@ var (
 )
 
 const (
-	argvProperty    = `"argv":{"type":"array","minItems":1,"maxItems":256,"items":{"type":"string","maxLength":65536}}`
-	cwdProperty     = `"cwd":{"type":"string","maxLength":4096}`
-	longTime        = `"timeout_s":{"type":"integer","minimum":1,"maximum":86400}`
-	pathProperty    = `"path":{"type":"string","minLength":1,"maxLength":4096}`
+	argvProperty   = `"argv":{"type":"array","minItems":1,"maxItems":256,"items":{"type":"string","maxLength":65536}}`
+	cwdProperty    = `"cwd":{"type":"string","maxLength":4096}`
+	longTime       = `"timeout_s":{"type":"integer","minimum":1,"maximum":86400}`
+	pathProperty   = `"path":{"type":"string","minLength":1,"maxLength":4096}`
+	editProperties = `"old":{"type":"string","minLength":1,"maxLength":500000},
+			"new":{"type":"string","maxLength":500000},
+			"all":{"type":"boolean","description":"replace every occurrence"}`
+	handleProperty  = `"handle":{"type":"string","minLength":1,"maxLength":64,"description":"as bash gave it"}`
 	mayPath         = `"path":{"type":"string","maxLength":4096}`
 	restoreProperty = `"restore":{"type":"array","maxItems":5000,"items":{"type":"string","maxLength":16384},"description":"paths to put back first as the base has them"}`
 )
@@ -79,26 +83,40 @@ const (
 var table = sync.OnceValue(func() []declared {
 	return []declared{
 		with(tool.Tool{Name: "read", Effects: reads, Limits: small, Callers: eyes,
-			Description: "Read a text file of the workspace. Lines are numbered from 1; a tab follows the number.",
+			Description: "Read a text file of the workspace, or the output of a command by the path that was told. Lines are numbered from 1; a tab follows the number. The last line says which lines of how many these are; read on with offset.",
 			Schema: tool.Object(`"path":{"type":"string","minLength":1,"maxLength":4096,"description":"relative to the workspace's root"},
 			"offset":{"type":"integer","minimum":1,"description":"first line to show"},
-			"limit":{"type":"integer","minimum":1,"maximum":5000,"description":"how many lines; 2000 when left out"}`, "path")}, (*Box).read),
+			"limit":{"type":"integer","minimum":1,"maximum":5000,"description":"how many lines; as many as fit when left out"}`, "path")}, (*Box).read),
 		with(tool.Tool{Name: Write, Effects: edits, Limits: large, Callers: both,
-			Description: "Write a whole file, making directories as needed. An existing file is replaced and keeps its mode.",
+			Description: "Write a whole file, making directories as needed. An existing file must have been read before; it is replaced and keeps its mode. To change a part of a file use edit.",
 			Schema: tool.Object(pathProperty+`,
 			"content":{"type":"string","maxLength":1000000},
-			"executable":{"type":"boolean"}`, "path", "content")}, (*Box).write),
+			"executable":{"type":"boolean"},
+			"overwrite":{"type":"boolean","description":"replace a file without having read it, because its content does not matter"}`, "path", "content")}, (*Box).write),
 		with(tool.Tool{Name: "edit", Effects: edits, Limits: large, Callers: agents,
-			Description: "Replace text in a file. old must occur exactly once, byte for byte, unless all is true.",
+			Description: "Replace text in a file. old must be at one place only, unless all is true; give it as read shows it, without the line numbers. If it is nowhere to the byte, whole lines are also found that differ in indentation, trailing blanks or line ends.",
+			Schema:      tool.Object(pathProperty+","+editProperties, "path", "old", "new")}, (*Box).edit),
+		with(tool.Tool{Name: "multi_edit", Effects: edits, Limits: large, Callers: agents, With: "edit",
+			Description: "Make several edits of one file, each in the text that the one before left: all of them, or none if one does not fit.",
 			Schema: tool.Object(pathProperty+`,
-			"old":{"type":"string","minLength":1,"maxLength":500000},
-			"new":{"type":"string","maxLength":500000},
-			"all":{"type":"boolean","description":"replace every occurrence"}`, "path", "old", "new")}, (*Box).edit),
+			"edits":{"type":"array","minItems":1,"maxItems":100,"items":{"type":"object","additionalProperties":false,"required":["old","new"],"properties":{`+editProperties+`}}}`, "path", "edits")}, (*Box).multiEdit),
+		with(tool.Tool{Name: Patch, Effects: edits, Limits: large, Callers: both,
+			Description: "Change several files by a patch, all of them or none. It is a unified diff, or *** Begin Patch with *** Add File: path, *** Update File: path (then @@ and lines that begin with a blank, - or +), *** Delete File: path, and *** End Patch. A hunk goes where its lines are, so line numbers may be wrong; lines that are at several places need more context.",
+			Schema:      tool.Object(`"patch":{"type":"string","minLength":1,"maxLength":600000}`, "patch")}, (*Box).applyPatch),
 		with(tool.Tool{Name: "bash", Effects: commands, Limits: command, Callers: agents,
-			Description: "Run a shell command in the workspace's box. There is no network beyond what the task was granted.",
+			Description: "Run a shell command in the workspace's box. The next command starts in the folder where this one ended, with the variables that it exported. What is written to standard output and standard error comes in its order; of a long output the beginning and the end are shown, and all of it is kept in a file. There is no network beyond what the task was granted.",
 			Schema: tool.Object(`"command":{"type":"string","minLength":1,"maxLength":65536},
-			"cwd":{"type":"string","maxLength":4096,"description":"relative to the workspace's root"},
-			"timeout_s":{"type":"integer","minimum":1,"maximum":600,"description":"120 when left out"}`, "command")}, (*Box).bash),
+			"cwd":{"type":"string","maxLength":4096,"description":"the folder to start in, relative to the workspace's root; where the last command ended when left out"},
+			"timeout_s":{"type":"integer","minimum":1,"maximum":600,"description":"120 when left out; none in the background"},
+			"background":{"type":"boolean","description":"don't wait: answers with a handle for bash_output and bash_kill"},
+			"fresh":{"type":"boolean","description":"start with the folder and the variables that the box began with"}`, "command")}, (*Box).bash),
+		with(tool.Tool{Name: "bash_output", Effects: edits, Limits: small, Callers: agents, With: "bash",
+			Description: "What a command in the background has written since the last look, whether it still runs, and its exit code. Without a handle: the list of these commands.",
+			Schema: tool.Object(handleProperty + `,
+			"wait_s":{"type":"integer","minimum":0,"maximum":60,"description":"wait so long for something new"}`)}, (*Box).bashOutput),
+		with(tool.Tool{Name: "bash_kill", Effects: edits, Limits: small, Callers: agents, With: "bash",
+			Description: "End a command in the background.",
+			Schema:      tool.Object(handleProperty, "handle")}, (*Box).bashKill),
 		with(tool.Tool{Name: "grep", Effects: reads, Limits: small, Callers: eyes,
 			Description: "Find lines that match a regular expression (RE2). Dependency and cache folders are skipped.",
 			Schema: tool.Object(`"pattern":{"type":"string","minLength":1,"maxLength":2000},
@@ -122,9 +140,6 @@ var table = sync.OnceValue(func() []declared {
 		with(tool.Tool{Name: Run, Effects: commands, Limits: day, Callers: steps,
 			Description: "Run a command without a shell.",
 			Schema:      tool.Object(argvProperty+","+cwdProperty+","+longTime, "argv")}, (*Box).run),
-		with(tool.Tool{Name: Patch, Effects: edits, Limits: large, Callers: steps,
-			Description: "Apply a unified diff, all of it or nothing.",
-			Schema:      tool.Object(`"diff":{"type":"string","minLength":1,"maxLength":600000}`, "diff")}, (*Box).patch),
 		with(tool.Tool{Name: Facts, Effects: edits, Limits: survey, Callers: checker,
 			Description: "What the projects around the given paths are made of.",
 			Schema: tool.Object(`"paths":{"type":"array","maxItems":5000,"items":{"type":"string","maxLength":16384}},

@@ -17,9 +17,28 @@ import (
 	"choir.dev/choiros/internal/harness"
 )
 
+// place is a file below one of the roots.
+type place struct {
+	root *os.Root
+	rel  string
+	name string // as it is told
+}
+
+// at is a clean path in the workspace.
+func (b *Box) at(p string) place { return place{b.root, p, p} }
+
+// look finds the place of a path to read: in the workspace, or in the folder with commands' output.
+func (b *Box) look(p string) (place, error) {
+	if at, ok := b.kept.find(p); ok {
+		return at, nil
+	}
+	p, err := b.clean(p)
+	return b.at(p), err
+}
+
 // open opens a regular file, and never blocks on something else, such as a pipe.
-func (b *Box) open(p string) (*os.File, fs.FileInfo, error) {
-	f, err := b.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+func (b *Box) open(p place) (*os.File, fs.FileInfo, error) {
+	f, err := p.root.OpenFile(p.rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -29,7 +48,7 @@ func (b *Box) open(p string) (*os.File, fs.FileInfo, error) {
 		if info.IsDir() {
 			kind = "a folder"
 		}
-		err = refuse("%s is %s", p, kind)
+		err = refuse("%s is %s", p.name, kind)
 	}
 	if err != nil {
 		f.Close()
@@ -39,7 +58,7 @@ func (b *Box) open(p string) (*os.File, fs.FileInfo, error) {
 }
 
 // load reads a whole file of at most maxFile bytes.
-func (b *Box) load(p string) ([]byte, fs.FileInfo, error) {
+func (b *Box) load(p place) ([]byte, fs.FileInfo, error) {
 	f, info, err := b.open(p)
 	if err != nil {
 		return nil, nil, err
@@ -50,7 +69,7 @@ func (b *Box) load(p string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if len(data) > maxFile {
-		return nil, nil, refuse("%s is %d bytes long; at most %d are handled at once (use bash with head, sed or grep)", p, info.Size(), maxFile)
+		return nil, nil, refuse("%s is %d bytes long; at most %d are handled at once (use bash with head, sed or grep)", p.name, info.Size(), maxFile)
 	}
 	return data, info, nil
 }
@@ -59,63 +78,11 @@ func binary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0
 }
 
-type readArgs struct {
-	Path   string `json:"path"`
-	Offset int    `json:"offset"`
-	Limit  int    `json:"limit"`
-}
-
-func (b *Box) read(_ context.Context, a readArgs) (Result, error) {
-	p, err := b.clean(a.Path)
-	if err != nil {
-		return Result{}, err
-	}
-	data, _, err := b.load(p)
-	if err != nil {
-		return Result{}, err
-	}
-	if binary(data) {
-		return Result{}, refuse("%s is binary (%d bytes)", p, len(data))
-	}
-	if len(data) == 0 {
-		return Result{OK: true, Output: "(empty file)"}, nil
-	}
-	first, limit := max(a.Offset, 1), a.Limit
-	if limit <= 0 {
-		limit = 2000
-	}
-	lines := strings.SplitAfter(string(data), "\n")
-	if lines[len(lines)-1] == "" {
-		lines = lines[:len(lines)-1]
-	}
-	if first > len(lines) {
-		return Result{}, refuse("%s has %d lines; there is no line %d", p, len(lines), first)
-	}
-	var out strings.Builder
-	res := Result{OK: true}
-	n := first
-	for ; n <= len(lines) && n < first+limit; n++ {
-		line := strings.TrimSuffix(lines[n-1], "\n")
-		if len(line) > 2000 {
-			line, res.Truncated = harness.Clip(line, 2000), true
-		}
-		if out.Len()+len(line) > MaxOutput-300 {
-			break
-		}
-		fmt.Fprintf(&out, "%6d\t%s\n", n, line)
-	}
-	if n <= len(lines) {
-		res.Truncated = true
-		fmt.Fprintf(&out, "(lines %d to %d of %d are not shown; read on with offset %d)\n", n, len(lines), len(lines), n)
-	}
-	res.Output = out.String()
-	return res, nil
-}
-
 type writeArgs struct {
 	Path       string `json:"path"`
 	Content    string `json:"content"`
 	Executable bool   `json:"executable"`
+	Overwrite  bool   `json:"overwrite"`
 }
 
 func (b *Box) write(_ context.Context, a writeArgs) (Result, error) {
@@ -123,19 +90,21 @@ func (b *Box) write(_ context.Context, a writeArgs) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	b.changing.Lock()
+	defer b.changing.Unlock()
 	mode, fresh, err := b.target(p)
 	if err != nil {
 		return Result{}, err
 	}
-	if a.Executable {
-		mode |= 0o111
-	}
-	if dir := path.Dir(p); dir != "." {
-		if err := b.root.MkdirAll(dir, 0o755); err != nil {
+	if !fresh {
+		if err := b.mayReplace(p, a.Overwrite); err != nil {
 			return Result{}, err
 		}
 	}
-	if err := b.replace(p, []byte(a.Content), mode); err != nil {
+	if a.Executable {
+		mode |= 0o111
+	}
+	if err := b.put(p, []byte(a.Content), mode); err != nil {
 		return Result{}, err
 	}
 	verb := "replaced"
@@ -143,6 +112,41 @@ func (b *Box) write(_ context.Context, a writeArgs) (Result, error) {
 		verb = "created"
 	}
 	return Result{OK: true, Output: fmt.Sprintf("%s %s (%d bytes)", verb, p, len(a.Content))}, nil
+}
+
+// mayReplace refuses to replace a file whose content nobody here knows.
+func (b *Box) mayReplace(p string, overwrite bool) error {
+	unread := refuse("%s exists and you have not read it; read it first, or edit it, or set overwrite if its content does not matter", p)
+	data, info, err := b.load(b.at(p))
+	if err != nil {
+		var no refusal
+		if errors.As(err, &no) && !overwrite { // it is too large to have been read
+			return unread
+		}
+		if errors.As(err, &no) {
+			return nil
+		}
+		return err
+	}
+	known, err := b.unchanged(p, data)
+	if err == nil && !known && !overwrite && info.Size() > 0 {
+		return unread
+	}
+	return err
+}
+
+// put makes a file's folder and its content, and remembers the content.
+func (b *Box) put(p string, data []byte, mode fs.FileMode) error {
+	if dir := path.Dir(p); dir != "." {
+		if err := b.root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := b.replace(p, data, mode); err != nil {
+		return err
+	}
+	b.saw(p, data)
+	return nil
 }
 
 // target returns the mode that a write to p gives the file, and whether p is new.
@@ -190,54 +194,6 @@ func (b *Box) replace(p string, data []byte, mode fs.FileMode) error {
 		return errors.Join(err, b.root.Remove(tmp))
 	}
 	return nil
-}
-
-type editArgs struct {
-	Path string `json:"path"`
-	Old  string `json:"old"`
-	New  string `json:"new"`
-	All  bool   `json:"all"`
-}
-
-func (b *Box) edit(_ context.Context, a editArgs) (Result, error) {
-	p, err := b.cleanForWrite(a.Path)
-	if err != nil {
-		return Result{}, err
-	}
-	mode, fresh, err := b.target(p)
-	if err != nil {
-		return Result{}, err
-	}
-	if fresh {
-		return Result{}, refuse("%s does not exist; use write to make it", p)
-	}
-	data, _, err := b.load(p)
-	if err != nil {
-		return Result{}, err
-	}
-	if binary(data) {
-		return Result{}, refuse("%s is binary (%d bytes)", p, len(data))
-	}
-	if a.Old == a.New {
-		return Result{}, refuse("old and new are the same")
-	}
-	n := bytes.Count(data, []byte(a.Old))
-	switch {
-	case n == 0 && bytes.Contains(data, []byte("\r\n")) && bytes.Contains(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte(a.Old)):
-		return Result{}, refuse("old is not in %s as written: the file's lines end in CRLF", p)
-	case n == 0:
-		return Result{}, refuse("old is not in %s; read it again, white space counts", p)
-	case n > 1 && !a.All:
-		return Result{}, refuse("old is in %s %d times; add lines around it until it is unique, or set all", p, n)
-	}
-	if size := len(data) + n*(len(a.New)-len(a.Old)); size > maxFile {
-		return Result{}, refuse("%s would be %d bytes long; at most %d are handled", p, size, maxFile)
-	}
-	if err := b.replace(p, bytes.ReplaceAll(data, []byte(a.Old), []byte(a.New)), mode); err != nil {
-		return Result{}, err
-	}
-	line := 1 + bytes.Count(data[:bytes.Index(data, []byte(a.Old))], []byte("\n"))
-	return Result{OK: true, Output: fmt.Sprintf("edited %s: %d replaced, first at line %d", p, n, line)}, nil
 }
 
 func (b *Box) ls(_ context.Context, a pathArgs) (Result, error) {
@@ -298,7 +254,7 @@ func (b *Box) checkTheme(_ context.Context, a pathArgs) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	data, _, err := b.load(p)
+	data, _, err := b.load(b.at(p))
 	if err != nil {
 		return Result{}, err
 	}

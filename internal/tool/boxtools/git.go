@@ -165,21 +165,6 @@ func (b *Box) gitDiff(ctx context.Context, a pathArgs, base string) (Result, err
 	return Result{OK: true, Output: cmd.Stdout, Truncated: cmd.Truncated}, nil
 }
 
-type patchArgs struct {
-	Diff string `json:"diff"`
-}
-
-// patch applies a diff with git apply, which refuses paths that leave the
-// folder, lead through symlinks or into .git, and applies all or nothing.
-func (b *Box) patch(ctx context.Context, a patchArgs) (Result, error) {
-	env := gitEnv("GIT_DIR=/dev/null/none", "GIT_CEILING_DIRECTORIES="+b.dir)
-	cmd, why := b.exec(ctx, []string{"git", "apply", "--whitespace=nowarn", "-"}, b.dir, strings.NewReader(a.Diff), gitTime, env...)
-	if cmd.ExitCode != 0 || why != "" {
-		return Result{}, refuse("the patch does not apply: %s %s", strings.TrimSpace(cmd.Stderr), why)
-	}
-	return Result{OK: true, Output: "patch applied"}, nil
-}
-
 func lines(s string) []string {
 	if s = strings.TrimRight(s, "\n"); s == "" {
 		return nil

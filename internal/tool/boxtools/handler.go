@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"choir.dev/choiros/internal/crash"
@@ -37,6 +38,12 @@ type Box struct {
 	dir  string
 	env  []string
 	base string
+
+	changing sync.Mutex // held by a tool that changes files, from looking at them to the end
+	seen     seen
+	kept     kept
+	shell    shell
+	jobs     jobs
 }
 
 // HeaderBase carries the commit a task started from, for the tools that compare
@@ -48,6 +55,7 @@ const (
 	MaxOutput   = 64 << 10  // a result's Output
 	maxData     = 3 << 20   // what only the host gets: facts, and which tests ran
 	maxArgs     = 2 << 20   // a call's arguments
+	maxShown    = 15 << 10  // what is said of files and commands: a loop cuts longer returns in the middle
 	maxStream   = 256 << 10 // each of a command's stdout and stderr, head and tail
 	maxFile     = 8 << 20   // a file that is read whole or edited
 	maxMatches  = 300       // grep
@@ -66,11 +74,14 @@ func New(o Options) (*Box, error) {
 	if env == nil {
 		env = os.Environ()
 	}
-	return &Box{root: r, dir: o.Root, env: env, base: o.Base}, nil
+	return &Box{root: r, dir: o.Root, env: env, base: o.Base, seen: seen{files: map[string]sight{}}}, nil
 }
 
-// Close releases the root.
-func (b *Box) Close() error { return fault.Wrap("boxtools.Close", b.root.Close()) }
+// Close ends the commands in the background and releases the root.
+func (b *Box) Close() error {
+	b.jobs.end()
+	return fault.Wrap("boxtools.Close", errors.Join(b.kept.close(), b.root.Close()))
+}
 
 // Result is the answer to a call.
 type Result = tool.Result

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"sort"
@@ -31,11 +32,11 @@ var errEnough = errors.New("enough")
 
 // walk visits regular files below p, bounded in entries and time. It returns
 // why it stopped early, or "".
-func (b *Box) walk(ctx context.Context, p string, visit func(name string) error) (string, error) {
+func (b *Box) walk(ctx context.Context, root *os.Root, p string, visit func(name string) error) (string, error) {
 	ctx, cancel := awake.WithTimeout(ctx, searchTime)
 	defer cancel()
 	n := 0
-	err := fs.WalkDir(b.root.FS(), p, func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(root.FS(), p, func(name string, d fs.DirEntry, err error) error {
 		if n++; n > maxVisited {
 			return errEnough
 		}
@@ -76,7 +77,7 @@ func (b *Box) grep(ctx context.Context, a grepArgs) (Result, error) {
 	if a.Path == "" {
 		a.Path = "."
 	}
-	p, err := b.clean(a.Path)
+	p, err := b.look(a.Path)
 	if err != nil {
 		return Result{}, err
 	}
@@ -92,16 +93,20 @@ func (b *Box) grep(ctx context.Context, a grepArgs) (Result, error) {
 	}
 	var out strings.Builder
 	matches := 0
-	why, err := b.walk(ctx, p, func(name string) error {
+	why, err := b.walk(ctx, p.root, p.rel, func(rel string) error {
+		name := rel
+		if p.root != b.root {
+			name = path.Join(strings.TrimSuffix(p.name, p.rel), rel) // a path by which it can be read
+		}
 		if a.Glob != "" && !globMatch(a.Glob, name) {
 			return nil
 		}
-		f, info, err := b.open(name)
+		f, info, err := b.open(place{p.root, rel, name})
 		if err != nil {
 			return nil // removed, or not readable for us
 		}
 		defer f.Close()
-		if info.Size() > maxGrepFile {
+		if info.Size() > maxFile || (info.Size() > maxGrepFile && rel != p.rel) { // which file was named, is searched
 			return nil
 		}
 		r := bufio.NewReaderSize(f, 64<<10)
@@ -109,7 +114,7 @@ func (b *Box) grep(ctx context.Context, a grepArgs) (Result, error) {
 			return nil
 		}
 		sc := bufio.NewScanner(r)
-		sc.Buffer(nil, maxGrepFile+1)
+		sc.Buffer(nil, maxFile+1)
 		for line := 1; sc.Scan(); line++ {
 			if !re.Match(sc.Bytes()) {
 				continue
@@ -150,7 +155,7 @@ func (b *Box) glob(ctx context.Context, a globArgs) (Result, error) {
 	}
 	var found []string
 	size := 0
-	why, err := b.walk(ctx, p, func(name string) error {
+	why, err := b.walk(ctx, b.root, p, func(name string) error {
 		rel := name
 		if p != "." {
 			rel = strings.TrimPrefix(name, p+"/")

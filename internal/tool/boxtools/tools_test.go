@@ -29,6 +29,7 @@ type box struct {
 
 func newBox(t *testing.T) *box {
 	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
 	root := filepath.Join(t.TempDir(), "computer")
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
@@ -38,7 +39,12 @@ func newBox(t *testing.T) *box {
 		t.Fatal(err)
 	}
 	b := &box{t: t, root: root, srv: httptest.NewServer(h)}
-	t.Cleanup(b.srv.Close)
+	t.Cleanup(func() {
+		b.srv.Close()
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return b
 }
 
@@ -100,7 +106,10 @@ func (b *box) callBase(name string, args any, base string) tool.Result {
 	return res
 }
 
-type m map[string]any
+type (
+	m      map[string]any
+	result = tool.Result
+)
 
 func TestReadWriteEdit(t *testing.T) {
 	b := newBox(t)
@@ -140,7 +149,7 @@ func TestReadWriteEdit(t *testing.T) {
 		t.Fatalf("left behind: %v %v", left, err)
 	}
 	b.put("crlf", "a\r\nb\r\n", 0o644)
-	if r := b.call("edit", m{"path": "crlf", "old": "a\nb", "new": "c"}); r.OK || !strings.Contains(r.Output, "CRLF") {
+	if r := b.call("edit", m{"path": "crlf", "old": "a\nb", "new": "c\nd"}); !r.OK || b.get("crlf") != "c\r\nd\r\n" {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -193,10 +202,10 @@ func TestNoPathLeavesTheWorkspace(t *testing.T) {
 	if r := b.call("facts", m{"paths": []string{"../secret", "dir/x", "/etc/passwd", ".git/config"}}); !r.OK {
 		t.Errorf("%+v", r)
 	}
-	if r := b.call("patch", m{"diff": "--- /dev/null\n+++ b/dir/evil\n@@ -0,0 +1 @@\n+x\n"}); r.OK {
+	if r := b.call("apply_patch", m{"patch": "--- /dev/null\n+++ b/dir/evil\n@@ -0,0 +1 @@\n+x\n"}); r.OK {
 		t.Error("a patch went through a link")
 	}
-	if r := b.call("patch", m{"diff": "--- /dev/null\n+++ b/../evil\n@@ -0,0 +1 @@\n+x\n"}); r.OK {
+	if r := b.call("apply_patch", m{"patch": "--- /dev/null\n+++ b/../evil\n@@ -0,0 +1 @@\n+x\n"}); r.OK {
 		t.Error("a patch left the workspace")
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(b.root), "evil")); err == nil {
@@ -416,10 +425,10 @@ func TestGitLeavesLargeFilesAlone(t *testing.T) {
 func TestPatch(t *testing.T) {
 	b := newBox(t)
 	b.put("a.txt", "one\ntwo\n", 0o644)
-	if r := b.call("patch", m{"diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"}); !r.OK || b.get("a.txt") != "one\n2\n" {
+	if r := b.call("apply_patch", m{"patch": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"}); !r.OK || b.get("a.txt") != "one\n2\n" {
 		t.Fatalf("%+v", r)
 	}
-	if r := b.call("patch", m{"diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-zwei\n+2\n"}); r.OK {
+	if r := b.call("apply_patch", m{"patch": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-zwei\n+2\n"}); r.OK {
 		t.Fatal("applied what does not fit")
 	}
 }
