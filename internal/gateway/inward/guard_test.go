@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway/inward"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -28,13 +29,10 @@ func TestOnlyTheBoxsTokenIsAnswered(t *testing.T) {
 	p := &played{}
 	url := serve(t, p, nil)
 	p.answers(turnOf(contract.StopEnd, contract.Part{Text: "ok"}))
-	if a, b := inward.NewToken(), inward.NewToken(); a == b || len(a) < 48 {
-		t.Fatalf("tokens are %s and %s", a, b)
-	}
 	for path, body := range paths {
 		for what, headers := range map[string][]string{
 			"no token":      {"Authorization", ""},
-			"another box's": {"Authorization", "Bearer " + inward.NewToken()},
+			"another box's": {"Authorization", "Bearer choir-box-of-another"},
 			"nearly right":  {"Authorization", "Bearer " + token + "x"},
 			"another kind":  {"Authorization", "Basic " + token},
 			"another key":   {"Authorization", "", "X-Api-Key", token[1:]},
@@ -118,7 +116,7 @@ func TestNoCallWhileARunIsPaused(t *testing.T) {
 	var no error
 	url := serve(t, p, func(o *inward.Options) { o.Admit = func(context.Context) error { return no } })
 	p.answers(turnOf(contract.StopEnd, contract.Part{Text: "ok"}))
-	no = &contract.TurnError{Code: inward.CodePaused, Message: "the run is paused", Retriable: true}
+	no = fault.New("", fault.Unavailable, "", errors.New("the run is paused"))
 	status, h, out := post(t, url+"/v1/messages", paths["/v1/messages"])
 	if status != http.StatusServiceUnavailable || !strings.Contains(out, "paused") || h.Get("X-Should-Retry") != "true" {
 		t.Errorf("%d %s", status, out)

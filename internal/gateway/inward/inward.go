@@ -2,10 +2,8 @@ package inward
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -51,17 +49,10 @@ type Options struct {
 	Token string
 	// Model returns provider and name of the model that answers. Its error is shown.
 	Model func(ctx context.Context) (provider, name string, err error)
-	// Admit returns why no call may be made now; nil: one always may.
+	// Admit returns why no call may be made now: fault.Unavailable if one may later. nil: one always may.
 	Admit func(ctx context.Context) error
 	// Keep keeps a picture, so that the gateway can show it; nil: pictures are refused.
 	Keep func(ctx context.Context, r io.Reader) (contract.BlobRef, int64, error)
-}
-
-// NewToken returns a token that nothing else knows.
-func NewToken() string {
-	var b [24]byte
-	_, _ = rand.Read(b[:]) // never fails since Go 1.24
-	return "choir-box-" + hex.EncodeToString(b[:])
 }
 
 // server answers the programs of one box.

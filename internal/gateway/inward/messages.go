@@ -41,36 +41,39 @@ var messagesRules = []rule{
 	{"container", nil, "there are no containers of the vendor's service here"},
 }
 
+// messagesRequest is what is read of a request.
+type messagesRequest struct {
+	MaxTokens int             `json:"max_tokens"`
+	System    json.RawMessage `json:"system"`
+	Messages  []struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	} `json:"messages"`
+	Tools []struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		InputSchema json.RawMessage `json:"input_schema"`
+	} `json:"tools"`
+	ToolChoice struct {
+		Type                   string `json:"type"`
+		Name                   string `json:"name"`
+		DisableParallelToolUse bool   `json:"disable_parallel_tool_use"`
+	} `json:"tool_choice"`
+	Thinking struct {
+		Type         string `json:"type"`
+		BudgetTokens int    `json:"budget_tokens"`
+	} `json:"thinking"`
+	OutputConfig struct {
+		Effort string        `json:"effort"`
+		Format messageOutput `json:"format"`
+	} `json:"output_config"`
+	OutputFormat messageOutput `json:"output_format"`
+	Stream       bool          `json:"stream"`
+}
+
 func (messages) decode(in *input, body []byte) (asked, error) {
-	var r struct {
-		MaxTokens int             `json:"max_tokens"`
-		System    json.RawMessage `json:"system"`
-		Messages  []struct {
-			Role    string          `json:"role"`
-			Content json.RawMessage `json:"content"`
-		} `json:"messages"`
-		Tools []struct {
-			Type        string          `json:"type"`
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			InputSchema json.RawMessage `json:"input_schema"`
-		} `json:"tools"`
-		ToolChoice struct {
-			Type                   string `json:"type"`
-			Name                   string `json:"name"`
-			DisableParallelToolUse bool   `json:"disable_parallel_tool_use"`
-		} `json:"tool_choice"`
-		Thinking struct {
-			Type         string `json:"type"`
-			BudgetTokens int    `json:"budget_tokens"`
-		} `json:"thinking"`
-		OutputConfig struct {
-			Effort string        `json:"effort"`
-			Format messageOutput `json:"format"`
-		} `json:"output_config"`
-		OutputFormat messageOutput `json:"output_format"`
-		Stream       bool          `json:"stream"`
-	}
+	var r messagesRequest
 	a := asked{}
 	if err := checked(body, &r, messagesRules); err != nil {
 		return a, err
@@ -80,24 +83,8 @@ func (messages) decode(in *input, body []byte) (asked, error) {
 	}
 	a.stream, a.request.MaxTokens, a.single = r.Stream, r.MaxTokens, r.ToolChoice.DisableParallelToolUse
 	var c conversation
-	system, err := list("system", r.System, textBlock)
-	if err != nil {
+	if err := in.messages(&c, r); err != nil {
 		return a, err
-	}
-	for _, b := range system {
-		c.instruct(b.Text)
-	}
-	for i, m := range r.Messages {
-		field := fmt.Sprintf("messages[%d]", i)
-		blocks, err := list(field+".content", m.Content, textBlock)
-		if err != nil {
-			return a, err
-		}
-		for j, b := range blocks {
-			if err := in.block(&c, fmt.Sprintf("%s.content[%d]", field, j), m.Role, b); err != nil {
-				return a, err
-			}
-		}
 	}
 	c.into(&a.request)
 	for i, t := range r.Tools {
@@ -109,21 +96,52 @@ func (messages) decode(in *input, body []byte) (asked, error) {
 	if err := a.choose("tool_choice", r.ToolChoice.Type, r.ToolChoice.Name); err != nil {
 		return a, err
 	}
-	if a.request.Effort, err = effort("output_config.effort", r.OutputConfig.Effort); err != nil {
-		return a, err
-	}
-	switch {
-	case r.Thinking.Type == "disabled":
-		a.request.Effort = contract.EffortNone
-	case r.Thinking.Type == "enabled" && a.request.Effort == "":
-		a.request.Effort = measured(r.Thinking.BudgetTokens)
-	}
 	for _, f := range []messageOutput{r.OutputFormat, r.OutputConfig.Format} {
 		if f.Type == "json_schema" {
 			a.request.Output = &contract.Output{Name: "answer", Schema: f.Schema}
 		}
 	}
-	return a, nil
+	var err error
+	a.request.Effort, err = r.effort()
+	return a, err
+}
+
+// messages adds the request's system prompt and messages to the conversation.
+func (in *input) messages(c *conversation, r messagesRequest) error {
+	system, err := list("system", r.System, textBlock)
+	if err != nil {
+		return err
+	}
+	for _, b := range system {
+		c.instruct(b.Text)
+	}
+	for i, m := range r.Messages {
+		field := fmt.Sprintf("messages[%d]", i)
+		blocks, err := list(field+".content", m.Content, textBlock)
+		if err != nil {
+			return err
+		}
+		for j, b := range blocks {
+			if err := in.block(c, fmt.Sprintf("%s.content[%d]", field, j), m.Role, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// effort returns how much the model is to think.
+func (r messagesRequest) effort() (contract.Effort, error) {
+	e, err := effort("output_config.effort", r.OutputConfig.Effort)
+	switch {
+	case err != nil:
+		return "", err
+	case r.Thinking.Type == "disabled":
+		return contract.EffortNone, nil
+	case r.Thinking.Type == "enabled" && e == "":
+		return measured(r.Thinking.BudgetTokens), nil
+	}
+	return e, nil
 }
 
 type messageOutput struct {

@@ -17,9 +17,6 @@ const (
 	codeNoAddress = "no_address" // nothing is served there
 )
 
-// CodePaused is the code of a TurnError that Admit returns while a call has to wait for a person.
-const CodePaused = "paused"
-
 // turnError makes a TurnError of any error, without saying more than it should.
 func turnError(err error) *contract.TurnError {
 	var te *contract.TurnError
@@ -29,7 +26,7 @@ func turnError(err error) *contract.TurnError {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &contract.TurnError{Code: gateway.CodeCancelled, Message: "the call was given up: its run or its box ends"}
 	}
-	return &contract.TurnError{Code: provider.CodeUnavailable, Message: fault.Text(err)}
+	return &contract.TurnError{Code: provider.CodeUnavailable, Message: fault.Text(err), Retriable: fault.Is(err, fault.Unavailable)}
 }
 
 func noModel(err error) *contract.TurnError {
