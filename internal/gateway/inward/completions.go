@@ -172,6 +172,7 @@ type chatMessage struct {
 
 func (completions) decode(in *input, body []byte) (asked, error) {
 	var r struct {
+		Model    string        `json:"model"`
 		Messages []chatMessage `json:"messages"`
 		Tools    []struct {
 			Type     string `json:"type"`
@@ -200,7 +201,7 @@ func (completions) decode(in *input, body []byte) (asked, error) {
 		return a, err
 	}
 	a.stream, a.usage = r.Stream, r.StreamOptions.IncludeUsage
-	a.request.MaxTokens = max(r.MaxTokens, r.MaxCompletionTokens)
+	a.request.Model, a.request.MaxTokens = r.Model, max(r.MaxTokens, r.MaxCompletionTokens)
 	a.single = r.ParallelToolCalls != nil && !*r.ParallelToolCalls
 	var c conversation
 	for i, m := range r.Messages {

@@ -182,10 +182,6 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f format) {
 		fail(w, f, noModel(err))
 		return
 	}
-	// What a program names is what its own vendor would have; which model answers, the host decides.
-	if !defence.Off(defence.InwardModel) {
-		a.request.Model = ""
-	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	enc := f.encoder(vendor+"/"+name, a)
@@ -253,6 +249,10 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, f format, counting
 		return asked{}, false // otherwise the program has gone
 	}
 	a, err := f.decode(&input{ctx: r.Context(), server: s, counting: counting}, body)
+	// What a program names is what its own vendor would have; which model answers, the host decides.
+	if !defence.Off(defence.InwardModel) {
+		a.request.Model = ""
+	}
 	if err == nil {
 		err = a.request.Validate()
 	}

@@ -43,6 +43,7 @@ var messagesRules = []rule{
 
 // messagesRequest is what is read of a request.
 type messagesRequest struct {
+	Model     string          `json:"model"`
 	MaxTokens int             `json:"max_tokens"`
 	System    json.RawMessage `json:"system"`
 	Messages  []struct {
@@ -81,7 +82,8 @@ func (messages) decode(in *input, body []byte) (asked, error) {
 	if err := bounded(len(r.Messages), len(r.Tools)); err != nil {
 		return a, err
 	}
-	a.stream, a.request.MaxTokens, a.single = r.Stream, r.MaxTokens, r.ToolChoice.DisableParallelToolUse
+	a.stream, a.request.Model, a.request.MaxTokens = r.Stream, r.Model, r.MaxTokens
+	a.single = r.ToolChoice.DisableParallelToolUse
 	var c conversation
 	if err := in.messages(&c, r); err != nil {
 		return a, err

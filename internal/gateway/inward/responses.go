@@ -41,6 +41,7 @@ type item struct {
 
 func (responses) decode(in *input, body []byte) (asked, error) {
 	var r struct {
+		Model        string          `json:"model"`
 		Instructions string          `json:"instructions"`
 		Input        json.RawMessage `json:"input"`
 		Tools        []struct {
@@ -64,7 +65,7 @@ func (responses) decode(in *input, body []byte) (asked, error) {
 	if err := checked(body, &r, responsesRules); err != nil {
 		return a, err
 	}
-	a.stream, a.request.MaxTokens = r.Stream, r.MaxOutputTokens
+	a.stream, a.request.Model, a.request.MaxTokens = r.Stream, r.Model, r.MaxOutputTokens
 	a.single = r.ParallelToolCalls != nil && !*r.ParallelToolCalls
 	var items []item
 	var text string
