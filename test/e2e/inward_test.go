@@ -127,6 +127,9 @@ func TestAProgramInABoxAsksTheModel(t *testing.T) {
 		t.Errorf("the key is in the box: %v", found)
 	}
 	for _, req := range s.Requests() {
+		if req.Role != "" {
+			continue // the Director reads what the program printed
+		}
 		if req.Key != key || strings.Contains(string(req.Body), token) || strings.Contains(string(req.Body), "claude-x") {
 			t.Errorf("the service was asked with the key %q: %s", req.Key, req.Body)
 		}
