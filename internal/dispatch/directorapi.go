@@ -199,6 +199,12 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 	}
 	for i, name := range t.Tools {
 		field := fmt.Sprintf("tools[%d]", i)
+		if name == catalogue.Model {
+			if !catalogue.ModelGranted(t) {
+				return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q is for programs, which no task of kind %s runs", name, t.Kind)}
+			}
+			continue
+		}
 		listed, ok := r.dispatcher.tools.Lookup(name)
 		switch {
 		case !ok || !listed.For(tool.Agent) || listed.Ends:

@@ -213,6 +213,17 @@ func (s *script) Resolve(context.Context, contract.ActorKind, string) (string, s
 	return "script", "one", nil
 }
 
+// Inward answers with whose token it was made for.
+func (s *script) Inward(_ ports.ModelScope, g ports.ModelGrant) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "the model answers "+r.URL.Path+" for "+g.Token)
+	})
+}
+
 func (s *script) Handler(scope ports.ModelScope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := must(io.ReadAll(r.Body))

@@ -86,6 +86,10 @@ func (a *accounts) open(key string) *account {
 // pictureBytes is what a picture counts as in an estimate: 1,600 tokens are what services make of a large one.
 const pictureBytes = 3 * 1600
 
+// EstimateTokens returns how many tokens a request has at most, as far as that can be said without its
+// model: it is what is reserved for it.
+func EstimateTokens(req contract.TurnRequest) int64 { return estimateIn(req) }
+
 // estimateIn estimates a request's tokens rather high: one for every three bytes, and some for each
 // message, tool and picture.
 func estimateIn(req contract.TurnRequest) int64 {

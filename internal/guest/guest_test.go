@@ -197,4 +197,16 @@ func TestEnvironment(t *testing.T) {
 	if strings.Contains(joined, "BAD") || strings.Contains(joined, "NUL") {
 		t.Error("what the kernel can't carry was passed")
 	}
+	if strings.Contains(joined, "ANTHROPIC") || strings.Contains(joined, "OPENAI") {
+		t.Error("a box without the model has an address of one")
+	}
+	joined = "\n" + strings.Join(flatten(environment(Spec{ModelToken: "of-this-box"})), "\n") + "\n"
+	for _, want := range []string{"\nANTHROPIC_BASE_URL=http://127.0.0.1:1081\n", "\nANTHROPIC_API_KEY=of-this-box\n", "\nOPENAI_BASE_URL=http://127.0.0.1:1081/v1\n", "\nOPENAI_API_KEY=of-this-box\n"} {
+		if !strings.Contains(joined, want) {
+			t.Errorf("%q is missing in %q", want, joined)
+		}
+	}
+	if strings.Contains(strings.ToLower(joined), "proxy=") {
+		t.Error("the model brought a proxy along")
+	}
 }

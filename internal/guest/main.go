@@ -81,13 +81,13 @@ func serve(ctx context.Context, kind string, services Services) error {
 type beginning struct {
 	session *tether.Session
 	signals <-chan os.Signal
-	stop    func() // stops the proxy
+	stops   []func() // stop what listens in the box
 	err     error
 }
 
 func (b beginning) close() {
-	if b.stop != nil {
-		b.stop()
+	for _, stop := range b.stops {
+		stop()
 	}
 	if b.session != nil {
 		_ = b.session.Close()
@@ -144,9 +144,18 @@ func begin(ctx context.Context, kind string, services Services) (b beginning) {
 		}
 	}
 	if spec.Proxy {
-		if b.stop, b.err = startProxy(ctx, b.session); b.err != nil {
+		stop, err := startProxy(ctx, b.session)
+		if b.err = err; err != nil {
 			return b
 		}
+		b.stops = append(b.stops, stop)
+	}
+	if spec.ModelToken != "" {
+		stop, err := startModel(b.session)
+		if b.err = err; err != nil {
+			return b
+		}
+		b.stops = append(b.stops, stop)
 	}
 	g.fresh = g.state()
 	if spec.Kind != contract.BoxDirector && spec.Kind != contract.BoxAssociate {

@@ -21,6 +21,10 @@ const (
 // SOCKS5 alike.
 const ProxyAddr = "127.0.0.1:1080"
 
+// ModelAddr is where a box that was granted the model serves it to its programs, in the wire
+// formats of the vendors.
+const ModelAddr = "127.0.0.1:1081"
+
 const maxSpec = 1 << 20
 
 // Spec is what the host tells a guest on SpecFD.
@@ -31,6 +35,9 @@ type Spec struct {
 	Root  string            `json:"root"` // absolute; commands start there, files are below it
 	Env   map[string]string `json:"env,omitempty"`
 	Proxy bool              `json:"proxy,omitempty"`
+	// ModelToken is what the box's programs ask the model with; empty: they have none. It is good
+	// for this box alone.
+	ModelToken string `json:"model_token,omitempty"`
 	// FileBytes bounds the size of one file written in the box; 0: no bound.
 	FileBytes int64 `json:"file_bytes,omitempty"`
 	// Processes limits the processes and threads of the box; 0: no limit. The kernel does
@@ -94,6 +101,12 @@ func environment(spec Spec) map[string]string {
 		env["NO_PROXY"], env["no_proxy"] = "localhost,127.0.0.1,::1", "localhost,127.0.0.1,::1"
 		env["npm_config_proxy"], env["npm_config_https_proxy"] = http, http
 		env["NODE_USE_ENV_PROXY"] = "1"
+	}
+	if token := spec.ModelToken; token != "" {
+		env["ANTHROPIC_BASE_URL"], env["OPENAI_BASE_URL"] = "http://"+ModelAddr, "http://"+ModelAddr+"/v1"
+		for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"} {
+			env[name] = token
+		}
 	}
 	for k, v := range spec.Env {
 		env[k] = v

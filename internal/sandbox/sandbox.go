@@ -87,6 +87,9 @@ type BoxSpec struct {
 	// Proxy starts the loopback proxy, which turns HTTP CONNECT and SOCKS5 into CONNECT
 	// requests to Handler. Without it no program in the box can reach Handler.
 	Proxy bool
+	// ModelToken has the guest serve the model to the box's programs, which it asks of Handler
+	// below /model/, and is what they ask with. It is in the box's environment.
+	ModelToken string
 	// Lock names a volume, Live or an overlay, that at most one box can hold: another box
 	// that asks for it is refused while any process of the first lives.
 	Lock   Volume

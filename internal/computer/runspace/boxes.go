@@ -35,7 +35,7 @@ func (b runBox) Transport() http.RoundTripper { return b.Tether().Transport() }
 
 // Open implements ports.Boxes.
 func (b Boxes) Open(ctx context.Context, r ports.BoxRequest) (ports.Box, error) {
-	spec := sandbox.BoxSpec{ID: r.ID, Kind: r.Kind, Handler: r.Handler, Proxy: r.Network, Limits: b.Boxes.Limits()}
+	spec := sandbox.BoxSpec{ID: r.ID, Kind: r.Kind, Handler: r.Handler, Proxy: r.Network, ModelToken: r.ModelToken, Limits: b.Boxes.Limits()}
 	switch r.Kind {
 	case contract.BoxDirector, contract.BoxAssociate:
 		// Only our own loops run in it: it has no tree, and nothing that could fill a disk.

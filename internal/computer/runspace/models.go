@@ -2,24 +2,48 @@ package runspace
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/gateway/inward"
 )
 
-// Models answers the model calls of the loops.
+// Models answers the model calls of the loops, and of programs in boxes.
 type Models struct {
 	CID     contract.CID
 	Gateway *gateway.Gateway
+	// Blobs keeps the pictures that programs show to the model.
+	Blobs ports.Blobs
+}
+
+func (m Models) scope(s ports.ModelScope) gateway.Scope {
+	return gateway.Scope{CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Budget: s.Budget, TaskBudget: s.TaskBudget,
+		Waiter: s.Waiter, Chosen: s.Chosen}
 }
 
 // Handler implements ports.Models.
-func (m Models) Handler(s ports.ModelScope) http.Handler {
-	return m.Gateway.Handler(gateway.Scope{
-		Waiter: s.Waiter, Chosen: s.Chosen,
-		CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Budget: s.Budget, TaskBudget: s.TaskBudget,
+func (m Models) Handler(s ports.ModelScope) http.Handler { return m.Gateway.Handler(m.scope(s)) }
+
+// Inward implements ports.Models. The rehearsal, which understands nothing, is no model for a program.
+func (m Models) Inward(s ports.ModelScope, g ports.ModelGrant) http.Handler {
+	return inward.Handler(inward.Options{
+		Turner: m.Gateway, Scope: m.scope(s), Token: g.Token,
+		Model: func(ctx context.Context) (provider, name string, err error) {
+			provider, name, err = m.Gateway.Resolve(ctx, s.Model)
+			if err == nil && provider == ports.Rehearsal {
+				err = fault.New("runspace.Inward", fault.Missing, "Set a key: choir secrets set ANTHROPIC_API_KEY", errors.New("this computer has no model, only the rehearsal, which plays plans"))
+			}
+			return provider, name, err
+		},
+		Admit: func(context.Context) error { return g.Ready() },
+		Keep: func(ctx context.Context, r io.Reader) (contract.BlobRef, int64, error) {
+			return m.Blobs.Put(ctx, m.CID, r)
+		},
 	})
 }
 

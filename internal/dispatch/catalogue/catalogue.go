@@ -14,6 +14,15 @@ import (
 	"choir.dev/choiros/internal/tool/boxtools"
 )
 
+// Model is what a task lists among its tools so that programs in its box may ask the computer's model. It
+// is a grant like the others and bounded by the task's budget, but no tool: nobody calls it.
+const Model = "model"
+
+// ModelGranted reports whether programs in a task's box may ask the model. A task that only reads runs none.
+func ModelGranted(t contract.DirectorTask) bool {
+	return (t.Kind == contract.KindAgent || t.Kind == contract.KindExec) && slices.Contains(t.Tools, Model)
+}
+
 // HostTool is a tool that the host carries out, outside of every box.
 type HostTool struct {
 	tool.Tool
@@ -45,8 +54,11 @@ func New(host []HostTool) (*Catalogue, error) {
 		c.host[h.Name] = h
 		all = append(all, h.Tool)
 	}
-	var agent []string
+	agent := []string{Model + " (programs in the box may ask the computer's model; for exec, too)"}
 	for _, t := range all {
+		if t.Name == Model {
+			return nil, fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("no tool can be called %q, which is a grant", Model))
+		}
 		if t.For(tool.Agent) && !t.Has(tool.Irreversible) && !t.Own {
 			agent = append(agent, t.Name)
 		}

@@ -65,6 +65,9 @@ type BoxRequest struct {
 	// proxy.
 	Handler http.Handler
 	Network bool
+	// ModelToken is what programs in the box may ask the model with, at an address of the
+	// box's, from where it comes to Handler below /model/. Empty: they can't ask.
+	ModelToken string
 }
 
 // LockRequest names lock files whose packages are wanted in the box of a check.
@@ -251,6 +254,13 @@ type ModelWaiter interface {
 	Settled(ctx context.Context) error
 }
 
+// ModelGrant lets the programs of one box ask the model.
+type ModelGrant struct {
+	Token string // what their requests carry
+	// Ready returns why no call may be made now: fault.Unavailable if one may later.
+	Ready func() error
+}
+
 // Rehearsal is the provider that plays plans from files: it understands nothing that it is told.
 const Rehearsal = "rehearsal"
 
@@ -258,6 +268,9 @@ const Rehearsal = "rehearsal"
 type Models interface {
 	// Handler serves POST /model/turns for the scope.
 	Handler(s ModelScope) http.Handler
+	// Inward serves the model to the programs of a task's box that was granted it, in the
+	// vendors' wire formats below /v1/.
+	Inward(s ModelScope, g ModelGrant) http.Handler
 	// Forget drops what is kept in memory of a run that has ended.
 	Forget(run string)
 	// Resolve returns the provider and the model that a role would use; fault.Missing when

@@ -18,6 +18,7 @@ import (
 	machine "choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/loops"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
@@ -214,8 +215,9 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Openin
 		if err != nil {
 			return associate.Draft{}, fault.Wrap("dispatch.egress", err)
 		}
+		token := a.newModelToken()
 		a.box, err = o.Boxes.Open(ctx, ports.BoxRequest{ID: id, Kind: contract.BoxTask, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay,
-			Handler: out, Network: a.task.Egress.Profile != contract.EgressNone})
+			Handler: a.programs(token, out), Network: a.task.Egress.Profile != contract.EgressNone, ModelToken: token})
 		if err != nil {
 			return associate.Draft{}, err
 		}
@@ -383,6 +385,9 @@ func (a *attempt) inputs(ctx context.Context, note string) ([]associate.Input, e
 	}
 	if note != "" {
 		out = append(out, associate.Input{Name: "network", Text: note})
+	}
+	if catalogue.ModelGranted(a.task) {
+		out = append(out, associate.Input{Name: "model", Text: modelNote})
 	}
 	return out, nil
 }

@@ -236,7 +236,7 @@ func (b *box) start(ctx context.Context, p *pipes, locks []*os.File) error {
 	c, spec := b.computer, b.spec
 	token := tether.NewToken()
 	given, err := json.Marshal(guest.Spec{
-		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, FileBytes: b.limits.DiskBytes, Processes: b.limits.Pids,
+		Token: token.Encode(), Box: spec.ID, Kind: spec.Kind, Root: b.root(), Env: spec.Env, Proxy: spec.Proxy, ModelToken: spec.ModelToken, FileBytes: b.limits.DiskBytes, Processes: b.limits.Pids,
 	})
 	if err == nil {
 		if err = c.driver.starter.start(b.cmd, b.group, slackOf(spec.Kind)); err != nil {

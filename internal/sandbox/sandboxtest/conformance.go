@@ -30,7 +30,7 @@ func Conformance(t *testing.T, open func(t *testing.T) sandbox.Driver) {
 		run  func(t *testing.T, e *Env)
 	}{
 		{"Exec", testExec}, {"ExecLimits", testExecLimits}, {"ExecCancel", testExecCancel}, {"Stdin", testStdin},
-		{"PTY", testPTY}, {"Forward", testForward}, {"Files", testFiles}, {"Calls", testCalls}, {"Proxy", testProxy},
+		{"PTY", testPTY}, {"Forward", testForward}, {"Files", testFiles}, {"Calls", testCalls}, {"Proxy", testProxy}, {"Model", testModel},
 		{"Empty", testEmpty}, {"Volumes", testVolumes}, {"Mounts", testMounts}, {"Overlay", testOverlay}, {"Layers", testLayers}, {"Identity", testIdentity},
 		{"Kill", testKill}, {"Pause", testPause}, {"WallTime", testWallTime}, {"Orphans", testOrphans}, {"Clear", testClear}, {"BadSpecs", testBadSpecs},
 	}
@@ -303,6 +303,30 @@ func testCalls(t *testing.T, e *Env) {
 	}
 	if len(asked) != 0 {
 		t.Errorf("the host was asked for %s", <-asked)
+	}
+}
+
+// testModel: what programs ask the model arrives at the host as they sent it, and its answer at them as it
+// comes.
+func testModel(t *testing.T, e *Env) {
+	_, g := e.Box(t, sandbox.BoxSpec{ModelToken: "of-this-box", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(io.LimitReader(r.Body, 100))
+		fmt.Fprintf(w, "%s %s?%s %s %s %v\n", r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("Authorization"), b, err)
+	})})
+	ask := "curl -sS -m 20 --noproxy '*' -H \"Authorization: Bearer $OPENAI_API_KEY\" "
+	for _, c := range []struct{ command, out string }{
+		{ask + "-d hello $OPENAI_BASE_URL/responses?beta=true", "POST /model/v1/responses?beta=true Bearer of-this-box hello <nil>\n"},
+		{ask + "$ANTHROPIC_BASE_URL/v1/models", "GET /model/v1/models? Bearer of-this-box  <nil>\n"},
+		{ask + "-o /dev/null -w '%{http_code}' $ANTHROPIC_BASE_URL/events", "404"},
+		{ask + "--path-as-is -o /dev/null -w '%{http_code}' $ANTHROPIC_BASE_URL/events/../v1/models", "404"},
+	} {
+		if r := Run(t, g, "sh", "-c", c.command); r.Out != c.out {
+			t.Errorf("%s: exit %d, %q; want %q", c.command, r.Code, r.Out, c.out)
+		}
+	}
+	_, g = e.Box(t, sandbox.BoxSpec{ID: "without", Proxy: true, Handler: http.NotFoundHandler()})
+	if r := Run(t, g, "sh", "-c", "echo $OPENAI_API_KEY; curl -s -m 20 --noproxy '*' http://"+guest.ModelAddr+"/v1/models"); r.Out != "\n" || r.Code != 7 {
+		t.Errorf("without a token a box is answered: exit %d, %q", r.Code, r.Out)
 	}
 }
 
