@@ -13,12 +13,13 @@ import (
 type Models struct {
 	CID     contract.CID
 	Gateway *gateway.Gateway
+	Choice  gateway.Choice // the computer's own
 }
 
 // Handler implements ports.Models.
 func (m Models) Handler(s ports.ModelScope) http.Handler {
 	return m.Gateway.Handler(gateway.Scope{
-		CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Budget: s.Budget, TaskBudget: s.TaskBudget,
+		CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Choice: m.Choice, Budget: s.Budget, TaskBudget: s.TaskBudget,
 	})
 }
 
@@ -26,6 +27,6 @@ func (m Models) Handler(s ports.ModelScope) http.Handler {
 func (m Models) Forget(run string) { m.Gateway.Forget(m.CID, run) }
 
 // Resolve implements ports.Models.
-func (m Models) Resolve(ctx context.Context, _ contract.ActorKind, model string) (provider, name string, err error) {
-	return m.Gateway.Resolve(ctx, model)
+func (m Models) Resolve(ctx context.Context, role contract.ActorKind, model string) (provider, name string, err error) {
+	return m.Gateway.Resolve(ctx, gateway.Scope{CID: m.CID, Role: string(role), Model: model, Choice: m.Choice})
 }

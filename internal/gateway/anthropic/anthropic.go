@@ -28,9 +28,13 @@ func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink)
 	}
 	// The service is made without the SDK's client, which would read keys,
 	// addresses and headers from the environment and the home directory.
+	key := option.WithAPIKey
+	if c.Endpoint.Bearer {
+		key = option.WithAuthToken
+	}
 	messages := sdk.NewMessageService(
 		option.WithBaseURL(c.Endpoint.BaseURL),
-		option.WithAPIKey(c.Endpoint.Key),
+		key(c.Endpoint.Key),
 		option.WithHTTPClient(c.Endpoint.HTTP),
 		option.WithMaxRetries(0),
 	)
