@@ -120,7 +120,7 @@ func New(opt Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		opt: opt, limits: opt.Limits.withDefaults(), catalogue: cat, plans: plans, now: time.Now,
-		services: all, wires: map[Wire]provider.Provider{WireAnthropic: anthropic.Provider{}, WireChat: openai.Provider{}},
+		services: all, wires: map[Wire]provider.Provider{WireAnthropic: anthropic.Provider{}, WireChat: openai.Provider{}, WireResponses: openai.Responses{}},
 		transport: newTransport(),
 		accounts:  accounts{byKey: map[string]*account{}},
 	}

@@ -51,10 +51,13 @@ type Wire string
 const (
 	WireAnthropic Wire = "anthropic" // Anthropic's Messages
 	WireChat      Wire = "chat"      // OpenAI's chat completions
+	WireResponses Wire = "responses" // OpenAI's Responses
 )
 
 // Wires lists the wire formats that a configuration can name.
-func Wires() []string { return []string{string(WireAnthropic), string(WireChat)} }
+func Wires() []string {
+	return []string{string(WireAnthropic), string(WireChat), string(WireResponses)}
+}
 
 // Service is what a configuration says of a provider. Of one that is built in, what is empty stays as it is.
 type Service struct {
@@ -82,7 +85,7 @@ type service struct {
 func vendors() []service {
 	return []service{
 		{name: ProviderAnthropic, keyName: KeyAnthropic, wire: WireAnthropic, bases: map[Wire]string{WireAnthropic: anthropic.BaseURL}},
-		{name: ProviderOpenAI, keyName: KeyOpenAI, wire: WireChat, bases: map[Wire]string{WireChat: openai.BaseURL}},
+		{name: ProviderOpenAI, keyName: KeyOpenAI, wire: WireChat, bases: map[Wire]string{WireChat: openai.BaseURL, WireResponses: openai.BaseURL}},
 		{
 			name: ProviderZai, keyName: KeyZai, wire: WireChat, bearer: true,
 			bases:   map[Wire]string{WireChat: "https://api.z.ai/api/paas/v4/", WireAnthropic: "https://api.z.ai/api/anthropic/"},

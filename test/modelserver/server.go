@@ -19,7 +19,8 @@ type Wire string
 // These are the wire formats.
 const (
 	Anthropic Wire = "anthropic"
-	OpenAI    Wire = "openai"
+	OpenAI    Wire = "openai" // chat completions
+	Responses Wire = "responses"
 )
 
 // Request is one request that was received.
@@ -70,7 +71,7 @@ func (s *Server) Start() *Server {
 // URL is the server's root: the base URL for Anthropic's format.
 func (s *Server) URL() string { return s.http.URL }
 
-// OpenAIURL is the base URL for OpenAI's format.
+// OpenAIURL is the base URL for OpenAI's formats.
 func (s *Server) OpenAIURL() string { return s.http.URL + "/v1" }
 
 // Close ends every answer that is under way, and the server if Start started one.
@@ -180,6 +181,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, Anthropic)
 	case r.Method == http.MethodPost && path == "/chat/completions":
 		s.answer(w, r, OpenAI)
+	case r.Method == http.MethodPost && path == "/responses":
+		s.answer(w, r, Responses)
 	default:
 		http.NotFound(w, r)
 	}
@@ -218,7 +221,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, wire Wire) {
 	if !s.hold(r.Context(), turn.Hold) {
 		return
 	}
-	p := player{w: w, r: r, wire: wire, turn: turn, req: req, model: in.Model, maxOut: max(in.MaxOut, in.MaxOut2), closing: s.closing}
+	p := player{w: w, r: r, wire: wire, turn: turn, req: req, model: in.Model, maxOut: max(in.MaxOut, in.MaxOut2, in.MaxOut3), closing: s.closing}
 	p.play()
 }
 
@@ -263,13 +266,16 @@ func (s *Server) take(req *Request) (Turn, bool) {
 	return Turn{}, false
 }
 
-// incoming is the part of a request that both formats share.
+// incoming is the part of a request in any of the formats that is looked at.
 type incoming struct {
 	Model    string          `json:"model"`
 	Stream   bool            `json:"stream"`
 	MaxOut   int64           `json:"max_tokens"`
 	MaxOut2  int64           `json:"max_completion_tokens"`
+	MaxOut3  int64           `json:"max_output_tokens"`
 	System   json.RawMessage `json:"system"`
+	Instruct json.RawMessage `json:"instructions"`
+	Input    json.RawMessage `json:"input"`
 	Messages []struct {
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
@@ -297,18 +303,21 @@ func (in incoming) role() string {
 func (in incoming) text() string {
 	var b strings.Builder
 	flatten(&b, in.System)
+	flatten(&b, in.Instruct)
+	flatten(&b, in.Input)
 	for _, m := range in.Messages {
 		flatten(&b, m.Content)
 	}
 	return b.String()
 }
 
-// flatten collects the texts of a string, or of blocks with text or content.
+// flatten collects the texts of a string, or of blocks with text, content or output.
 func flatten(b *strings.Builder, raw json.RawMessage) {
 	var s string
 	var blocks []struct {
 		Text    string          `json:"text"`
 		Content json.RawMessage `json:"content"`
+		Output  json.RawMessage `json:"output"`
 	}
 	switch {
 	case json.Unmarshal(raw, &s) == nil:
@@ -319,6 +328,7 @@ func flatten(b *strings.Builder, raw json.RawMessage) {
 				b.WriteString(bl.Text + "\n")
 			}
 			flatten(b, bl.Content)
+			flatten(b, bl.Output)
 		}
 	}
 }
