@@ -26,7 +26,6 @@ import (
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/sandbox"
@@ -421,7 +420,7 @@ func (c *Computer) Frame(ctx context.Context) (f view.Frame, err error) {
 
 // Provider implements control.Desktop.
 func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
-	provider, model, err := c.machine.Gateway.Resolve(ctx, gateway.Scope{CID: c.cid, Role: string(contract.KindDirector), Choice: c.choice()})
+	provider, model, err := runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models).Resolve(ctx, contract.KindDirector, "")
 	if err != nil {
 		return view.Provider{}, err
 	}

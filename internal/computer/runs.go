@@ -13,7 +13,6 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/gateway"
 )
 
 // newDispatcher makes the dispatcher from the computer's other parts.
@@ -24,7 +23,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 	return dispatch.New(dispatch.Options{
 		CID: c.cid, Log: c.log, Blobs: c.machine.Blobs, Boxes: opens, Workspace: c.runWorkspace(),
 		Documents: runspace.Documents{Log: c.log, State: c.state, Documents: c.documents},
-		Models:    runspace.Models{CID: c.cid, Gateway: c.machine.Gateway, Choice: c.choice()}, Egress: opens.Way, BeyondGrant: c.boxes.BeyondGrant, Logger: c.logger,
+		Models:    runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models), Egress: opens.Way, BeyondGrant: c.boxes.BeyondGrant, Logger: c.logger,
 		Publish: func(_ context.Context, subject string, data []byte) error {
 			return c.machine.Bus.Conn().Publish(subject, data)
 		},
@@ -35,16 +34,6 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		Turns:   b.Turns, Repairs: c.machine.Config.Loops.Repairs,
 		Times: times(c.machine.Config),
 	})
-}
-
-// Choice is what a configuration says of a computer's models, as the gateway takes it.
-func Choice(m config.ComputerModels) gateway.Choice {
-	return gateway.Choice{Default: m.Default, Roles: map[string]string{string(contract.KindDirector): m.Director, string(contract.KindAssociate): m.Associate}}
-}
-
-// choice is what the configuration says of this computer's models.
-func (c *Computer) choice() gateway.Choice {
-	return Choice(c.machine.Config.Models.Computers[string(c.cid)])
 }
 
 // runWorkspace is the workspace as runs see it.

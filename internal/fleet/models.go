@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/computer"
+	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
@@ -28,7 +28,7 @@ func providers(configured map[string]config.Provider) map[string]gateway.Service
 // here may be put back or imported, so it is none that is wrong.
 func checkComputers(g *gateway.Gateway, configured map[string]config.ComputerModels) error {
 	for id, m := range configured {
-		err := g.CheckChoice(computer.Choice(m))
+		err := g.CheckChoice(runspace.Choice(m))
 		if err == nil {
 			err = contract.CID(id).Validate()
 		}

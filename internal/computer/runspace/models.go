@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/gateway"
 )
@@ -14,6 +15,16 @@ type Models struct {
 	CID     contract.CID
 	Gateway *gateway.Gateway
 	Choice  gateway.Choice // the computer's own
+}
+
+// ModelsOf returns the models of a computer, with what the configuration says of it.
+func ModelsOf(cid contract.CID, g *gateway.Gateway, c config.Models) Models {
+	return Models{CID: cid, Gateway: g, Choice: Choice(c.Computers[string(cid)])}
+}
+
+// Choice is what a configuration says of a computer's models, as the gateway takes it.
+func Choice(m config.ComputerModels) gateway.Choice {
+	return gateway.Choice{Default: m.Default, Roles: map[string]string{string(contract.KindDirector): m.Director, string(contract.KindAssociate): m.Associate}}
 }
 
 // Handler implements ports.Models.
