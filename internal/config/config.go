@@ -112,8 +112,9 @@ type ComputerModels struct {
 // Provider is a model service.
 type Provider struct {
 	BaseURL string `koanf:"base_url"`
-	Key     string `koanf:"key"`  // the name of its key in the environment and the vault; never the key
-	Wire    string `koanf:"wire"` // the format it speaks
+	Key     string `koanf:"key"`    // the name of its key in the environment and the vault; never the key
+	Wire    string `koanf:"wire"`   // the format it speaks
+	Region  string `koanf:"region"` // of AWS, for bedrock
 }
 
 // Budget bounds what models may cost: per run, day, computer and owner. The smallest that

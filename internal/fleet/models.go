@@ -19,7 +19,7 @@ func roles(r config.Roles) map[string]string {
 func providers(configured map[string]config.Provider) map[string]gateway.Service {
 	out := make(map[string]gateway.Service, len(configured))
 	for name, p := range configured {
-		out[name] = gateway.Service{BaseURL: p.BaseURL, Key: p.Key, Wire: gateway.Wire(p.Wire)}
+		out[name] = gateway.Service{BaseURL: p.BaseURL, Key: p.Key, Wire: gateway.Wire(p.Wire), Region: p.Region}
 	}
 	return out
 }

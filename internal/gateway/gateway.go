@@ -90,6 +90,7 @@ type Gateway struct {
 	catalogue *Catalogue
 	services  []service // in the order in which they are chosen
 	wires     map[Wire]provider.Provider
+	bedrock   *anthropic.Bedrock
 	transport http.RoundTripper
 	accounts  accounts
 	local     localServers
@@ -118,9 +119,10 @@ func New(opt Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	aws := &anthropic.Bedrock{}
 	g := &Gateway{
 		opt: opt, limits: opt.Limits.withDefaults(), catalogue: cat, plans: plans, now: time.Now,
-		services: all, wires: map[Wire]provider.Provider{WireAnthropic: anthropic.Provider{}, WireChat: openai.Provider{}, WireResponses: openai.Responses{}},
+		services: all, wires: map[Wire]provider.Provider{WireAnthropic: anthropic.Provider{}, WireChat: openai.Provider{}, WireResponses: openai.Responses{}, wireBedrock: aws}, bedrock: aws,
 		transport: newTransport(),
 		accounts:  accounts{byKey: map[string]*account{}},
 	}

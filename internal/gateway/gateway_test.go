@@ -40,7 +40,7 @@ func (m *meter) taken() []contract.UsageMetered {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-var wires = []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI, modelserver.Responses}
+var wires = []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI, modelserver.Responses, modelserver.Bedrock}
 
 // play serves a script in one wire format and returns a gateway that uses it.
 func play(t *testing.T, wire modelserver.Wire, change func(*gateway.Options), turns ...modelserver.Turn) (*gateway.Gateway, *modelserver.Server, *meter) {
@@ -61,6 +61,8 @@ func play(t *testing.T, wire modelserver.Wire, change func(*gateway.Options), tu
 	switch wire {
 	case modelserver.Anthropic:
 		opt.AnthropicBaseURL, opt.Default = s.URL(), "anthropic/claude-sonnet-4-6"
+	case modelserver.Bedrock:
+		opt.Providers, opt.Default = map[string]gateway.Service{"bedrock": {BaseURL: s.URL(), Region: modelserver.AWSRegion}}, "bedrock/global.anthropic.claude-sonnet-4-6"
 	case modelserver.Responses:
 		opt.Providers, opt.Default = map[string]gateway.Service{"openai": {BaseURL: s.OpenAIURL(), Wire: gateway.WireResponses}}, "openai/gpt-5.4"
 	default:
@@ -120,7 +122,7 @@ func TestTurnInEachFormat(t *testing.T) {
 			t.Errorf("stop %q", turn.Stop)
 		}
 		wantCost := 1000*3.0/1e6 + 2000*0.3/1e6 + 100*15.0/1e6
-		if wire != modelserver.Anthropic {
+		if wire == modelserver.OpenAI || wire == modelserver.Responses {
 			wantCost = 1000*2.5/1e6 + 2000*0.25/1e6 + 100*15.0/1e6
 		}
 		if u := turn.Usage; u.TokensIn != 3000 || u.TokensOut != 100 || u.CostUSD < wantCost*0.999 || u.CostUSD > wantCost*1.001 {
@@ -141,7 +143,7 @@ func TestTurnInEachFormat(t *testing.T) {
 			}
 		}
 		body := string(reqs[0].Body)
-		if wire == modelserver.Anthropic && strings.Count(body, `"cache_control"`) != 4 {
+		if (wire == modelserver.Anthropic || wire == modelserver.Bedrock) && strings.Count(body, `"cache_control"`) != 4 {
 			t.Errorf("want cache breakpoints at the system prompt, the last tool and the user's last two messages: %s", body)
 		}
 		if !strings.Contains(body, "not an object") || !strings.Contains(body, "no such file") || !strings.Contains(body, "invalid_arguments") {

@@ -18,6 +18,7 @@ type target struct {
 	model    string
 	impl     provider.Provider
 	base     string
+	region   string
 	key      string
 	bearer   bool
 	info     ModelInfo
@@ -210,8 +211,18 @@ func (g *Gateway) target(ctx context.Context, name string) (target, error) {
 			return target{}, err
 		}
 	}
+	base, region := s.base, s.region
+	if s.signs && (base == "" || region == "" && key == "") {
+		there, in, err := g.bedrock.Base(ctx, region)
+		if err != nil {
+			return target{}, turnError(provider.CodeNoModel, "model "+name+" needs a region: "+err.Error(), false)
+		}
+		if region = in; base == "" {
+			base = there
+		}
+	}
 	info := g.info(prov, model)
-	return target{provider: prov, model: model, impl: g.wires[g.wire(s, info)], base: s.base, key: key, bearer: s.bearer, info: info, dialect: s.dialect}, nil
+	return target{provider: prov, model: model, impl: g.wires[g.wire(s, info)], base: base, region: region, key: key, bearer: s.bearer, info: info, dialect: s.dialect}, nil
 }
 
 // wire is the format in which a model is called: the one that is configured, else the catalogue's at the vendor's own
@@ -227,7 +238,7 @@ func (g *Gateway) wire(s service, info ModelInfo) Wire {
 func (g *Gateway) first(ctx context.Context, s service, key string) (string, error) {
 	models := g.found(ctx)[s.name]
 	var err error
-	if !s.here {
+	if !s.here && s.lists() {
 		models, err = g.list(ctx, s, key, listTime)
 	}
 	switch {
@@ -267,7 +278,7 @@ func (g *Gateway) choose(ctx context.Context) (string, error) {
 		case err != nil:
 			return "", err
 		case !ready:
-		case g.catalogue.Defaults[s.name] == "" || s.custom && s.wire != WireAnthropic:
+		case g.catalogue.Defaults[s.name] == "" || s.custom && s.lists():
 			return s.name + "/" + every, nil
 		default:
 			return g.catalogue.Defaults[s.name], nil

@@ -22,6 +22,7 @@ const (
 	ProviderOpenAI    = "openai"    // or any compatible service at OpenAIBaseURL
 	ProviderZai       = "zai"       // Z.ai: GLM
 	ProviderKimi      = "kimi"      // Moonshot AI: Kimi
+	ProviderBedrock   = "bedrock"   // Claude on Amazon Bedrock
 	ProviderOllama    = "ollama"    // a model server on this machine
 	ProviderLlamaCpp  = "llamacpp"  // llama.cpp's server, on this machine
 	ProviderRehearsal = "rehearsal" // plans from files, no model
@@ -36,6 +37,7 @@ const (
 	KeyOpenAI    = "OPENAI_API_KEY"
 	KeyZai       = "ZAI_API_KEY"
 	KeyKimi      = "MOONSHOT_API_KEY"
+	KeyBedrock   = "AWS_BEARER_TOKEN_BEDROCK" // instead of AWS's credentials, which sign each request
 )
 
 // These are the addresses at which the usual model servers of a machine listen.
@@ -52,6 +54,7 @@ const (
 	WireAnthropic Wire = "anthropic" // Anthropic's Messages
 	WireChat      Wire = "chat"      // OpenAI's chat completions
 	WireResponses Wire = "responses" // OpenAI's Responses
+	wireBedrock   Wire = "bedrock"   // Messages as Amazon Bedrock speaks it, which only its provider does
 )
 
 // Wires lists the wire formats that a configuration can name.
@@ -64,6 +67,7 @@ type Service struct {
 	BaseURL string // checked; "" is the vendor's own, which only built-in providers have
 	Key     string // the name of its key in the environment and in the vault; "" of one that is not built in: it needs none
 	Wire    Wire   // "" is the usual one: the built-in provider's, or chat
+	Region  string // of AWS, for bedrock alone; "" is where AWS's programs look
 }
 
 // service is a provider as it is called: a wire format, an address, a key, and how it departs from the format.
@@ -76,9 +80,12 @@ type service struct {
 	custom  bool // the base URL is not the vendor's own
 	here    bool // a server on this machine, which is looked for rather than configured
 	off     bool // it is not looked for
+	meant   bool // the configuration names it
 	bearer  bool // wants its key as a bearer token in Anthropic's format too
 	dialect provider.Dialect
 	bases   map[Wire]string // the vendor's addresses
+	signs   bool            // requests are signed with AWS's credentials if it has no key
+	region  string
 }
 
 // vendors are the providers that are known, in the order in which they are chosen by themselves.
@@ -96,6 +103,7 @@ func vendors() []service {
 			bases:   map[Wire]string{WireChat: "https://api.moonshot.ai/v1/", WireAnthropic: "https://api.moonshot.ai/anthropic/"},
 			dialect: provider.Dialect{Reasoning: "reasoning_content", ReasoningAlways: true},
 		},
+		{name: ProviderBedrock, keyName: KeyBedrock, wire: wireBedrock, signs: true, bases: map[Wire]string{}},
 		{name: ProviderOllama, wire: WireChat, here: true, bases: map[Wire]string{WireChat: OllamaBaseURL}},
 		{name: ProviderLlamaCpp, wire: WireChat, here: true, bases: map[Wire]string{WireChat: LlamaCppBaseURL}},
 	}
@@ -116,6 +124,10 @@ func (s Service) Check(name string) error {
 		return fmt.Errorf("wire is %q; it is one of %s", short(string(s.Wire)), strings.Join(Wires(), ", "))
 	case s.Key != "" && !keyName().MatchString(s.Key):
 		return fmt.Errorf("key is %q; it is the name under which the key is kept, such as ACME_API_KEY, and never the key itself", redactedKey(s.Key))
+	case s.Region != "" && (name != ProviderBedrock || !anthropic.Region(s.Region)):
+		return fmt.Errorf("region is %q; %s has one, such as eu-central-1", short(s.Region), ProviderBedrock)
+	case s.Wire != "" && name == ProviderBedrock:
+		return errors.New("it has a wire of its own")
 	case !known && s.BaseURL == "":
 		return errors.New("it has no base_url, and none is known")
 	}
@@ -130,9 +142,9 @@ func (s Service) Check(name string) error {
 // redactedKey is the beginning of what was given as a key's name, which may be the key.
 func redactedKey(s string) string { return s[:min(len(s), 4)] + "…" }
 
-// KeyNames lists the names of the keys that providers have.
+// KeyNames lists the names of the keys that providers have, and of AWS's variables that hold what must not be told.
 func (g *Gateway) KeyNames() []string {
-	var out []string
+	out := []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 	for _, s := range g.services {
 		if s.keyName != "" && !slices.Contains(out, s.keyName) {
 			out = append(out, s.keyName)
@@ -191,6 +203,7 @@ func services(opt Options) ([]service, error) {
 				return nil, fault.New("gateway.New", fault.Invalid, "Write its base URL as https://HOST/PATH; docs/models.md says what a provider has.", fmt.Errorf("provider %s: %w", all[i].name, err))
 			}
 		}
+		all[i].meant = ok
 		if err := all[i].configure(c); err != nil {
 			return nil, fault.New("gateway.New", fault.Invalid, "Set its base_url too.", fmt.Errorf("provider %s: %w", all[i].name, err))
 		}
@@ -203,7 +216,10 @@ func (s *service) configure(c Service) error {
 	s.told = c.Wire != ""
 	s.wire = cmp.Or(c.Wire, s.wire)
 	s.keyName = cmp.Or(c.Key, s.keyName)
-	s.base, s.custom = c.BaseURL, c.BaseURL != ""
+	s.base, s.custom, s.region = c.BaseURL, c.BaseURL != "", c.Region
+	if s.signs && !s.custom {
+		return nil // the address is its region's
+	}
 	if !s.custom {
 		if s.base = s.bases[s.wire]; s.base == "" {
 			return fmt.Errorf("no address is known at which it speaks %s", s.wire)
@@ -215,7 +231,12 @@ func (s *service) configure(c Service) error {
 }
 
 // needsKey reports whether the service can't be called without a key.
-func (s service) needsKey() bool { return s.keyName != "" && !(s.custom && s.vendor()) && !s.here }
+func (s service) needsKey() bool {
+	return s.keyName != "" && !(s.custom && s.vendor()) && !s.here && !s.signs
+}
+
+// lists reports whether the service can be asked for its models.
+func (s service) lists() bool { return s.wire == WireChat || s.wire == WireResponses }
 
 // vendor reports whether the service is one that is built in.
 func (s service) vendor() bool { return s.bases != nil }
@@ -239,11 +260,12 @@ func (g *Gateway) key(ctx context.Context, s service) (string, error) {
 	return key, nil
 }
 
-// ready reports whether a service can be called now: whether it has its key, or was found on this machine.
+// ready reports whether a service can be called now: whether it has its key, or was found on this machine. AWS's credentials
+// are not looked for, since a machine may have them for anything: that the configuration names the provider is what counts.
 func (g *Gateway) ready(ctx context.Context, s service) (bool, error) {
 	if s.here {
 		return len(g.found(ctx)[s.name]) > 0, nil
 	}
 	key, err := g.key(ctx, s)
-	return err == nil && (key != "" || !s.needsKey()), err
+	return err == nil && (key != "" || !s.needsKey() && (!s.signs || s.meant)), err
 }

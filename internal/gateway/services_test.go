@@ -73,6 +73,17 @@ func TestProvidersAreAWireAnAddressAndAKey(t *testing.T) {
 	}
 }
 
+// TestKeysHaveNames: whoever keeps keys out of what is recorded is told all their names.
+func TestKeysHaveNames(t *testing.T) {
+	g := build(t, gateway.Options{Providers: map[string]gateway.Service{"acme": {BaseURL: "https://acme.example", Key: "ACME_API_KEY"}, "zai": {Key: "OTHER_ZAI_KEY"}}})
+	got := g.KeyNames()
+	for _, want := range []string{gateway.KeyAnthropic, gateway.KeyOpenAI, gateway.KeyKimi, gateway.KeyBedrock, "ACME_API_KEY", "OTHER_ZAI_KEY", "AWS_SECRET_ACCESS_KEY"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is not among %v", want, got)
+		}
+	}
+}
+
 // TestKimiWantsReasoningWithEveryCall: its service refuses a call of another model's turn without the field.
 func TestKimiWantsReasoningWithEveryCall(t *testing.T) {
 	s := modelserver.New(modelserver.Script{Turns: []modelserver.Turn{{Text: "hello"}}}).Start()

@@ -69,7 +69,7 @@ func TestDeclarationsArriveInEachFormat(t *testing.T) {
 		var got []declared
 		for _, d := range sent.Tools {
 			switch wire {
-			case modelserver.Anthropic:
+			case modelserver.Anthropic, modelserver.Bedrock:
 				got = append(got, declared{d.Name, d.Description, read(d.InputSchema)})
 			case modelserver.Responses:
 				got = append(got, declared{d.Name, d.Description, read(d.Parameters)})

@@ -97,6 +97,9 @@ func (p *player) event(kind string, v any) bool {
 	if err != nil {
 		panic("modelserver: " + err.Error())
 	}
+	if p.wire == Bedrock {
+		return p.chunk64(b)
+	}
 	if p.wire != OpenAI {
 		return p.write("event: " + kind + "\ndata: " + string(b) + "\n\n")
 	}
@@ -149,9 +152,9 @@ func pieces(s string, n int) []string {
 
 func (p *player) send() {
 	switch {
-	case p.wire == Anthropic && p.req.Stream:
+	case p.messages() && p.req.Stream:
 		p.anthropicStream()
-	case p.wire == Anthropic:
+	case p.messages():
 		p.anthropicWhole()
 	case p.wire == Responses && p.req.Stream:
 		p.responsesStream()
@@ -164,11 +167,23 @@ func (p *player) send() {
 	}
 }
 
+// messages reports whether events are those of Anthropic's format.
+func (p *player) messages() bool { return p.wire == Anthropic || p.wire == Bedrock }
+
+// streams says that the answer is a stream.
+func (p *player) streams() {
+	kind := "text/event-stream"
+	if p.wire == Bedrock {
+		kind = "application/vnd.amazon.eventstream"
+	}
+	p.w.Header().Set("Content-Type", kind)
+}
+
 // begin sends everything before the first text, and one piece of text.
 func (p *player) begin() {
-	p.w.Header().Set("Content-Type", "text/event-stream")
+	p.streams()
 	switch p.wire {
-	case Anthropic:
+	case Anthropic, Bedrock:
 		p.anthropicStart()
 		p.event("content_block_start", map[string]any{"type": "content_block_start", "index": 0, "content_block": map[string]any{"type": "text", "text": ""}})
 	case Responses:
@@ -178,7 +193,7 @@ func (p *player) begin() {
 }
 
 func (p *player) text(s string) bool {
-	if p.wire == Anthropic {
+	if p.messages() {
 		return p.event("content_block_delta", map[string]any{"type": "content_block_delta", "index": 0, "delta": map[string]any{"type": "text_delta", "text": s}})
 	}
 	if p.wire == Responses {

@@ -21,6 +21,7 @@ const (
 	Anthropic Wire = "anthropic"
 	OpenAI    Wire = "openai" // chat completions
 	Responses Wire = "responses"
+	Bedrock   Wire = "bedrock" // Anthropic's, as Amazon Bedrock speaks it
 )
 
 // Request is one request that was received.
@@ -174,7 +175,10 @@ func (s *Server) hold(ctx context.Context, name string) bool {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/v1")
+	_, _, bedrock := bedrockRequest(path)
 	switch {
+	case r.Method == http.MethodPost && bedrock:
+		s.answer(w, r, Bedrock)
 	case r.Method == http.MethodGet && path == "/models":
 		s.listModels(w)
 	case r.Method == http.MethodPost && path == "/messages":
@@ -211,6 +215,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, wire Wire) {
 	if err := json.Unmarshal(body, &in); err != nil {
 		fail(w, wire, http.StatusBadRequest, "the body is not JSON: "+err.Error())
 		return
+	}
+	if wire == Bedrock {
+		in.Model, in.Stream, _ = bedrockRequest(r.URL.Path)
+		if err := signed(r, body); err != nil && req.Key == "" {
+			fail(w, wire, http.StatusForbidden, "The request signature we calculated does not match the signature you provided: "+err.Error())
+			return
+		}
 	}
 	req.Stream, req.Role, req.Text = in.Stream, in.role(), in.text()
 	turn, ok := s.take(&req)
@@ -342,7 +353,10 @@ func fail(w http.ResponseWriter, wire Wire, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	var v any = map[string]any{"error": map[string]any{"message": message, "type": "error", "code": nil, "param": nil}}
-	if wire == Anthropic {
+	switch wire {
+	case Bedrock:
+		v = map[string]any{"message": message}
+	case Anthropic:
 		v = map[string]any{"type": "error", "error": map[string]any{"type": "api_error", "message": message}}
 	}
 	_ = json.NewEncoder(w).Encode(v) // the client may have gone
