@@ -420,7 +420,7 @@ func (c *Computer) Frame(ctx context.Context) (f view.Frame, err error) {
 
 // Provider implements control.Desktop.
 func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
-	provider, model, err := c.machine.Gateway.Resolve(ctx, "")
+	provider, model, err := runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models, nil).Resolve(ctx, contract.KindDirector, "")
 	if err != nil {
 		return view.Provider{}, err
 	}

@@ -50,7 +50,7 @@ func (c *Computer) openAsked() {
 	})
 	c.Commands = commands.New(commands.Options{
 		Log: c.log, Workspace: c.workspace, Mirror: c.mirror, Boxes: c.boxes, Mounts: c.mounts, Shell: c.shell,
-		Reserve: c.machine.Reserve, Secrets: c.machine.Secrets, Getenv: c.machine.Getenv, Awake: c.ctx, Logger: c.logger,
+		Reserve: c.machine.Reserve, Secrets: c.machine.Secrets, Getenv: c.machine.Getenv, Keys: c.machine.Gateway.KeyNames(), Awake: c.ctx, Logger: c.logger,
 	})
 }
 

@@ -23,7 +23,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 	return dispatch.New(dispatch.Options{
 		CID: c.cid, Log: c.log, Blobs: c.machine.Blobs, Boxes: opens, Workspace: c.runWorkspace(),
 		Documents: runspace.Documents{Log: c.log, State: c.state, Documents: c.documents},
-		Models:    runspace.Models{CID: c.cid, Gateway: c.machine.Gateway, Blobs: c.machine.Blobs}, Egress: opens.Way, BeyondGrant: c.boxes.BeyondGrant, Logger: c.logger,
+		Models:    runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models, c.machine.Blobs), Egress: opens.Way, BeyondGrant: c.boxes.BeyondGrant, Logger: c.logger,
 		Publish: func(_ context.Context, subject string, data []byte) error {
 			return c.machine.Bus.Conn().Publish(subject, data)
 		},

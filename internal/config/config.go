@@ -90,7 +90,33 @@ type Models struct {
 	Catalogue        string `koanf:"catalogue"` // TOML file that adds to the built-in catalogue
 	Plans            string `koanf:"plans"`     // directory of further rehearsal plans
 	// PatienceS is for how many seconds a call waits for a model that can't be had.
-	PatienceS int `koanf:"patience_s"`
+	PatienceS int   `koanf:"patience_s"`
+	Roles     Roles `koanf:"roles"` // the models of roles, in place of Default
+	// Computers are the models of computers, by their ids, in place of Default and Roles.
+	Computers map[string]ComputerModels `koanf:"computers"`
+	// Providers are further providers, by names of the owner's, and what departs in those that are known.
+	Providers map[string]Provider `koanf:"providers"`
+}
+
+// Roles names a model for each role: provider/model or an alias; empty: none of its own.
+type Roles struct {
+	Director  string `koanf:"director"`
+	Associate string `koanf:"associate"`
+}
+
+// ComputerModels names the models of one computer.
+type ComputerModels struct {
+	Default   string `koanf:"default"`
+	Director  string `koanf:"director"`
+	Associate string `koanf:"associate"`
+}
+
+// Provider is a model service.
+type Provider struct {
+	BaseURL string `koanf:"base_url"`
+	Key     string `koanf:"key"`    // the name of its key in the environment and the vault; never the key
+	Wire    string `koanf:"wire"`   // the format it speaks
+	Region  string `koanf:"region"` // of AWS, for bedrock
 }
 
 // Budget bounds what models may cost: per run, day, computer and owner. The smallest that
@@ -317,10 +343,14 @@ func (c Config) validateAmounts() error {
 }
 
 func (c Config) validateAddresses() error {
-	for key, v := range map[string]string{
+	addresses := map[string]string{
 		"models.anthropic_base_url": c.Models.AnthropicBaseURL, "models.openai_base_url": c.Models.OpenAIBaseURL,
 		"tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,
-	} {
+	}
+	for name, p := range c.Models.Providers {
+		addresses["models.providers."+name+".base_url"] = p.BaseURL
+	}
+	for key, v := range addresses {
 		if v == "" {
 			continue
 		}

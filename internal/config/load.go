@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -28,8 +29,32 @@ type Sources struct {
 	Flags   map[string]any // key such as "server.listen" → value; set flags only
 }
 
-// Keys lists every key of the file, such as "git.auto_commit_interval".
-func Keys() []string { return knownKeys(reflect.TypeFor[Config](), "") }
+// Keys lists every key of the file with a fixed name, such as "git.auto_commit_interval".
+func Keys() []string {
+	return slices.DeleteFunc(knownKeys(reflect.TypeFor[Config](), ""), named)
+}
+
+// Families lists the keys in which a part, written as *, is a name that the owner gives, such as
+// "models.providers.*.base_url". They stand in the file only.
+func Families() []string {
+	return slices.DeleteFunc(knownKeys(reflect.TypeFor[Config](), ""), func(key string) bool { return !named(key) })
+}
+
+// named reports whether a part of a key is a name that the owner gives.
+func named(key string) bool { return strings.Contains(key, ".*.") }
+
+// known reports whether a key is one of those, or of a family of theirs.
+func known(keys []string, key string) bool {
+	return slices.ContainsFunc(keys, func(k string) bool {
+		before, after, family := strings.Cut(k, ".*.")
+		if !family {
+			return k == key
+		}
+		name, ok := strings.CutPrefix(key, before+".")
+		name, ok2 := strings.CutSuffix(name, "."+after)
+		return ok && ok2 && name != "" && !strings.Contains(name, ".")
+	})
+}
 
 // alias are variables that have a name of their own beside CHOIR_SECTION_KEY.
 var alias = map[string]string{
@@ -64,17 +89,27 @@ func Settings(src Sources) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys := Keys()
+	for _, key := range slices.Sorted(maps.Keys(from)) {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key) // of a family
+		}
+	}
 	var out []Setting
-	for _, key := range Keys() {
+	for _, key := range keys {
 		out = append(out, Setting{Key: key, Value: c.value(key), Source: cmp.Or(from[key], "default")})
 	}
 	return out, nil
 }
 
-// value is the value of one of Keys.
+// value is the value of one of Keys, or of a key of a family that is set.
 func (c Config) value(key string) any {
 	v := reflect.ValueOf(c)
 	for name := range strings.SplitSeq(key, ".") {
+		if v.Kind() == reflect.Map {
+			v = v.MapIndex(reflect.ValueOf(name))
+			continue
+		}
 		for i := range v.NumField() {
 			if v.Type().Field(i).Tag.Get("koanf") == name {
 				v = v.Field(i)
@@ -100,8 +135,8 @@ func load(src Sources) (_ Config, from map[string]string, err error) {
 			return Config{}, nil, fault.New(op, fault.Invalid, "Correct "+path+" or name another file with --config.", err)
 		}
 		for _, key := range k.Keys() {
-			if !slices.Contains(keys, key) {
-				return Config{}, nil, unknownKey(key, keys, path)
+			if !known(keys, key) && !known(Families(), key) {
+				return Config{}, nil, unknownKey(key, append(keys, Families()...), path)
 			}
 			from[key] = path
 		}
@@ -276,9 +311,12 @@ func knownKeys(t reflect.Type, prefix string) []string {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := prefix + f.Tag.Get("koanf")
-		if f.Type.Kind() == reflect.Struct {
+		switch f.Type.Kind() {
+		case reflect.Struct:
 			out = append(out, knownKeys(f.Type, key+".")...)
-		} else {
+		case reflect.Map:
+			out = append(out, knownKeys(f.Type.Elem(), key+".*.")...)
+		default:
 			out = append(out, key)
 		}
 	}

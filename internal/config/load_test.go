@@ -72,6 +72,10 @@ func TestRefusals(t *testing.T) {
 		"listen not loopback": {toml: "[server]\nlisten = '0.0.0.0:7700'\n", want: []string{"server.listen", "loopback"}},
 		"listen not parsable": {toml: "[server]\nlisten = 'x'\n", want: []string{"server.listen", "ADDR:PORT"}},
 		"credentials in URL":  {toml: "[models]\nopenai_base_url = 'http://u:p@h'\n", want: []string{"models.openai_base_url"}},
+		"a provider's URL":    {toml: "[models.providers.acme]\nbase_url = 'ftp://h'\n", want: []string{"models.providers.acme.base_url"}},
+		"a provider's key":    {toml: "[models.providers.acme]\nbase_ulr = 'https://h'\n", want: []string{"models.providers.acme.base_ulr", "models.providers.*.base_url"}},
+		"a provider's name":   {toml: "[models.providers.'a.b']\nbase_url = 'https://h'\n", want: []string{"models.providers.a.b.base_url"}},
+		"a role":              {toml: "[models.roles]\ndirektor = 'smart'\n", want: []string{"models.roles.direktor", "models.roles.director"}},
 		"S3 blobs":            {toml: "[storage]\nblobs_url = 's3://b'\n", want: []string{"storage.blobs_url"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +108,8 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range config.Keys() {
+	for _, key := range append(config.Keys(), config.Families()...) {
+		key = strings.ReplaceAll(strings.Replace(key, "providers.*", "providers.NAME", 1), "computers.*", "computers.ID")
 		section, name, _ := strings.Cut(key, ".")
 		if !strings.Contains(string(doc), "`"+key+"`") && (section != "budget" || !strings.Contains(string(doc), "`."+name+"`")) {
 			t.Errorf("docs/configuration.md does not list %s", key)
@@ -188,6 +193,39 @@ func TestSettingsSayWhereTheyAreFrom(t *testing.T) {
 		w, ok := want[s.Key]
 		if w.Key = s.Key; ok && !reflect.DeepEqual(s, w) {
 			t.Errorf("got %+v, want %+v", s, w)
+		}
+		delete(want, s.Key)
+	}
+	if len(want) > 0 {
+		t.Errorf("nothing tells of %v", want)
+	}
+}
+
+// TestKeysWithNamesOfTheOwners: providers and computers are named in the file, and config show tells each of theirs.
+func TestKeysWithNamesOfTheOwners(t *testing.T) {
+	t.Parallel()
+	const file = "[models.roles]\ndirector = 'smart'\n[models.providers.acme]\nbase_url = 'https://acme.example/v1'\nkey = 'ACME_API_KEY'\n[models.providers.zai]\nwire = 'anthropic'\n[models.computers.abcdefghij012345]\nassociate = 'fast'\n"
+	c, err := load(t, file, []string{"CHOIR_MODELS_ROLES_ASSOCIATE=local"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := c.Models
+	if m.Providers["acme"] != (config.Provider{BaseURL: "https://acme.example/v1", Key: "ACME_API_KEY"}) || m.Providers["zai"].Wire != "anthropic" ||
+		m.Computers["abcdefghij012345"].Associate != "fast" || m.Roles != (config.Roles{Director: "smart", Associate: "local"}) {
+		t.Errorf("got %+v", m)
+	}
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := config.Settings(config.Sources{File: path, Environ: []string{"HOME=/home/u"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"models.providers.acme.base_url": "https://acme.example/v1", "models.providers.acme.key": "ACME_API_KEY", "models.providers.zai.wire": "anthropic", "models.computers.abcdefghij012345.associate": "fast"}
+	for _, s := range settings {
+		if w, ok := want[s.Key]; ok && (s.Value != w || s.Source != path) {
+			t.Errorf("%+v", s)
 		}
 		delete(want, s.Key)
 	}

@@ -109,12 +109,16 @@ func New(opts Options) (*Fleet, error) {
 	fl.wake = fl.machine.Wake
 	if fl.machine.Gateway, err = gateway.New(gateway.Options{
 		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
-		Default: opts.Config.Models.Default, AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL,
-		OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL, Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
+		Default: opts.Config.Models.Default, Roles: roles(opts.Config.Models.Roles), Providers: providers(opts.Config.Models.Providers),
+		AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL, OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL,
+		Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
 		Meter: fl.meter, Spent: fl.spent, Sum: fl.spentIn, Bounds: bounds(opts.Config.Budget), Blobs: opts.Blobs, Logger: opts.Logger,
 		Limits: gateway.Limits{Patience: time.Duration(opts.Config.Models.PatienceS) * time.Second},
 	}); err != nil {
 		return nil, fault.Wrap(op, err)
+	}
+	if err = checkComputers(fl.machine.Gateway, opts.Config.Models.Computers); err != nil {
+		return nil, errors.Join(err, fl.machine.Gateway.Close())
 	}
 	if fl.machine.Boxes.Proxy, err = egress.NewProxy(egress.Options{Decide: fl.decide, Meter: fl.meterEgress, AllowPrivate: private, Logger: opts.Logger}); err != nil {
 		return nil, fault.Wrap(op, errors.Join(err, fl.machine.Gateway.Close()))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"choir.dev/choiros/internal/computer"
@@ -99,9 +100,12 @@ func (fl *Fleet) tell(ctx context.Context, by contract.Actor, eventType string, 
 func (fl *Fleet) Models(ctx context.Context) ([]view.Model, error) {
 	var out []view.Model
 	for _, m := range fl.machine.Gateway.Models(ctx) {
-		model := view.Model{ID: m.Name, Provider: m.Provider, Default: m.Default, Available: m.Configured, PriceIn: m.PriceIn, PriceOut: m.PriceOut}
+		model := view.Model{ID: m.Name, Provider: m.Provider, Aliases: m.Aliases, Default: m.Default, Available: m.Configured, PriceIn: m.PriceIn, PriceOut: m.PriceOut}
 		if m.Provider == "rehearsal" {
 			model.Note = "plays documented plans; understands nothing"
+		}
+		if len(m.Roles) > 0 {
+			model.Note = "for the " + strings.Join(m.Roles, " and ")
 		}
 		out = append(out, model)
 	}

@@ -57,7 +57,8 @@ type reservation struct {
 
 func (r *reservation) size(t target) {
 	r.tokens = r.in + int64(r.maxOut)
-	r.cost = price(float64(r.in), t.info.writePrice()) + price(float64(r.maxOut), t.info.PriceOut)
+	info := t.info.at(r.in)
+	r.cost = price(float64(r.in), info.writePrice()) + price(float64(r.maxOut), info.PriceOut)
 }
 
 func (r *reservation) settle(u contract.Usage) {
@@ -147,9 +148,9 @@ func (g *Gateway) usage(t target, r *reservation, out outcome, callErr error) (u
 	}
 	u.TokensIn = p.In + p.CacheRead + p.CacheWrite
 	u.TokensOut, u.TokensCached = p.Out, p.CacheRead
-	if t.info.Priced {
-		u.CostUSD = price(float64(p.In), t.info.PriceIn) + price(float64(p.Out), t.info.PriceOut) +
-			price(float64(p.CacheRead), t.info.readPrice()) + price(float64(p.CacheWrite), t.info.writePrice())
+	if info := t.info.at(u.TokensIn); info.Priced {
+		u.CostUSD = price(float64(p.In), info.PriceIn) + price(float64(p.Out), info.PriceOut) +
+			price(float64(p.CacheRead), info.readPrice()) + price(float64(p.CacheWrite), info.writePrice())
 	}
 	return u, estimated
 }

@@ -162,6 +162,7 @@ func (r *reservation) share(left float64) int64 {
 
 // fit shortens the answer to what is left of the budget, or refuses.
 func (l *level) fit(r *reservation, m ModelInfo) error {
+	m = m.at(r.in)
 	if l.budget.Tokens > 0 {
 		left := l.budget.Tokens - l.acc.tokens - r.in
 		if left < minOut {

@@ -84,6 +84,9 @@ func (c *call) choose(ctx context.Context) error {
 	if c.name == "" {
 		c.name = c.req.Model
 	}
+	if c.name == "" {
+		c.name = c.gateway.chosen(c.scope)
+	}
 	var err error
 	c.models, err = c.gateway.candidates(ctx, c.name)
 	c.failing, c.held, c.tries, c.broken = false, 0, 0, 0
@@ -316,9 +319,6 @@ const maxFallbacks = 8
 
 // fallback lists what may answer in the place of a model, by the name that was asked for or its own.
 func (g *Gateway) fallback(asked, name string) []string {
-	if asked == "" {
-		asked = g.opt.Default
-	}
 	if list, ok := g.opt.Fallback[asked]; ok {
 		return list
 	}
@@ -332,7 +332,7 @@ func (g *Gateway) checkFallback() error {
 			return invalidFallback(fmt.Errorf("models.fallback: %s has %d models; at most %d can stand in for one", name, len(list), maxFallbacks))
 		}
 		for _, n := range append([]string{name}, list...) {
-			if _, _, err := g.split(n); err != nil {
+			if _, err := g.names(n); err != nil {
 				return invalidFallback(fmt.Errorf("models.fallback: %w", err))
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -26,8 +27,8 @@ const maxCatalogue = 1 << 20
 // Catalogue is what is known about models.
 type Catalogue struct {
 	Models   map[string]ModelInfo // by provider/model
-	Aliases  map[string]string
-	Defaults map[string]string // provider → provider/model
+	Aliases  map[string][]string  // the first whose provider can be called counts
+	Defaults map[string]string    // provider → provider/model
 }
 
 // ModelInfo is one model. Prices are USD per million tokens; they count only if
@@ -43,10 +44,31 @@ type ModelInfo struct {
 	PriceSource     string  `toml:"price_source" json:"price_source,omitempty"`
 	PriceDate       string  `toml:"price_date" json:"price_date,omitempty"`
 	Priced          bool    `toml:"-" json:"priced"`
+	// Long is what is charged instead, of the whole request, when it has more tokens than Long.Over.
+	Long *LongPrice `toml:"long" json:"long,omitempty"`
+	// Wire is the format in which the vendor wants the model to be called, if it is not its usual one.
+	Wire Wire `toml:"wire" json:"wire,omitempty"`
 	Abilities
 	// Source and Date say where the sizes and abilities are from.
 	Source string `toml:"source" json:"source,omitempty"`
 	Date   string `toml:"date" json:"date,omitempty"`
+}
+
+// LongPrice are the prices of long requests, in USD per million tokens. CacheRead and CacheWrite of 0 are In.
+type LongPrice struct {
+	Over       int64   `toml:"over" json:"over"`
+	In         float64 `toml:"in" json:"in"`
+	Out        float64 `toml:"out" json:"out"`
+	CacheRead  float64 `toml:"cache_read" json:"cache_read,omitempty"`
+	CacheWrite float64 `toml:"cache_write" json:"cache_write,omitempty"`
+}
+
+// at returns the model with the prices of a request of so many tokens.
+func (m ModelInfo) at(tokens int64) ModelInfo {
+	if l := m.Long; l != nil && tokens > l.Over {
+		m.PriceIn, m.PriceOut, m.PriceCacheRead, m.PriceCacheWrite = l.In, l.Out, l.CacheRead, l.CacheWrite
+	}
+	return m
 }
 
 // Abilities is what a model can be told or shown. What is not known of a model, it is not asked for.
@@ -96,7 +118,7 @@ func (m ModelInfo) writePrice() float64 { return max(m.PriceCacheWrite, m.PriceI
 
 type catalogueFile struct {
 	Defaults map[string]string `toml:"defaults"`
-	Aliases  map[string]string `toml:"aliases"`
+	Aliases  map[string]any    `toml:"aliases"` // a name, or a list of names
 	Models   []struct {
 		ModelInfo
 		PriceIn  *float64 `toml:"price_in"`
@@ -106,7 +128,7 @@ type catalogueFile struct {
 
 // loadCatalogue reads the built-in catalogue, and adds the file at path, which overrides it.
 func loadCatalogue(path string) (*Catalogue, error) {
-	c := &Catalogue{Models: map[string]ModelInfo{}, Aliases: map[string]string{}, Defaults: map[string]string{}}
+	c := &Catalogue{Models: map[string]ModelInfo{}, Aliases: map[string][]string{}, Defaults: map[string]string{}}
 	if err := c.add(builtIn); err != nil {
 		return nil, fmt.Errorf("built-in catalogue: %w", err)
 	}
@@ -145,7 +167,16 @@ func (c *Catalogue) add(b []byte) error {
 		} else if (m.PriceIn == nil) != (m.PriceOut == nil) {
 			return fmt.Errorf("models[%d]: give both price_in and price_out, or neither", i)
 		}
-		for _, p := range []float64{info.PriceIn, info.PriceOut, info.PriceCacheRead, info.PriceCacheWrite} {
+		prices := []float64{info.PriceIn, info.PriceOut, info.PriceCacheRead, info.PriceCacheWrite}
+		if l := info.Long; l != nil {
+			if prices = append(prices, l.In, l.Out, l.CacheRead, l.CacheWrite); l.Over <= 0 || !info.Priced {
+				return fmt.Errorf("models[%d].long: give over, and the prices of shorter requests too", i)
+			}
+		}
+		if info.Wire != "" && !slices.Contains(Wires(), string(info.Wire)) {
+			return fmt.Errorf("models[%d].wire is %q; it is one of %s", i, short(string(info.Wire)), strings.Join(Wires(), ", "))
+		}
+		for _, p := range prices {
 			if p < 0 || p > 1e6 || math.IsNaN(p) {
 				return fmt.Errorf("models[%d]: a price is not from 0 to a million", i)
 			}
@@ -161,7 +192,32 @@ func (c *Catalogue) add(b []byte) error {
 		}
 		c.Models[info.Name] = info
 	}
-	maps.Copy(c.Aliases, f.Aliases)
+	for alias, to := range f.Aliases {
+		names, ok := texts(to)
+		if !ok || len(names) == 0 || alias == "" || strings.Contains(alias, "/") {
+			return fmt.Errorf("aliases.%s: an alias has no slash, and is for a model or a list of them", short(alias))
+		}
+		c.Aliases[alias] = names
+	}
 	maps.Copy(c.Defaults, f.Defaults)
 	return nil
+}
+
+// texts returns a text, or a list of texts, as a list.
+func texts(v any) ([]string, bool) {
+	switch v := v.(type) {
+	case string:
+		return []string{v}, true
+	case []any:
+		var out []string
+		for _, e := range v {
+			s, ok := e.(string)
+			if !ok {
+				return nil, false
+			}
+			out = append(out, s)
+		}
+		return out, true
+	}
+	return nil, false
 }

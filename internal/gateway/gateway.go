@@ -3,10 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -21,15 +19,17 @@ import (
 // Options configures how a Gateway finds models and keys. The zero value of every field but Logger
 // is usable.
 type Options struct {
-	// Keys returns the key kept under a name (KeyAnthropic, KeyOpenAI), or ""
-	// if there is none. It is asked before every call, so a key that was just
+	// Keys returns the key kept under a name (see Gateway.KeyNames), or "" if there is none. It is asked before every call, so a key that was just
 	// stored is used at once. See Lookup.
 	Keys func(ctx context.Context, name string) (string, error)
 
-	Default          string // provider/model or alias; "" picks what is configured
-	AnthropicBaseURL string // "" is the vendor's
-	OpenAIBaseURL    string // "" is the vendor's; may be any compatible service
-	LocalBaseURL     string // where a local model server is looked for; "" is LocalBaseURL, "none" looks for none
+	Default string            // provider/model or alias; "" picks what is configured
+	Roles   map[string]string // the same for one role: director or associate; "" is the default
+	// Providers are further providers, and what departs in those that are built in.
+	Providers        map[string]Service
+	AnthropicBaseURL string // of anthropic, if Providers has none; "" is the vendor's
+	OpenAIBaseURL    string // of openai, if Providers has none; "" is the vendor's; may be any compatible service
+	LocalBaseURL     string // where a local model server is looked for; "" is the usual places, "none" looks for none
 	Catalogue        string // TOML file that adds to the built-in catalogue
 	Plans            string // directory of further rehearsal plans
 
@@ -67,8 +67,10 @@ type Scope struct {
 	Task string // "" for the director
 	Role string // director or associate
 	// Model is the host's choice for this loop, which takes precedence over the one in the request.
-	// With "" the request decides, then the default.
+	// With "" the request decides, then Choice, then the owner's.
 	Model string
+	// Choice is the computer's own.
+	Choice Choice
 	// Budget bounds all calls of the run together; TaskBudget those of Task.
 	// Only Tokens and CostUSD count here; 0 is no limit.
 	Budget     contract.Budget
@@ -86,12 +88,12 @@ type Gateway struct {
 	opt       Options
 	limits    Limits
 	catalogue *Catalogue
-	providers map[string]provider.Provider
-	bases     map[string]string // provider's name → validated base URL
-	custom    map[string]bool   // providers whose base URL is not the vendor's own
+	services  []service // in the order in which they are chosen
+	wires     map[Wire]provider.Provider
+	bedrock   *anthropic.Bedrock
 	transport http.RoundTripper
 	accounts  accounts
-	local     localServer
+	local     localServers
 	plans     *rehearsal.Provider
 	now       func() time.Time
 	clock     Clock
@@ -113,13 +115,14 @@ func New(opt Options) (*Gateway, error) {
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
+	all, err := services(opt)
+	if err != nil {
+		return nil, err
+	}
+	aws := &anthropic.Bedrock{}
 	g := &Gateway{
 		opt: opt, limits: opt.Limits.withDefaults(), catalogue: cat, plans: plans, now: time.Now,
-		providers: map[string]provider.Provider{
-			ProviderAnthropic: anthropic.Provider{}, ProviderOpenAI: openai.Provider{},
-			ProviderLocal: openai.Provider{}, ProviderRehearsal: plans,
-		},
-		bases: map[string]string{}, custom: map[string]bool{},
+		services: all, wires: map[Wire]provider.Provider{WireAnthropic: anthropic.Provider{}, WireChat: openai.Provider{}, WireResponses: openai.Responses{}, wireBedrock: aws}, bedrock: aws,
 		transport: newTransport(),
 		accounts:  accounts{byKey: map[string]*account{}},
 	}
@@ -130,38 +133,11 @@ func New(opt Options) (*Gateway, error) {
 	if opt.HTTPClient != nil && opt.HTTPClient.Transport != nil {
 		g.transport = opt.HTTPClient.Transport
 	}
-	local := opt.LocalBaseURL
-	switch local {
-	case "":
-		local = LocalBaseURL
-	case "none":
-		local = ""
-	}
-	for name, set := range map[string][2]string{
-		ProviderAnthropic: {opt.AnthropicBaseURL, anthropic.BaseURL},
-		ProviderOpenAI:    {opt.OpenAIBaseURL, openai.BaseURL},
-		ProviderLocal:     {local, ""},
-	} {
-		base := set[0]
-		if base == "" {
-			base = set[1]
-		} else if name != ProviderLocal {
-			g.custom[name] = true
-		}
-		if base == "" {
-			continue
-		}
-		if g.bases[name], err = validBase(base); err != nil {
-			return nil, fault.New(op, fault.Invalid, "Write the base URL as https://HOST/PATH.", fmt.Errorf("base URL of %s: %w", name, err))
-		}
-	}
 	if err := g.checkFallback(); err != nil {
 		return nil, err
 	}
-	if opt.Default != "" {
-		if _, _, err := g.split(opt.Default); err != nil {
-			return nil, fault.New(op, fault.Invalid, "Set CHOIR_MODEL to provider/model, such as "+g.catalogue.Defaults[ProviderAnthropic]+".", err)
-		}
+	if err := g.checkNames(); err != nil {
+		return nil, err
 	}
 	return g, nil
 }
@@ -211,11 +187,4 @@ func (g *Gateway) outward(err error, red redactor) *contract.TurnError {
 		return turnError(pe.Code, red.text(message), pe.Retriable)
 	}
 	return turnError(provider.CodeUnavailable, red.text(err.Error()), false)
-}
-
-// localServer remembers whether a model server was found on this machine.
-type localServer struct {
-	mu     sync.Mutex
-	until  time.Time
-	models []string
 }

@@ -40,7 +40,7 @@ func (m *meter) taken() []contract.UsageMetered {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-var wires = []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI}
+var wires = []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI, modelserver.Responses, modelserver.Bedrock}
 
 // play serves a script in one wire format and returns a gateway that uses it.
 func play(t *testing.T, wire modelserver.Wire, change func(*gateway.Options), turns ...modelserver.Turn) (*gateway.Gateway, *modelserver.Server, *meter) {
@@ -58,9 +58,14 @@ func play(t *testing.T, wire modelserver.Wire, change func(*gateway.Options), tu
 		LocalBaseURL: "none", Logger: quiet(), Meter: m.record,
 		Limits: gateway.Limits{Backoff: time.Millisecond, MaxRetryGap: time.Second, FirstByte: 20 * time.Second, Idle: 20 * time.Second, Wall: 60 * time.Second},
 	}
-	if wire == modelserver.Anthropic {
+	switch wire {
+	case modelserver.Anthropic:
 		opt.AnthropicBaseURL, opt.Default = s.URL(), "anthropic/claude-sonnet-4-6"
-	} else {
+	case modelserver.Bedrock:
+		opt.Providers, opt.Default = map[string]gateway.Service{"bedrock": {BaseURL: s.URL(), Region: modelserver.AWSRegion}}, "bedrock/global.anthropic.claude-sonnet-4-6"
+	case modelserver.Responses:
+		opt.Providers, opt.Default = map[string]gateway.Service{"openai": {BaseURL: s.OpenAIURL(), Wire: gateway.WireResponses}}, "openai/gpt-5.4"
+	default:
 		opt.OpenAIBaseURL, opt.Default = s.OpenAIURL(), "openai/gpt-5.4"
 	}
 	if change != nil {
@@ -84,14 +89,14 @@ func say(text string) contract.TurnRequest {
 		Tools:    []contract.ToolSpec{{Name: "read", Description: "d", Schema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["path"],"properties":{"path":{"type":"string"}}}`)}, {Name: "finish", Schema: json.RawMessage(`{"type":"object"}`)}}}
 }
 
-func both(t *testing.T, f func(t *testing.T, wire modelserver.Wire)) {
+func each(t *testing.T, f func(t *testing.T, wire modelserver.Wire)) {
 	for _, w := range wires {
 		t.Run(string(w), func(t *testing.T) { f(t, w) })
 	}
 }
 
-func TestTurnInBothFormats(t *testing.T) {
-	both(t, func(t *testing.T, wire modelserver.Wire) {
+func TestTurnInEachFormat(t *testing.T) {
+	each(t, func(t *testing.T, wire modelserver.Wire) {
 		g, s, m := play(t, wire, nil, modelserver.Turn{
 			Text:  "I'll look at the file first — ünïcode too.",
 			Calls: []modelserver.Call{{ID: "c_1", Name: "read", Args: modelserver.Args(map[string]any{"path": "a/b.txt"})}},
@@ -117,7 +122,7 @@ func TestTurnInBothFormats(t *testing.T) {
 			t.Errorf("stop %q", turn.Stop)
 		}
 		wantCost := 1000*3.0/1e6 + 2000*0.3/1e6 + 100*15.0/1e6
-		if wire == modelserver.OpenAI {
+		if wire == modelserver.OpenAI || wire == modelserver.Responses {
 			wantCost = 1000*2.5/1e6 + 2000*0.25/1e6 + 100*15.0/1e6
 		}
 		if u := turn.Usage; u.TokensIn != 3000 || u.TokensOut != 100 || u.CostUSD < wantCost*0.999 || u.CostUSD > wantCost*1.001 {
@@ -138,7 +143,7 @@ func TestTurnInBothFormats(t *testing.T) {
 			}
 		}
 		body := string(reqs[0].Body)
-		if wire == modelserver.Anthropic && strings.Count(body, `"cache_control"`) != 4 {
+		if (wire == modelserver.Anthropic || wire == modelserver.Bedrock) && strings.Count(body, `"cache_control"`) != 4 {
 			t.Errorf("want cache breakpoints at the system prompt, the last tool and the user's last two messages: %s", body)
 		}
 		if !strings.Contains(body, "not an object") || !strings.Contains(body, "no such file") || !strings.Contains(body, "invalid_arguments") {
@@ -219,7 +224,7 @@ func TestModelThatMisbehaves(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			both(t, func(t *testing.T, wire modelserver.Wire) {
+			each(t, func(t *testing.T, wire modelserver.Wire) {
 				g, _, m := play(t, wire, func(o *gateway.Options) {
 					if strings.HasPrefix(c.name, "hang") || strings.HasPrefix(c.name, "stall") {
 						o.Limits.FirstByte, o.Limits.Idle = time.Second, time.Second
@@ -262,7 +267,7 @@ func TestModelThatMisbehaves(t *testing.T) {
 }
 
 func TestNoRetryOnceTextWasShown(t *testing.T) {
-	both(t, func(t *testing.T, wire modelserver.Wire) {
+	each(t, func(t *testing.T, wire modelserver.Wire) {
 		g, s, m := play(t, wire, nil, modelserver.Turn{Fault: &modelserver.Fault{Kind: "cut"}}, modelserver.Turn{Text: "fine"})
 		_, err := g.Turn(t.Context(), scope(), say("go"), func(string) {})
 		var te *contract.TurnError
@@ -276,7 +281,7 @@ func TestNoRetryOnceTextWasShown(t *testing.T) {
 }
 
 func TestKeysStayInside(t *testing.T) {
-	both(t, func(t *testing.T, wire modelserver.Wire) {
+	each(t, func(t *testing.T, wire modelserver.Wire) {
 		var logs strings.Builder
 		elsewhere := modelserver.New(modelserver.Script{Turns: []modelserver.Turn{{Text: "stolen", Repeat: true}}}).Start()
 		defer elsewhere.Close()
@@ -335,7 +340,7 @@ func TestTurnFailsWhenItCannotBeMetered(t *testing.T) {
 }
 
 func TestEndlessStreamEndsAtTheWall(t *testing.T) {
-	both(t, func(t *testing.T, wire modelserver.Wire) {
+	each(t, func(t *testing.T, wire modelserver.Wire) {
 		g, _, m := play(t, wire, func(o *gateway.Options) {
 			o.Limits.Wall, o.Limits.Output, o.Limits.Body, o.Limits.Idle = 500*time.Millisecond, 1<<30, 1<<40, time.Minute
 		}, modelserver.Turn{Fault: &modelserver.Fault{Kind: "stall"}})

@@ -2,41 +2,14 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
-	"time"
 
-	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway/provider"
-)
-
-// These are the providers' names.
-const (
-	ProviderAnthropic = "anthropic"
-	ProviderOpenAI    = "openai"    // or any compatible service at OpenAIBaseURL
-	ProviderLocal     = "local"     // a model server found on this machine
-	ProviderRehearsal = "rehearsal" // plans from files, no model
-)
-
-// These are the names of keys in the environment and in the vault.
-const (
-	KeyAnthropic = "ANTHROPIC_API_KEY"
-	KeyOpenAI    = "OPENAI_API_KEY"
-)
-
-// LocalBaseURL is where Ollama, the usual local model server, listens.
-const LocalBaseURL = "http://127.0.0.1:11434/v1/"
-
-const (
-	probeTime  = 200 * time.Millisecond
-	probeEvery = 10 * time.Second
 )
 
 // target is a model that can be called.
@@ -45,7 +18,9 @@ type target struct {
 	model    string
 	impl     provider.Provider
 	base     string
+	region   string
 	key      string
+	bearer   bool
 	info     ModelInfo
 	dialect  provider.Dialect
 }
@@ -68,32 +43,55 @@ func Env(getenv func(string) string) func(context.Context, string) (string, erro
 	return func(_ context.Context, name string) (string, error) { return getenv(name), nil }
 }
 
-// key returns a provider's key, after a check that it can be put into a header.
-func (g *Gateway) key(ctx context.Context, providerName string) (string, error) {
-	name := map[string]string{ProviderAnthropic: KeyAnthropic, ProviderOpenAI: KeyOpenAI}[providerName]
-	if name == "" || g.opt.Keys == nil {
-		return "", nil
-	}
-	key, err := g.opt.Keys(ctx, name)
-	if err != nil {
-		return "", turnError(provider.CodeUnavailable, "the key "+name+" could not be read: "+err.Error(), true)
-	}
-	key = strings.TrimSpace(key)
-	if len(key) > 4096 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", turnError(provider.CodeInvalid, "the key "+name+" has characters that no key has; set it again", false)
-	}
-	return key, nil
+// Choice names models: for each role, and for those that have none of their own. It is for where nobody named one for a run.
+type Choice struct {
+	Default string
+	Roles   map[string]string // director, associate
 }
 
-// split resolves aliases and returns provider and model. A bare model name is
-// looked up in the catalogue.
-func (g *Gateway) split(name string) (prov, model string, err error) {
-	for range 5 {
-		to, ok := g.catalogue.Aliases[name]
-		if !ok {
-			break
+func (c Choice) of(role string) string {
+	if name := c.Roles[role]; name != "" {
+		return name
+	}
+	return c.Default
+}
+
+// Names lists the models that it names.
+func (c Choice) Names() []string {
+	out := slices.Sorted(maps.Values(c.Roles))
+	return slices.DeleteFunc(append([]string{c.Default}, out...), func(name string) bool { return name == "" })
+}
+
+// chosen is the model that a scope's loop uses when neither the host nor the loop names one: its computer's choice, else
+// the owner's; "" if there is none.
+func (g *Gateway) chosen(s Scope) string {
+	if name := s.Choice.of(s.Role); name != "" {
+		return name
+	}
+	return Choice{Default: g.opt.Default, Roles: g.opt.Roles}.of(s.Role)
+}
+
+// every is the model of PROVIDER/*: the first that its service lists.
+const every = "*"
+
+// names returns the models that a name stands for, in the order in which they are tried: itself, an alias's, or, of a bare
+// model name, the catalogue's. It makes no request.
+func (g *Gateway) names(name string) ([]string, error) { return g.expand(name, 5) }
+
+func (g *Gateway) expand(name string, depth int) ([]string, error) {
+	if to, ok := g.catalogue.Aliases[name]; ok {
+		if depth == 0 {
+			return nil, fmt.Errorf("the alias %q leads to itself", short(name))
 		}
-		name = to
+		var out []string
+		for _, n := range to {
+			more, err := g.expand(n, depth-1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, more...)
+		}
+		return out, nil
 	}
 	prov, model, ok := strings.Cut(name, "/")
 	if !ok {
@@ -104,14 +102,32 @@ func (g *Gateway) split(name string) (prov, model string, err error) {
 			}
 		}
 		if len(found) != 1 {
-			return "", "", fmt.Errorf("model %q is not provider/model and no known alias (%s)", short(name), strings.Join(g.aliases(), ", "))
+			return nil, fmt.Errorf("model %q is not provider/model and no known alias (%s)", short(name), strings.Join(g.aliases(), ", "))
 		}
-		prov, model, _ = strings.Cut(found[0], "/")
+		name = found[0]
+		prov, model, _ = strings.Cut(name, "/")
 	}
-	if _, known := g.providers[prov]; !known || model == "" || strings.ContainsFunc(model, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return "", "", fmt.Errorf("model %q: the provider is not one of %s, %s, %s, %s, or the model's name is malformed", short(name), ProviderAnthropic, ProviderOpenAI, ProviderLocal, ProviderRehearsal)
+	if prov == aliasLocal {
+		var out []string
+		for _, s := range g.services {
+			if s.here {
+				out = append(out, s.name+"/"+model)
+			}
+		}
+		return out, nil
 	}
-	return prov, model, nil
+	if _, known := g.service(prov); !known && prov != ProviderRehearsal || model == "" || strings.ContainsFunc(model, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return nil, fmt.Errorf("model %q: the provider is not one of %s, or the model's name is malformed", short(name), strings.Join(g.providerNames(), ", "))
+	}
+	return []string{name}, nil
+}
+
+func (g *Gateway) providerNames() []string {
+	var out []string
+	for _, s := range g.services {
+		out = append(out, s.name)
+	}
+	return append(out, ProviderRehearsal)
 }
 
 func short(s string) string {
@@ -121,50 +137,119 @@ func short(s string) string {
 	return s
 }
 
-func (g *Gateway) aliases() []string {
-	var out []string
-	for a := range g.catalogue.Aliases {
-		out = append(out, a)
+func (g *Gateway) aliases() []string { return slices.Sorted(maps.Keys(g.catalogue.Aliases)) }
+
+// pick returns the first of the models that a name stands for whose provider can be called. A single one is returned in any
+// case: what it lacks is told by target.
+func (g *Gateway) pick(ctx context.Context, name string) (string, error) {
+	names, err := g.names(name)
+	if err != nil {
+		return "", turnError(provider.CodeNoModel, err.Error(), false)
 	}
-	sort.Strings(out)
-	return out
+	if len(names) == 1 {
+		return names[0], nil
+	}
+	var missing []string
+	for _, n := range names {
+		prov, model, _ := strings.Cut(n, "/")
+		s, ok := g.service(prov)
+		if !ok {
+			return n, nil // the rehearsal
+		}
+		ready, err := g.ready(ctx, s)
+		switch {
+		case err != nil:
+			return "", err
+		case ready && s.here && model != every && !slices.Contains(g.found(ctx)[prov], model):
+		case ready:
+			return n, nil
+		case s.keyName != "" && !slices.Contains(missing, s.keyName):
+			missing = append(missing, s.keyName)
+		}
+	}
+	how := "start a model server on this machine that has it"
+	if len(missing) > 0 {
+		how = "run `choir secrets set` for one of " + strings.Join(missing, ", ") + ", or start a model server on this machine"
+	}
+	return "", turnError(provider.CodeNoModel, fmt.Sprintf("%s stands for %s, of which none can be called: %s", short(name), strings.Join(names, ", "), how), false)
 }
 
-// resolve finds the model to call: the one named, else the configured default,
-// else the first provider that has a key or an address of its own, else a model
-// server on this machine, else the rehearsal.
+// resolve finds the model with a name; "" is the first provider that can be called by itself, else a model server on this
+// machine, else the rehearsal.
 func (g *Gateway) resolve(ctx context.Context, name string) (target, error) {
+	var err error
 	if name == "" {
-		name = g.opt.Default
+		name, err = g.choose(ctx)
+	} else {
+		name, err = g.pick(ctx, name)
 	}
-	if name == "" {
-		chosen, err := g.choose(ctx)
-		if err != nil {
-			return target{}, err
-		}
-		name = chosen
-	}
-	prov, model, err := g.split(name)
 	if err != nil {
-		return target{}, turnError(provider.CodeNoModel, err.Error(), false)
-	}
-	t := target{provider: prov, model: model, impl: g.providers[prov], base: g.bases[prov]}
-	if prov == ProviderRehearsal {
-		t.info = g.info(prov, model)
-		return t, nil
-	}
-	if t.base == "" {
-		return target{}, turnError(provider.CodeNoModel, "no address is configured for provider "+prov, false)
-	}
-	if t.key, err = g.key(ctx, prov); err != nil {
 		return target{}, err
 	}
-	if t.key == "" && !g.custom[prov] && prov != ProviderLocal {
-		env := map[string]string{ProviderAnthropic: KeyAnthropic, ProviderOpenAI: KeyOpenAI}[prov]
-		return target{}, turnError(provider.CodeNoModel, fmt.Sprintf("model %s needs a key: run `choir secrets set %s`, or set it in the environment", name, env), false)
+	return g.target(ctx, name)
+}
+
+// target returns the model with a whole name.
+func (g *Gateway) target(ctx context.Context, name string) (target, error) {
+	prov, model, _ := strings.Cut(name, "/")
+	if prov == ProviderRehearsal {
+		return target{provider: prov, model: model, impl: g.plans, info: g.info(prov, model)}, nil
 	}
-	t.info = g.info(prov, model)
-	return t, nil
+	s, _ := g.service(prov)
+	if s.off {
+		return target{}, turnError(provider.CodeNoModel, "no address is configured for provider "+prov, false)
+	}
+	key, err := g.key(ctx, s)
+	if err != nil {
+		return target{}, err
+	}
+	if key == "" && s.needsKey() {
+		return target{}, turnError(provider.CodeNoModel, fmt.Sprintf("model %s needs a key: run `choir secrets set %s`, or set it in the environment", name, s.keyName), false)
+	}
+	if model == every {
+		if model, err = g.first(ctx, s, key); err != nil {
+			return target{}, err
+		}
+	}
+	base, region := s.base, s.region
+	if s.signs && (base == "" || region == "" && key == "") {
+		there, in, err := g.bedrock.Base(ctx, region)
+		if err != nil {
+			return target{}, turnError(provider.CodeNoModel, "model "+name+" needs a region: "+err.Error(), false)
+		}
+		if region = in; base == "" {
+			base = there
+		}
+	}
+	info := g.info(prov, model)
+	return target{provider: prov, model: model, impl: g.wires[g.wire(s, info)], base: base, region: region, key: key, bearer: s.bearer, info: info, dialect: s.dialect}, nil
+}
+
+// wire is the format in which a model is called: the one that is configured, else the catalogue's at the vendor's own
+// address, else the provider's.
+func (g *Gateway) wire(s service, info ModelInfo) Wire {
+	if !s.told && !s.custom && info.Wire != "" && s.bases[info.Wire] == s.base {
+		return info.Wire
+	}
+	return s.wire
+}
+
+// first returns the first model that a service lists.
+func (g *Gateway) first(ctx context.Context, s service, key string) (string, error) {
+	models := g.found(ctx)[s.name]
+	var err error
+	if !s.here && s.lists() {
+		models, err = g.list(ctx, s, key, listTime)
+	}
+	switch {
+	case err != nil:
+		return "", turnError(provider.CodeNoModel, fmt.Sprintf("the models of %s could not be listed; set CHOIR_MODEL=%s/MODEL: %v", s.name, s.name, err), true)
+	case len(models) == 0 && s.here:
+		return "", turnError(provider.CodeNoModel, fmt.Sprintf("no model server was found at %s; start one, or set models.providers.%s.base_url", s.base, s.name), false)
+	case len(models) == 0:
+		return "", turnError(provider.CodeNoModel, fmt.Sprintf("%s lists no models; set CHOIR_MODEL=%s/MODEL", s.name, s.name), false)
+	}
+	return models[0], nil
 }
 
 // info returns the catalogue's entry for a model, and otherwise the one for its provider, such as
@@ -184,187 +269,31 @@ func (g *Gateway) info(prov, model string) ModelInfo {
 	return info
 }
 
-// choose picks a model when none is named.
+// choose picks a model when none is named. Of a service at an address of one's own only the service knows which models
+// it has.
 func (g *Gateway) choose(ctx context.Context) (string, error) {
-	for _, prov := range []string{ProviderAnthropic, ProviderOpenAI} {
-		key, err := g.key(ctx, prov)
-		if err != nil {
+	for _, s := range g.services {
+		ready, err := g.ready(ctx, s)
+		switch {
+		case err != nil:
 			return "", err
+		case !ready:
+		case g.catalogue.Defaults[s.name] == "" || s.custom && s.lists():
+			return s.name + "/" + every, nil
+		default:
+			return g.catalogue.Defaults[s.name], nil
 		}
-		if key == "" && !g.custom[prov] {
-			continue
-		}
-		if prov == ProviderOpenAI && g.custom[prov] {
-			// Only the service itself knows which models it has.
-			models, err := g.list(ctx, prov, key, 10*time.Second)
-			if err != nil {
-				return "", turnError(provider.CodeNoModel, "the models of the configured service could not be listed; set CHOIR_MODEL=openai/MODEL: "+err.Error(), true)
-			}
-			if len(models) == 0 {
-				return "", turnError(provider.CodeNoModel, "the configured service lists no models; set CHOIR_MODEL=openai/MODEL", false)
-			}
-			return prov + "/" + models[0], nil
-		}
-		return g.catalogue.Defaults[prov], nil
-	}
-	if models := g.probe(ctx); len(models) > 0 {
-		return ProviderLocal + "/" + models[0], nil
 	}
 	return "rehearsal/plans", nil
 }
 
-// probe looks for a model server on this machine, at most every ten seconds.
-func (g *Gateway) probe(ctx context.Context) []string {
-	if g.bases[ProviderLocal] == "" {
-		return nil
+// Resolve returns the provider and model that a scope's loop uses when no turn asks for another. It fails with fault.Missing
+// when that model can't be called.
+func (g *Gateway) Resolve(ctx context.Context, s Scope) (providerName, model string, err error) {
+	name := s.Model
+	if name == "" {
+		name = g.chosen(s)
 	}
-	g.local.mu.Lock()
-	defer g.local.mu.Unlock()
-	if now := g.now(); now.After(g.local.until) {
-		models, err := g.list(ctx, ProviderLocal, "", probeTime)
-		if err != nil {
-			g.opt.Logger.Debug("no model server on this machine", "err", err)
-		}
-		g.local.models, g.local.until = models, now.Add(probeEvery)
-	}
-	return g.local.models
-}
-
-// list asks a service for its models, in the service's order.
-func (g *Gateway) list(ctx context.Context, prov, key string, limit time.Duration) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.bases[prov]+"models", nil)
-	if err != nil {
-		return nil, err
-	}
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	resp, err := g.client(g.bases[prov], nil).Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("HTTP %d", resp.StatusCode)
-	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(b, &answer); err != nil {
-		return nil, errors.New("the answer is not a list of models")
-	}
-	var out []string
-	for _, m := range answer.Data {
-		if m.ID != "" && len(m.ID) <= 150 && len(out) < 500 && !slices.Contains(out, m.ID) {
-			out = append(out, m.ID)
-		}
-	}
-	return out, nil
-}
-
-// Model is one model that a person can choose.
-type Model struct {
-	ModelInfo
-	Provider   string `json:"provider"`
-	Configured bool   `json:"configured"` // whether it can be called now
-	Default    bool   `json:"default"`    // whether it is used when no model is named
-}
-
-// Models lists the catalogue, the rehearsal and, if nothing else is configured,
-// the models of a server on this machine. A key that can't be read counts as not configured.
-func (g *Gateway) Models(ctx context.Context) []Model {
-	usable := map[string]bool{ProviderRehearsal: true}
-	for _, prov := range []string{ProviderAnthropic, ProviderOpenAI} {
-		key, err := g.key(ctx, prov)
-		usable[prov] = err == nil && (key != "" || g.custom[prov])
-	}
-	byName := map[string]Model{"rehearsal/plans": {ModelInfo: g.info(ProviderRehearsal, "plans"), Provider: ProviderRehearsal, Configured: true}}
-	for name, info := range g.catalogue.Models {
-		prov, model, _ := strings.Cut(name, "/")
-		if model == "*" {
-			continue
-		}
-		byName[name] = Model{ModelInfo: info, Provider: prov, Configured: usable[prov]}
-	}
-	var local []string
-	if !usable[ProviderAnthropic] && !usable[ProviderOpenAI] {
-		local = g.probe(ctx)
-	}
-	for _, m := range local {
-		byName[ProviderLocal+"/"+m] = Model{ModelInfo: g.info(ProviderLocal, m), Provider: ProviderLocal, Configured: true}
-	}
-	if t, err := g.resolve(ctx, ""); err == nil {
-		name := t.provider + "/" + t.model
-		m, ok := byName[name]
-		if !ok {
-			m = Model{ModelInfo: t.info, Provider: t.provider, Configured: true}
-		}
-		m.Default = true
-		byName[name] = m
-	}
-	out := make([]Model, 0, len(byName))
-	for _, m := range byName {
-		out = append(out, m)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out
-}
-
-// TestResult is the result of a test call.
-type TestResult struct {
-	Model     string         `json:"model"`
-	OK        bool           `json:"ok"`
-	Text      string         `json:"text,omitempty"`
-	Error     string         `json:"error,omitempty"`
-	Code      string         `json:"code,omitempty"` // of the error
-	LatencyMS int64          `json:"latency_ms"`
-	Usage     contract.Usage `json:"usage"`
-}
-
-// Test calls a model once with a few words. The call belongs to no computer; it
-// counts against the day's and the owner's budget like any other, and its usage
-// is in the result.
-func (g *Gateway) Test(ctx context.Context, name string) TestResult {
-	start := g.now()
-	res := TestResult{Model: name}
-	turn, m, err := g.turn(ctx, Scope{Role: "test", Model: name}, contract.TurnRequest{
-		Messages:  []contract.Message{{Role: contract.MessageUser, Parts: []contract.Part{{Text: "Answer with the one word: ready"}}}},
-		MaxTokens: 1024, Effort: contract.EffortNone,
-	}, reader{})
-	res.LatencyMS = max(0, g.now().Sub(start).Milliseconds())
-	res.Usage = m.Usage
-	if m.Provider != "" {
-		res.Model = m.Provider + "/" + m.Model
-	}
-	if err != nil {
-		res.Error = err.Error()
-		var te *contract.TurnError
-		if errors.As(err, &te) {
-			res.Code = te.Code
-		}
-		return res
-	}
-	res.OK = true
-	for _, p := range turn.Message.Parts {
-		res.Text += p.Text
-	}
-	if len(res.Text) > 200 {
-		res.Text = strings.ToValidUTF8(res.Text[:200], "")
-	}
-	return res
-}
-
-// Resolve returns the provider and model that a name stands for; "" is the default. It fails with
-// fault.Missing when that model can't be called.
-func (g *Gateway) Resolve(ctx context.Context, name string) (providerName, model string, err error) {
 	t, err := g.resolve(ctx, name)
 	if err != nil {
 		return "", "", fault.New("gateway.Resolve", fault.Missing, "Choose another with --model, or see: choir models", err)
@@ -372,11 +301,49 @@ func (g *Gateway) Resolve(ctx context.Context, name string) (providerName, model
 	return t.provider, t.model, nil
 }
 
-// Window returns how many tokens a model reads at once, by the catalogue; 0 when that is not known.
-func (g *Gateway) Window(ctx context.Context, name string) int {
+// Window returns how many tokens a scope's model reads at once, by the catalogue; 0 when that is not known.
+func (g *Gateway) Window(ctx context.Context, s Scope) int {
+	name := s.Model
+	if name == "" {
+		name = g.chosen(s)
+	}
 	t, err := g.resolve(ctx, name)
 	if err != nil {
 		return 0
 	}
 	return t.info.Context
+}
+
+// checkNames checks the models that the configuration names.
+func (g *Gateway) checkNames() error {
+	bad := func(setting string, err error) error {
+		return fault.New("gateway.New", fault.Invalid, "Set "+setting+" to provider/model, such as "+g.catalogue.Defaults[ProviderAnthropic]+", or to an alias; see: choir models", err)
+	}
+	if g.opt.Default != "" {
+		if _, err := g.names(g.opt.Default); err != nil {
+			return bad("CHOIR_MODEL", err)
+		}
+	}
+	for role, name := range g.opt.Roles {
+		if role != "director" && role != "associate" {
+			return bad("models.roles", fmt.Errorf("%q is no role; they are director and associate", short(role)))
+		}
+		if name != "" {
+			if _, err := g.names(name); err != nil {
+				return bad("models.roles."+role, err)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckChoice checks the models that a computer's choice names.
+func (g *Gateway) CheckChoice(c Choice) error {
+	var errs []error
+	for _, name := range c.Names() {
+		if _, err := g.names(name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

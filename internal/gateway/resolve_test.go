@@ -61,7 +61,7 @@ func TestWhichModelIsUsed(t *testing.T) {
 	}{
 		{"nothing", gateway.Options{}, "rehearsal/plans"},
 		{"no local server", gateway.Options{LocalBaseURL: nobody}, "rehearsal/plans"},
-		{"a local server", gateway.Options{LocalBaseURL: local.OpenAIURL()}, "local/script-1"},
+		{"a local server", gateway.Options{LocalBaseURL: local.OpenAIURL()}, "ollama/script-1"},
 		{"a key goes before the local server", gateway.Options{LocalBaseURL: local.OpenAIURL(), Keys: keys(map[string]string{gateway.KeyOpenAI: "sk-1234567"})}, "openai/gpt-5.4"},
 		{"both keys", gateway.Options{Keys: keys(map[string]string{gateway.KeyOpenAI: "sk-1234567", gateway.KeyAnthropic: "sk-1234567"})}, "anthropic/claude-sonnet-4-6"},
 		{"named", gateway.Options{Default: "haiku", Keys: keys(map[string]string{gateway.KeyOpenAI: "sk-1234567"})}, ""},

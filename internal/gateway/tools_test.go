@@ -13,9 +13,9 @@ import (
 	"choir.dev/choiros/test/modelserver"
 )
 
-// TestDeclarationsArriveInBothFormats shows that every tool that a model is offered arrives as it
+// TestDeclarationsArriveInEachFormat shows that every tool that a model is offered arrives as it
 // is declared, in both wire formats.
-func TestDeclarationsArriveInBothFormats(t *testing.T) {
+func TestDeclarationsArriveInEachFormat(t *testing.T) {
 	r, err := tool.NewRegistry(append(append(boxtools.Declared(), associate.Declared()...), director.Declared([]string{"read"})...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestDeclarationsArriveInBothFormats(t *testing.T) {
 	for _, s := range specs {
 		want = append(want, declared{s.Name, s.Description, read(s.Schema)})
 	}
-	both(t, func(t *testing.T, wire modelserver.Wire) {
+	each(t, func(t *testing.T, wire modelserver.Wire) {
 		g, s, _ := play(t, wire, nil, modelserver.Turn{Text: "ok"})
 		req := say("hello")
 		req.Tools = specs
@@ -55,6 +55,7 @@ func TestDeclarationsArriveInBothFormats(t *testing.T) {
 				Name        string          `json:"name"`
 				Description string          `json:"description"`
 				InputSchema json.RawMessage `json:"input_schema"`
+				Parameters  json.RawMessage `json:"parameters"`
 				Function    struct {
 					Name        string          `json:"name"`
 					Description string          `json:"description"`
@@ -67,9 +68,12 @@ func TestDeclarationsArriveInBothFormats(t *testing.T) {
 		}
 		var got []declared
 		for _, d := range sent.Tools {
-			if wire == modelserver.Anthropic {
+			switch wire {
+			case modelserver.Anthropic, modelserver.Bedrock:
 				got = append(got, declared{d.Name, d.Description, read(d.InputSchema)})
-			} else {
+			case modelserver.Responses:
+				got = append(got, declared{d.Name, d.Description, read(d.Parameters)})
+			default:
 				got = append(got, declared{d.Function.Name, d.Function.Description, read(d.Function.Parameters)})
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	anthropicsdk "github.com/anthropics/anthropic-sdk-go"
 	openaisdk "github.com/openai/openai-go/v3"
+	responsessdk "github.com/openai/openai-go/v3/responses"
 	"pgregory.net/rapid"
 
 	"choir.dev/choiros/contract"
@@ -188,6 +189,63 @@ func TestAnyConversationKeepsTheRulesOfChatCompletions(t *testing.T) {
 		}
 		if len(open) > 0 {
 			r.Fatalf("calls at the end that nobody answers: %s", sent)
+		}
+	})
+}
+
+func TestAnyConversationKeepsTheRulesOfResponses(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		c := anyCall(r)
+		params, err := openai.ResponsesParams(c)
+		if err != nil {
+			r.Fatal(err)
+		}
+		p, sent := strictly[responsessdk.ResponseNewParams](r, params)
+		if p.Store.Value || !p.Store.Valid() {
+			r.Fatalf("the service would keep it: %s", sent)
+		}
+		items := p.Input.OfInputItemList
+		open := map[string]bool{}
+		for i, item := range items {
+			switch {
+			case item.OfMessage != nil:
+				m := item.OfMessage
+				if m.Role != "assistant" && len(open) > 0 {
+					r.Fatalf("a call is not answered at once: %s", sent)
+				}
+				if m.Role == "assistant" && strings.TrimSpace(m.Content.OfString.Value) == "" || m.Role != "assistant" && len(m.Content.OfInputItemContentList) == 0 {
+					r.Fatalf("a blank message: %s", sent)
+				}
+				for _, part := range m.Content.OfInputItemContentList {
+					if part.OfInputText != nil && strings.TrimSpace(part.OfInputText.Text) == "" {
+						r.Fatalf("a blank text: %s", sent)
+					}
+				}
+			case item.OfReasoning != nil:
+				if item.OfReasoning.ID == "" || item.OfReasoning.EncryptedContent.Value == "" {
+					r.Fatalf("a thought that the service does not know: %s", sent)
+				}
+				if i+1 == len(items) || items[i+1].OfReasoning == nil && items[i+1].OfFunctionCall == nil && (items[i+1].OfMessage == nil || items[i+1].OfMessage.Role != "assistant") {
+					r.Fatalf("nothing follows from a thought: %s", sent)
+				}
+			case item.OfFunctionCall != nil:
+				f := item.OfFunctionCall
+				if !takenID.MatchString(f.CallID) || !takenID.MatchString(f.Name) || !strings.HasPrefix(f.Arguments, "{") {
+					r.Fatalf("a call's id, name or arguments: %s", sent)
+				}
+				open[f.CallID] = true
+			case item.OfFunctionCallOutput != nil:
+				if id := item.OfFunctionCallOutput.CallID.Value; !open[id] {
+					r.Fatalf("a result without a call: %s", sent)
+				} else {
+					delete(open, id)
+				}
+			default:
+				r.Fatalf("an item of an unknown kind: %s", sent)
+			}
+		}
+		if len(open) > 0 {
+			r.Fatalf("calls that nobody answers: %s", sent)
 		}
 	})
 }

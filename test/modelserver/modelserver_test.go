@@ -12,6 +12,7 @@ import (
 	aoption "github.com/anthropics/anthropic-sdk-go/option"
 	openai "github.com/openai/openai-go/v3"
 	ooption "github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
 
 	"choir.dev/choiros/test/modelserver"
 )
@@ -20,7 +21,7 @@ import (
 func TestTheVendorsClientsUnderstandIt(t *testing.T) {
 	turn := modelserver.Turn{Text: "look: {{colour}}", Calls: []modelserver.Call{{ID: "c1", Name: "edit", Args: modelserver.Args(map[string]string{"new": `{{colour}} "quoted"`})}},
 		Usage: &modelserver.Usage{In: 7, Out: 9}}
-	s := modelserver.New(modelserver.Script{Turns: []modelserver.Turn{turn, turn}}).Start()
+	s := modelserver.New(modelserver.Script{Turns: []modelserver.Turn{turn, turn, turn}}).Start()
 	defer s.Close()
 	s.Set("colour", "#12\"34")
 	const want = `{"new":"#12\"34 \"quoted\""}`
@@ -42,8 +43,16 @@ func TestTheVendorsClientsUnderstandIt(t *testing.T) {
 	if m.Content != `look: #12"34` || m.ToolCalls[0].Function.Arguments != want || o.Usage.PromptTokens != 7 {
 		t.Errorf("got %+v", o)
 	}
+	or := responses.NewResponseService(ooption.WithBaseURL(s.OpenAIURL()), ooption.WithAPIKey("key-o"), ooption.WithMaxRetries(0))
+	r, err := or.New(context.Background(), responses.ResponseNewParams{Model: "m", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("hi")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.OutputText() != `look: #12"34` || len(r.Output) != 2 || r.Output[1].Arguments.OfString != want || r.Usage.OutputTokens != 9 || r.Status != responses.ResponseStatusCompleted {
+		t.Errorf("got %s", r.RawJSON())
+	}
 	reqs := s.Requests()
-	if len(reqs) != 2 || reqs[0].Key != "key-a" || reqs[1].Key != "key-o" || reqs[0].Stream || !strings.Contains(reqs[1].Text, "hi") || len(s.Left()) != 0 {
+	if len(reqs) != 3 || !strings.Contains(reqs[2].Text, "hi") || reqs[0].Key != "key-a" || reqs[1].Key != "key-o" || reqs[0].Stream || !strings.Contains(reqs[1].Text, "hi") || len(s.Left()) != 0 {
 		t.Errorf("requests %+v", reqs)
 	}
 }

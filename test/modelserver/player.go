@@ -18,6 +18,8 @@ type player struct {
 	model   string
 	maxOut  int64
 	closing chan struct{}
+
+	sequence int // of the next event, in formats that number them
 }
 
 func (p *player) play() {
@@ -95,7 +97,10 @@ func (p *player) event(kind string, v any) bool {
 	if err != nil {
 		panic("modelserver: " + err.Error())
 	}
-	if p.wire == Anthropic {
+	if p.wire == Bedrock {
+		return p.chunk64(b)
+	}
+	if p.wire != OpenAI {
 		return p.write("event: " + kind + "\ndata: " + string(b) + "\n\n")
 	}
 	return p.write("data: " + string(b) + "\n\n")
@@ -147,10 +152,14 @@ func pieces(s string, n int) []string {
 
 func (p *player) send() {
 	switch {
-	case p.wire == Anthropic && p.req.Stream:
+	case p.messages() && p.req.Stream:
 		p.anthropicStream()
-	case p.wire == Anthropic:
+	case p.messages():
 		p.anthropicWhole()
+	case p.wire == Responses && p.req.Stream:
+		p.responsesStream()
+	case p.wire == Responses:
+		writeJSON(p.w, p.response("completed"))
 	case p.req.Stream:
 		p.openaiStream()
 	default:
@@ -158,19 +167,37 @@ func (p *player) send() {
 	}
 }
 
+// messages reports whether events are those of Anthropic's format.
+func (p *player) messages() bool { return p.wire == Anthropic || p.wire == Bedrock }
+
+// streams says that the answer is a stream.
+func (p *player) streams() {
+	kind := "text/event-stream"
+	if p.wire == Bedrock {
+		kind = "application/vnd.amazon.eventstream"
+	}
+	p.w.Header().Set("Content-Type", kind)
+}
+
 // begin sends everything before the first text, and one piece of text.
 func (p *player) begin() {
-	p.w.Header().Set("Content-Type", "text/event-stream")
-	if p.wire == Anthropic {
+	p.streams()
+	switch p.wire {
+	case Anthropic, Bedrock:
 		p.anthropicStart()
 		p.event("content_block_start", map[string]any{"type": "content_block_start", "index": 0, "content_block": map[string]any{"type": "text", "text": ""}})
+	case Responses:
+		p.responsesStart()
 	}
 	p.text("begin ")
 }
 
 func (p *player) text(s string) bool {
-	if p.wire == Anthropic {
+	if p.messages() {
 		return p.event("content_block_delta", map[string]any{"type": "content_block_delta", "index": 0, "delta": map[string]any{"type": "text_delta", "text": s}})
+	}
+	if p.wire == Responses {
+		return p.told("response.output_text.delta", 0, map[string]any{"content_index": 0, "delta": s})
 	}
 	return p.event("", p.chunk(map[string]any{"content": s}, nil))
 }

@@ -36,7 +36,8 @@ type Turn struct {
 	// Refusal is a refusal in words, in a field of its own where the format has one.
 	Refusal string `json:"refusal,omitempty"`
 	Calls   []Call `json:"calls,omitempty"`
-	Stop    string `json:"stop,omitempty"` // end, tool_use, length, refusal; empty: it follows from the calls
+	Stop    string `json:"stop,omitempty"` // end, tool_use, length, refusal, or failed in Responses' and Bedrock's formats; empty: it follows from the calls
+	Code    string `json:"code,omitempty"` // of what failed
 	Usage   *Usage `json:"usage,omitempty"`
 	Fault   *Fault `json:"fault,omitempty"`
 }

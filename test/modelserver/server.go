@@ -19,7 +19,9 @@ type Wire string
 // These are the wire formats.
 const (
 	Anthropic Wire = "anthropic"
-	OpenAI    Wire = "openai"
+	OpenAI    Wire = "openai" // chat completions
+	Responses Wire = "responses"
+	Bedrock   Wire = "bedrock" // Anthropic's, as Amazon Bedrock speaks it
 )
 
 // Request is one request that was received.
@@ -70,7 +72,7 @@ func (s *Server) Start() *Server {
 // URL is the server's root: the base URL for Anthropic's format.
 func (s *Server) URL() string { return s.http.URL }
 
-// OpenAIURL is the base URL for OpenAI's format.
+// OpenAIURL is the base URL for OpenAI's formats.
 func (s *Server) OpenAIURL() string { return s.http.URL + "/v1" }
 
 // Close ends every answer that is under way, and the server if Start started one.
@@ -173,13 +175,18 @@ func (s *Server) hold(ctx context.Context, name string) bool {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/v1")
+	_, _, bedrock := bedrockRequest(path)
 	switch {
+	case r.Method == http.MethodPost && bedrock:
+		s.answer(w, r, Bedrock)
 	case r.Method == http.MethodGet && path == "/models":
 		s.listModels(w)
 	case r.Method == http.MethodPost && path == "/messages":
 		s.answer(w, r, Anthropic)
 	case r.Method == http.MethodPost && path == "/chat/completions":
 		s.answer(w, r, OpenAI)
+	case r.Method == http.MethodPost && path == "/responses":
+		s.answer(w, r, Responses)
 	default:
 		http.NotFound(w, r)
 	}
@@ -209,6 +216,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, wire Wire) {
 		fail(w, wire, http.StatusBadRequest, "the body is not JSON: "+err.Error())
 		return
 	}
+	if wire == Bedrock {
+		in.Model, in.Stream, _ = bedrockRequest(r.URL.Path)
+		if err := signed(r, body); err != nil && req.Key == "" {
+			fail(w, wire, http.StatusForbidden, "The request signature we calculated does not match the signature you provided: "+err.Error())
+			return
+		}
+	}
 	req.Stream, req.Role, req.Text = in.Stream, in.role(), in.text()
 	turn, ok := s.take(&req)
 	if !ok {
@@ -218,7 +232,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, wire Wire) {
 	if !s.hold(r.Context(), turn.Hold) {
 		return
 	}
-	p := player{w: w, r: r, wire: wire, turn: turn, req: req, model: in.Model, maxOut: max(in.MaxOut, in.MaxOut2), closing: s.closing}
+	p := player{w: w, r: r, wire: wire, turn: turn, req: req, model: in.Model, maxOut: max(in.MaxOut, in.MaxOut2, in.MaxOut3), closing: s.closing}
 	p.play()
 }
 
@@ -263,13 +277,16 @@ func (s *Server) take(req *Request) (Turn, bool) {
 	return Turn{}, false
 }
 
-// incoming is the part of a request that both formats share.
+// incoming is the part of a request in any of the formats that is looked at.
 type incoming struct {
 	Model    string          `json:"model"`
 	Stream   bool            `json:"stream"`
 	MaxOut   int64           `json:"max_tokens"`
 	MaxOut2  int64           `json:"max_completion_tokens"`
+	MaxOut3  int64           `json:"max_output_tokens"`
 	System   json.RawMessage `json:"system"`
+	Instruct json.RawMessage `json:"instructions"`
+	Input    json.RawMessage `json:"input"`
 	Messages []struct {
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
@@ -297,18 +314,21 @@ func (in incoming) role() string {
 func (in incoming) text() string {
 	var b strings.Builder
 	flatten(&b, in.System)
+	flatten(&b, in.Instruct)
+	flatten(&b, in.Input)
 	for _, m := range in.Messages {
 		flatten(&b, m.Content)
 	}
 	return b.String()
 }
 
-// flatten collects the texts of a string, or of blocks with text or content.
+// flatten collects the texts of a string, or of blocks with text, content or output.
 func flatten(b *strings.Builder, raw json.RawMessage) {
 	var s string
 	var blocks []struct {
 		Text    string          `json:"text"`
 		Content json.RawMessage `json:"content"`
+		Output  json.RawMessage `json:"output"`
 	}
 	switch {
 	case json.Unmarshal(raw, &s) == nil:
@@ -319,6 +339,7 @@ func flatten(b *strings.Builder, raw json.RawMessage) {
 				b.WriteString(bl.Text + "\n")
 			}
 			flatten(b, bl.Content)
+			flatten(b, bl.Output)
 		}
 	}
 }
@@ -332,7 +353,10 @@ func fail(w http.ResponseWriter, wire Wire, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	var v any = map[string]any{"error": map[string]any{"message": message, "type": "error", "code": nil, "param": nil}}
-	if wire == Anthropic {
+	switch wire {
+	case Bedrock:
+		v = map[string]any{"message": message}
+	case Anthropic:
 		v = map[string]any{"type": "error", "error": map[string]any{"type": "api_error", "message": message}}
 	}
 	_ = json.NewEncoder(w).Encode(v) // the client may have gone

@@ -22,8 +22,12 @@ func (p *player) anthropicStart() bool {
 }
 
 func (p *player) anthropicStream() {
-	p.w.Header().Set("Content-Type", "text/event-stream")
+	p.streams()
 	p.anthropicStart()
+	if p.wire == Bedrock && p.turn.Stop == "failed" {
+		p.exception(p.turn.Code, p.turn.Text)
+		return
+	}
 	index := 0
 	block := func(content map[string]any, deltas []map[string]any) bool {
 		if !p.event("content_block_start", map[string]any{"type": "content_block_start", "index": index, "content_block": content}) {

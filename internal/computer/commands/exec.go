@@ -19,7 +19,6 @@ import (
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/redact"
@@ -47,6 +46,7 @@ type Options struct {
 	// Secrets lists the values of secrets, which the log must not contain.
 	Secrets func(ctx context.Context) ([]string, error)
 	Getenv  func(string) string
+	Keys    []string // the names of models' keys
 	// Awake ends when the computer falls asleep.
 	Awake  context.Context
 	Logger *slog.Logger
@@ -230,7 +230,7 @@ func (c *Commands) recordable(ctx context.Context, argv []string) ([]string, err
 		return nil, err
 	}
 	// Keys of models may come from the environment instead.
-	for _, name := range []string{gateway.KeyAnthropic, gateway.KeyOpenAI} {
+	for _, name := range c.options.Keys {
 		if v := c.options.Getenv(name); v != "" {
 			known = append(known, v)
 		}

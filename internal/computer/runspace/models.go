@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
@@ -18,11 +19,22 @@ type Models struct {
 	CID     contract.CID
 	Gateway *gateway.Gateway
 	// Blobs keeps the pictures that programs show to the model.
-	Blobs ports.Blobs
+	Blobs  ports.Blobs
+	Choice gateway.Choice // the computer's own
+}
+
+// ModelsOf returns the models of a computer, with what the configuration says of it.
+func ModelsOf(cid contract.CID, g *gateway.Gateway, c config.Models, blobs ports.Blobs) Models {
+	return Models{CID: cid, Gateway: g, Blobs: blobs, Choice: Choice(c.Computers[string(cid)])}
+}
+
+// Choice is what a configuration says of a computer's models, as the gateway takes it.
+func Choice(m config.ComputerModels) gateway.Choice {
+	return gateway.Choice{Default: m.Default, Roles: map[string]string{string(contract.KindDirector): m.Director, string(contract.KindAssociate): m.Associate}}
 }
 
 func (m Models) scope(s ports.ModelScope) gateway.Scope {
-	return gateway.Scope{CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Budget: s.Budget, TaskBudget: s.TaskBudget,
+	return gateway.Scope{CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Choice: m.Choice, Budget: s.Budget, TaskBudget: s.TaskBudget,
 		Waiter: s.Waiter, Chosen: s.Chosen}
 }
 
@@ -34,7 +46,7 @@ func (m Models) Inward(s ports.ModelScope, g ports.ModelGrant) http.Handler {
 	return inward.Handler(inward.Options{
 		Turner: m.Gateway, Scope: m.scope(s), Token: g.Token,
 		Model: func(ctx context.Context) (provider, name string, err error) {
-			provider, name, err = m.Gateway.Resolve(ctx, s.Model)
+			provider, name, err = m.Resolve(ctx, s.Role, s.Model)
 			if err == nil && provider == ports.Rehearsal {
 				err = fault.New("runspace.Inward", fault.Missing, "Set a key: choir secrets set ANTHROPIC_API_KEY", errors.New("this computer has no model, only the rehearsal, which plays plans"))
 			}
@@ -51,11 +63,11 @@ func (m Models) Inward(s ports.ModelScope, g ports.ModelGrant) http.Handler {
 func (m Models) Forget(run string) { m.Gateway.Forget(m.CID, run) }
 
 // Window implements ports.Models.
-func (m Models) Window(ctx context.Context, _ contract.ActorKind, model string) int {
-	return m.Gateway.Window(ctx, model)
+func (m Models) Window(ctx context.Context, role contract.ActorKind, model string) int {
+	return m.Gateway.Window(ctx, gateway.Scope{CID: m.CID, Role: string(role), Model: model, Choice: m.Choice})
 }
 
 // Resolve implements ports.Models.
-func (m Models) Resolve(ctx context.Context, _ contract.ActorKind, model string) (provider, name string, err error) {
-	return m.Gateway.Resolve(ctx, model)
+func (m Models) Resolve(ctx context.Context, role contract.ActorKind, model string) (provider, name string, err error) {
+	return m.Gateway.Resolve(ctx, gateway.Scope{CID: m.CID, Role: string(role), Model: model, Choice: m.Choice})
 }

@@ -17,23 +17,27 @@ import (
 // BaseURL is the address of the service when no other is configured.
 const BaseURL = "https://api.anthropic.com/"
 
-// Provider implements provider.Provider.
+// Provider implements provider.Provider in the Messages format.
 type Provider struct{}
 
 // Stream implements provider.Provider.
 func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink) (provider.Finish, error) {
+	key := option.WithAPIKey
+	if c.Endpoint.Bearer {
+		key = option.WithAuthToken
+	}
+	return stream(ctx, c, sink, option.WithBaseURL(c.Endpoint.BaseURL), key(c.Endpoint.Key))
+}
+
+// stream asks for one turn. to says where, and who asks.
+func stream(ctx context.Context, c provider.Call, sink provider.Sink, to ...option.RequestOption) (provider.Finish, error) {
 	params, err := Params(c)
 	if err != nil {
 		return provider.Finish{}, &provider.Error{Code: provider.CodeInvalid, Message: err.Error(), Err: err}
 	}
 	// The service is made without the SDK's client, which would read keys,
 	// addresses and headers from the environment and the home directory.
-	messages := sdk.NewMessageService(
-		option.WithBaseURL(c.Endpoint.BaseURL),
-		option.WithAPIKey(c.Endpoint.Key),
-		option.WithHTTPClient(c.Endpoint.HTTP),
-		option.WithMaxRetries(0),
-	)
+	messages := sdk.NewMessageService(append(to, option.WithHTTPClient(c.Endpoint.HTTP), option.WithMaxRetries(0))...)
 	stream := messages.NewStreaming(ctx, params)
 	defer stream.Close()
 	var r reader

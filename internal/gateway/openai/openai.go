@@ -6,10 +6,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"choir.dev/choiros/contract"
@@ -19,7 +19,7 @@ import (
 // BaseURL is the address of the service when no other is configured.
 const BaseURL = "https://api.openai.com/v1/"
 
-// Provider implements provider.Provider.
+// Provider implements provider.Provider in the chat-completions format.
 type Provider struct{}
 
 // Stream implements provider.Provider.
@@ -28,17 +28,7 @@ func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink)
 	if err != nil {
 		return provider.Finish{}, &provider.Error{Code: provider.CodeInvalid, Message: err.Error(), Err: err}
 	}
-	// The service is made without the SDK's client, which would read keys,
-	// addresses and headers from the environment.
-	opts := []option.RequestOption{
-		option.WithBaseURL(c.Endpoint.BaseURL),
-		option.WithHTTPClient(c.Endpoint.HTTP),
-		option.WithMaxRetries(0),
-	}
-	if c.Endpoint.Key != "" {
-		opts = append(opts, option.WithAPIKey(c.Endpoint.Key))
-	}
-	completions := sdk.NewChatCompletionService(opts...)
+	completions := sdk.NewChatCompletionService(options(c.Endpoint)...)
 	stream := completions.NewStreaming(ctx, params)
 	defer stream.Close()
 	var r reader
@@ -166,7 +156,23 @@ func failure(err error) error {
 	}
 	var inStream *ssestream.StreamError
 	if errors.As(err, &inStream) {
-		return provider.StreamError("stream error", provider.Message(string(inStream.Event.Data)))
+		return provider.StreamError(kind(inStream.Event.Data), provider.Message(string(inStream.Event.Data)))
 	}
 	return provider.TransportError(err)
+}
+
+// kind is what an error inside a stream says that it is of.
+func kind(data []byte) string {
+	var shape struct {
+		Error struct {
+			Type string `json:"type"`
+			Code string `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(data, &shape) == nil {
+		if of := strings.Trim(shape.Error.Type+" "+shape.Error.Code, " "); of != "" {
+			return of
+		}
+	}
+	return "stream error"
 }

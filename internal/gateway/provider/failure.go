@@ -46,7 +46,7 @@ func StatusError(status int, header http.Header, body string, now time.Time) *Er
 		e.Code = CodeOverflow
 	case status == http.StatusTooManyRequests:
 		e.Code, e.Retriable = CodeRateLimited, true
-	case status == http.StatusConflict, status == http.StatusTooEarly:
+	case status == http.StatusConflict, status == http.StatusTooEarly, status == http.StatusFailedDependency: // the last is Bedrock's, of its model
 		e.Code, e.Retriable = CodeUnavailable, true
 	case status == http.StatusRequestTimeout || status == http.StatusGatewayTimeout:
 		e.Code, e.Retriable = CodeTimeout, true
@@ -97,12 +97,17 @@ func slow(err error) string {
 // message.
 func StreamError(kind, message string) *Error {
 	e := &Error{Code: CodeUnavailable, Message: strings.TrimSpace(kind + ": " + message), Retriable: true}
+	is := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(kind), w) })
+	}
 	switch {
 	case overflows(kind + " " + message):
 		e.Code, e.Retriable = CodeOverflow, false
-	case strings.Contains(kind, "rate_limit"):
+	case is("rate_limit", "throttling"):
 		e.Code = CodeRateLimited
-	case strings.Contains(kind, "invalid"), strings.Contains(kind, "authentication"), strings.Contains(kind, "permission"):
+	case is("timeout"):
+		e.Code = CodeTimeout
+	case is("invalid", "authentication", "permission", "validation", "accessdenied"):
 		e.Code, e.Retriable = CodeInvalid, false
 	}
 	return e

@@ -103,6 +103,8 @@ func (p Picture) URL() string { return "data:" + p.Media + ";base64," + p.Base64
 type Endpoint struct {
 	BaseURL string
 	Key     string
+	Bearer  bool   // the key goes into Authorization, also in Anthropic's format
+	Region  string // of AWS
 	HTTP    *http.Client
 }
 

@@ -1,0 +1,40 @@
+package fleet
+
+import (
+	"fmt"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/computer/runspace"
+	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/gateway"
+)
+
+// roles are the configured models of roles, as the gateway takes them.
+func roles(r config.Roles) map[string]string {
+	return map[string]string{string(contract.KindDirector): r.Director, string(contract.KindAssociate): r.Associate}
+}
+
+// providers are the configured model services, as the gateway takes them.
+func providers(configured map[string]config.Provider) map[string]gateway.Service {
+	out := make(map[string]gateway.Service, len(configured))
+	for name, p := range configured {
+		out[name] = gateway.Service{BaseURL: p.BaseURL, Key: p.Key, Wire: gateway.Wire(p.Wire), Region: p.Region}
+	}
+	return out
+}
+
+// checkComputers refuses models of computers that no name stands for, and what is no computer's id. A computer that is not
+// here may be put back or imported, so it is none that is wrong.
+func checkComputers(g *gateway.Gateway, configured map[string]config.ComputerModels) error {
+	for id, m := range configured {
+		err := g.CheckChoice(runspace.Choice(m))
+		if err == nil {
+			err = contract.CID(id).Validate()
+		}
+		if err != nil {
+			return fault.New("fleet.New", fault.Invalid, "See choir computers for the ids, and choir models for the models.", fmt.Errorf("models.computers.%s: %w", id, err))
+		}
+	}
+	return nil
+}
