@@ -71,6 +71,9 @@ func (b *Box) bash(ctx context.Context, a bashArgs) (Result, error) {
 		dir, note = at, note+said
 	}
 	cmd := contract.Command{Argv: p.argv, ExitCode: ran.ExitCode, DurationMS: ran.DurationMS, Stdout: out.shown.String() + ran.Stderr, Truncated: out.shown.cut()}
+	if strings.HasPrefix(why, "stopped after") {
+		note += "(what takes longer runs with a larger timeout_s, or in the background)\n"
+	}
 	text, cut := show(cmd.Stdout, out.end(false))
 	res := Result{OK: true, Command: &cmd, Output: ended(ran.ExitCode, why) + b.within(dir) + "\n" + note + text, Truncated: cut}
 	if changed := b.changedBy("a command"); changed != "" {

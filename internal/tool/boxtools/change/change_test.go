@@ -163,7 +163,17 @@ func places(lines, want []string) (n int) {
 func TestAnEditNeverGuesses(t *testing.T) {
 	const mark = "NEW"
 	rapid.Check(t, func(t *rapid.T) {
-		text, old := someText().Draw(t, "text"), someText().Draw(t, "old")
+		text := someText().Draw(t, "text")
+		old := someText().Draw(t, "old")
+		if rapid.Bool().Draw(t, "of the text") { // lines of it, with other white space
+			lines := strings.SplitAfter(text, "\n")
+			from := rapid.IntRange(0, len(lines)-1).Draw(t, "from")
+			to := rapid.IntRange(from+1, min(len(lines), from+3)).Draw(t, "to")
+			old = ""
+			for _, l := range lines[from:to] {
+				old += rapid.SampledFrom([]string{"", "  ", "\t"}).Draw(t, "indent") + strings.TrimLeft(l, " \t")
+			}
+		}
 		got, done, err := change.Edit{Old: old, New: mark}.Apply(text)
 		if err != nil || old == "" {
 			return
