@@ -71,7 +71,7 @@ func (d *shellDesk) checkpoint(kind contract.CheckpointKind) string {
 func (d *shellDesk) begin() *runspace.Overlay {
 	d.t.Helper()
 	ref := ports.TaskRef{Run: contract.NewID(), Task: contract.NewID(), Attempt: 1}
-	o, err := d.runs.Begin(d.t.Context(), ref, "")
+	o, err := d.runs.Begin(d.t.Context(), ref, ports.Start{})
 	d.fatal(err)
 	return o.(*runspace.Overlay)
 }
@@ -317,7 +317,11 @@ func TestATaskThatFailedKeepsItsTree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if keep {
-			d.fatal(d.runs.Keep(t.Context(), o))
+			kept, err := d.runs.Keep(t.Context(), o)
+			d.fatal(err)
+			if kept == nil || kept.Base != o.Base() || kept.Paths != 1 {
+				t.Errorf("kept: %+v", kept)
+			}
 		}
 		d.fatal(d.runs.Drop(t.Context(), o))
 		cmd := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "grep", "-q", "what the task wrote", "refs/choir/task/"+o.ID+"-kept")

@@ -65,6 +65,7 @@ type TaskView struct {
 	Reason       string                      `json:"reason,omitempty"` // why the verification is unknown or failed
 	Changes      []string                    `json:"changes,omitempty"`
 	Head         string                      `json:"head,omitempty"`
+	Kept         *contract.KeptTree          `json:"kept,omitempty"` // what it wrote, if it was not published
 	Questions    []string                    `json:"questions,omitempty"`
 	Next         string                      `json:"suggested_next,omitempty"`
 }

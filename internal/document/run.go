@@ -272,6 +272,9 @@ func evidence(t *run.Task) string {
 	if r.Head != "" {
 		fmt.Fprintf(&b, "  - Checkpoint %s\n", code(r.Head[:min(12, len(r.Head))]))
 	}
+	if r.Kept != nil {
+		fmt.Fprintf(&b, "  - Not published; what it wrote is kept as %s (%d %s)\n", code(r.Kept.Commit), r.Kept.Paths, plural(r.Kept.Paths, "path"))
+	}
 	if len(r.Egress.Denied) > 0 {
 		fmt.Fprintf(&b, "  - Refused network: %s\n", line(strings.Join(r.Egress.Denied, ", "), maxLine))
 	}

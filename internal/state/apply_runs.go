@@ -288,6 +288,13 @@ func taskFinished(ctx context.Context, w *writer, e contract.Event, p *contract.
 	if err != nil {
 		return err
 	}
+	if k := r.Kept; k != nil {
+		// A tree that an attempt wrote to the same byte as another's is kept once.
+		if err := do(ctx, w, `INSERT INTO kept_trees (commit_id, base, paths, run, task, attempt, seq) VALUES (?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
+			k.Commit, k.Base, k.Paths, e.Run, r.Task, r.Attempt, int64(e.Sequence)); err != nil {
+			return err
+		}
+	}
 	for i, c := range r.Citations {
 		if err := do(ctx, w, `INSERT INTO citations (task, attempt, ordinal, source, excerpt, seq) VALUES (?,?,?,?,?,?)`,
 			r.Task, r.Attempt, i+1, c.Source, c.Excerpt, int64(e.Sequence)); err != nil {

@@ -121,6 +121,9 @@ func printRun(w io.Writer, r view.Run) {
 	terminal.Row(w, "cost", fmt.Sprintf("$%.4f, %d + %d tokens", r.Usage.CostUSD, r.Usage.TokensIn, r.Usage.TokensOut))
 	for _, t := range r.Tasks {
 		terminal.Row(w, "task", fmt.Sprintf("%s %s %s: %s", mark(t.Verification), t.Status, t.Kind, terminal.OneLine(t.Goal, 80)))
+		if t.Result != nil && t.Result.Kept != nil {
+			terminal.Row(w, "kept", fmt.Sprintf("%s, %d paths: what it wrote and was not published", t.Result.Kept.Commit, t.Result.Kept.Paths))
+		}
 	}
 	for _, q := range r.Questions {
 		terminal.Row(w, "question", fmt.Sprintf("%s: %s %v", q.ID, terminal.OneLine(q.Text, 200), q.Choices))
