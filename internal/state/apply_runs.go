@@ -44,8 +44,8 @@ func promptSubmitted(ctx context.Context, w *writer, e contract.Event, p *contra
 		return err
 	}
 	h := run.NewHead(*p)
-	if err := do(ctx, w, `INSERT INTO runs (id, prompt, user, model, budget, status, created, updated, seq, last_seq) VALUES (?,?,?,?,?,?,?,?,?,?)`,
-		id, p.Text, e.User, h.Model, budget, string(h.Status), stamp(e.Time), stamp(e.Time), int64(e.Sequence), int64(e.Sequence)); err != nil {
+	if err := do(ctx, w, `INSERT INTO runs (id, prompt, user, model, budget, continues, status, created, updated, seq, last_seq) VALUES (?,?,?,?,?,?,?,?,?,?,?)`,
+		id, p.Text, e.User, h.Model, budget, p.Continues, string(h.Status), stamp(e.Time), stamp(e.Time), int64(e.Sequence), int64(e.Sequence)); err != nil {
 		return err
 	}
 	if err := do(ctx, w, `INSERT INTO conversations (id, run, started, seq) VALUES (?,?,?,?)`, id, id, stamp(e.Time), int64(e.Sequence)); err != nil {

@@ -623,11 +623,12 @@ export interface PlanItem {
   task?: string
 }
 
-/** PromptSubmitted is a person's intention. Its event id is the run's cause. */
+/** PromptSubmitted is a person's intention. Its event id is the run's cause. Continues names a run of the same computer that had ended, of which the new run's Director is told what it did; nothing that was granted to that run is granted to this one. */
 export interface PromptSubmitted {
   text: string
   model?: string
   budget?: Budget
+  continues?: string
 }
 
 /** ProposalResolved ends a proposal. Revision is the one that holds an accepted proposal's text; Successor is the proposal that replaced a superseded one. */

@@ -10,3 +10,5 @@ CREATE TABLE kept_trees (
   seq       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX kept_trees_by_run ON kept_trees (run, seq);
+-- The run that a run goes on from; "" if it begins anew.
+ALTER TABLE runs ADD COLUMN continues TEXT NOT NULL DEFAULT '';
