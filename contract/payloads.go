@@ -46,11 +46,14 @@ type (
 		Isolation string   `json:"isolation" v:"required,max=200"`
 		Notes     []string `json:"notes,omitempty" v:"items=200;required,max=1000"` // what isolation this host could not provide
 	}
-	// PromptSubmitted is a person's intention. Its event id is the run's cause.
+	// PromptSubmitted is a person's intention. Its event id is the run's cause. Continues
+	// names a run of the same computer that had ended, of which the new run's Director is
+	// told what it did; nothing that was granted to that run is granted to this one.
 	PromptSubmitted struct {
-		Text   string `json:"text" v:"required,max=32768"`
-		Model  string `json:"model,omitempty" v:"max=200"`
-		Budget Budget `json:"budget,omitzero"`
+		Text      string `json:"text" v:"required,max=32768"`
+		Model     string `json:"model,omitempty" v:"max=200"`
+		Budget    Budget `json:"budget,omitzero"`
+		Continues string `json:"continues,omitempty" v:"id"`
 	}
 	// RunStarted opens a run and its living document.
 	RunStarted struct {

@@ -35,7 +35,8 @@ type AttemptMerge struct {
 type AttemptMoved struct {
 	Attempt int          `json:"attempt" v:"min=1,max=1000"`
 	State   AttemptState `json:"state" v:"required"`
-	Base    string       `json:"base,omitempty" v:"commit"` // begun: commit the tree is made from
+	Base    string       `json:"base,omitempty" v:"commit"` // begun: commit that its work is compared, merged and checked against
+	From    string       `json:"from,omitempty" v:"commit"` // begun: kept tree that its own is made from; empty: Base
 	// Result is the attempt's result so far: finished has the loop's report and what the
 	// host observed, merged adds what changed, taking_back and left have what it will end
 	// with.

@@ -20,7 +20,7 @@ type AssociateResult struct {
 	Attempt       int          `json:"attempt" v:"min=1,max=1000"`
 	Status        ResultStatus `json:"status" v:"required"`
 	Summary       string       `json:"summary" v:"required,max=32768"`
-	Base          string       `json:"base,omitempty" v:"commit"` // commit the task started from
+	Base          string       `json:"base,omitempty" v:"commit"` // commit its work is compared, merged and checked against
 	Head          string       `json:"head,omitempty" v:"commit"` // checkpoint that holds its work; empty when nothing was published
 	Changes       []Change     `json:"changes,omitempty" v:"items=20000"`
 	Diff          string       `json:"diff,omitempty" v:"raw,max=1048576"` // unified, or empty and DiffRef set
@@ -34,6 +34,16 @@ type AssociateResult struct {
 	Usage         Usage        `json:"usage"`
 	SuggestedNext string       `json:"suggested_next,omitempty" v:"max=32768"`
 	Repairs       int          `json:"repairs,omitempty" v:"min=0,max=100"` // how often its loop was asked to repair what the checks found
+	Kept          *KeptTree    `json:"kept,omitempty"`                      // what it wrote, if it was not published and differs from Base
+}
+
+// KeptTree is the tree of an attempt that was not published. A later task can name Commit
+// as its base to go on from it; that task's work is merged with Base as the common
+// ancestor, and checked with the tests and tools of Base, as the attempt's would have been.
+type KeptTree struct {
+	Commit string `json:"commit" v:"required,commit"`
+	Base   string `json:"base" v:"required,commit"` // the checkpoint that the work began from
+	Paths  int    `json:"paths" v:"min=1"`          // how many differ from Base
 }
 
 // ChangeOp is what happened to a path.

@@ -32,7 +32,7 @@ type DirectorTask struct {
 	Kind       TaskKind   `json:"kind" v:"required"`
 	Goal       string     `json:"goal" v:"required,max=32768"`
 	Acceptance []string   `json:"acceptance,omitempty" v:"items=200;required,max=32768"`
-	Base       string     `json:"base,omitempty" v:"commit"` // commit to start from; empty means the newest checkpoint
+	Base       string     `json:"base,omitempty" v:"commit"` // checkpoint or kept tree to start from; empty means the newest checkpoint
 	Steps      []Step     `json:"steps,omitempty" v:"items=200"`
 	Inputs     []Input    `json:"inputs,omitempty" v:"items=200"`
 	Tools      []string   `json:"tools,omitempty" v:"items=200;required,max=64"` // empty allows none
@@ -144,13 +144,14 @@ type Budget struct {
 // DefaultWallS is the wall-clock budget in seconds of a task of fixed steps when none is given.
 const DefaultWallS = 300
 
-// OnFailure says what happens to a failed task's tree.
+// OnFailure says what happens to a failed task's tree. Since every tree that was worked on
+// is kept, both mean the same.
 type OnFailure string
 
 // What becomes of a failed task's tree.
 const (
-	Rollback OnFailure = "rollback" // drop the overlay, keep the evidence
-	Keep     OnFailure = "keep"     // keep the overlay's tree as a ref to look at; still not published
+	Rollback OnFailure = "rollback" // take back what was shown live, and keep the tree
+	Keep     OnFailure = "keep"     // as rollback; versions before kept trees dropped the tree without it
 )
 
 // Want says what the result should carry.

@@ -63,7 +63,8 @@ func Subject(task string, number int) string { return fmt.Sprintf("task/%s/%d", 
 type Attempt struct {
 	Number  int
 	State   contract.AttemptState
-	Base    string // the commit that its tree is made from
+	Base    string // the commit that its work is compared, merged and checked against
+	From    string // the kept tree that its own is made from; "" when that is Base
 	Starts  int    // how often its loop was started
 	Resumes int    // of these, how often since it began or was last sent back
 	Repairs int    // how often its loop was asked to repair what the checks found
@@ -147,7 +148,7 @@ func (a Attempt) Apply(sequence uint64, p contract.Payload) (Attempt, error) {
 		}
 		switch to {
 		case contract.AttemptBegun:
-			a.Base = p.Base
+			a.Base, a.From = p.Base, p.From
 		case contract.AttemptMerged:
 			a.Merge, a.Try, a.Scope = p.Merge, p.Try, nil
 		case contract.AttemptVerified:

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
+	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // shellDesk is a desk whose workspace holds a shell, with tasks that edit it.
@@ -71,7 +72,7 @@ func (d *shellDesk) checkpoint(kind contract.CheckpointKind) string {
 func (d *shellDesk) begin() *runspace.Overlay {
 	d.t.Helper()
 	ref := ports.TaskRef{Run: contract.NewID(), Task: contract.NewID(), Attempt: 1}
-	o, err := d.runs.Begin(d.t.Context(), ref, "")
+	o, err := d.runs.Begin(d.t.Context(), ref, ports.Start{})
 	d.fatal(err)
 	return o.(*runspace.Overlay)
 }
@@ -317,7 +318,11 @@ func TestATaskThatFailedKeepsItsTree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if keep {
-			d.fatal(d.runs.Keep(t.Context(), o))
+			kept, err := d.runs.Keep(t.Context(), o)
+			d.fatal(err)
+			if kept == nil || kept.Base != o.Base() || kept.Paths != 1 {
+				t.Errorf("kept: %+v", kept)
+			}
 		}
 		d.fatal(d.runs.Drop(t.Context(), o))
 		cmd := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "grep", "-q", "what the task wrote", "refs/choir/task/"+o.ID+"-kept")
@@ -326,4 +331,47 @@ func TestATaskThatFailedKeepsItsTree(t *testing.T) {
 			t.Errorf("to be kept: %t; looked for: %v", keep, err)
 		}
 	}
+}
+
+// TestOnlyARecordedTreeIsABase shows that a task may start from a checkpoint and from a kept tree that a result
+// names, and from nothing else that git could find: neither from a tree that no result names, nor from one
+// that was let go.
+func TestOnlyARecordedTreeIsABase(t *testing.T) {
+	d := openShell(t)
+	prompt := contract.NewID()
+	run, ctx := contract.DeriveID(prompt, "run"), t.Context()
+	task := contract.DirectorTask{ID: contract.DeriveID(run, "task:0"), Run: run, Kind: contract.KindExec, Goal: "work", Steps: []contract.Step{{Run: &contract.RunStep{Argv: []string{"true"}}}}}.WithDefaults()
+	begun, err := d.runs.Begin(ctx, ports.TaskRef{Run: run, Task: task.ID, Attempt: 1}, ports.Start{})
+	d.fatal(err)
+	o := begun.(*runspace.Overlay)
+	d.write(d.volumes.at(t, o.Upper), "what the task wrote")
+	kept, err := d.runs.Keep(ctx, o)
+	d.fatal(err)
+	merged, err := d.runs.Merge(ctx, o)
+	d.fatal(err)
+	refused := func(what, commit string) {
+		t.Helper()
+		if got, err := d.runs.Start(ctx, commit); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s is taken as a base: %+v, %v", what, got, err)
+		}
+	}
+	refused("a tree that no result names", kept.Commit)
+	refused("a task's own tree", merged.Work)
+	refused("a merge", merged.Commit)
+	refused("a part of a checkpoint's name", o.Base()[:12])
+	if got, err := d.runs.Start(ctx, o.Base()); err != nil || got != (ports.Start{Base: o.Base()}) {
+		t.Errorf("a checkpoint: %+v, %v", got, err)
+	}
+	result := contract.AssociateResult{Version: contract.Version, Task: task.ID, Attempt: 1, Status: contract.ResultFailed, Summary: "no", Base: o.Base(), Kept: kept,
+		Verification: contract.Verification{Profile: contract.VerifySmoke, Status: contract.VerificationUnknown}}
+	_, err = d.log.Append(ctx,
+		contract.Draft{ID: prompt, Actor: contract.Person("u"), Type: "prompt.submitted", Subject: run, Run: run, Data: &contract.PromptSubmitted{Text: "work"}},
+		contract.Draft{Actor: contract.DirectorOf(run), Type: "task.requested", Subject: task.ID, Run: run, Task: task.ID, Data: &contract.TaskRequested{Task: task}},
+		contract.Draft{Actor: contract.System(), Type: "task.finished", Subject: task.ID, Run: run, Task: task.ID, Data: &contract.TaskFinished{Result: result}})
+	d.fatal(err)
+	if got, err := d.runs.Start(ctx, kept.Commit); err != nil || got != (ports.Start{Base: o.Base(), Kept: kept.Commit}) {
+		t.Errorf("a kept tree: %+v, %v", got, err)
+	}
+	d.fatal(d.workspace.Drop(ctx, workspace.Overlay{ID: o.ID + wire.KeptSuffix})) // as the host does when there are too many
+	refused("a kept tree that was let go", kept.Commit)
 }

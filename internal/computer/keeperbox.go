@@ -45,7 +45,7 @@ func (c *Computer) openWorkspace(ctx context.Context) error {
 	git := c.machine.Config.Git
 	c.workspace, err = workspace.Open(ctx, workspace.Options{
 		CID: c.cid, Keeper: c.keeper, Log: c.log, Volumes: c.boxes.Volumes(), Seq: c.mirror.Seq,
-		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), Unseen: unseen, Whole: forked != nil, Logger: c.logger,
+		AutoTasks: git.AutoCommitThreshold, AutoInterval: git.AutoCommitEvery(), KeptTrees: git.KeptTrees, KeptFor: git.KeptFor(), Unseen: unseen, Whole: forked != nil, Logger: c.logger,
 	})
 	if err != nil {
 		return consistency.OfOpening(err)

@@ -31,7 +31,7 @@ func (d *desk) begin(name string) *task {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	o, err := ws.Begin(d.t.Context(), ref, base)
+	o, err := ws.Begin(d.t.Context(), ref, ports.Start{Base: base})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -73,6 +73,8 @@ type Git struct {
 	RemoteTemplate      string `koanf:"remote_template"`       // where deploys push; {user} is replaced
 	AutoCommitInterval  int    `koanf:"auto_commit_interval"`  // seconds since the first change without a checkpoint
 	AutoCommitThreshold int    `koanf:"auto_commit_threshold"` // tasks
+	KeptTrees           int    `koanf:"kept_trees"`            // trees of unpublished tasks that are kept, the newest
+	KeptDays            int    `koanf:"kept_days"`             // for how long
 }
 
 // Tee names the services a trusted execution environment talks to.
@@ -186,7 +188,7 @@ func Default() Config {
 		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
 		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6, SleepS: 1800, SilenceS: 20},
 		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, AddMB: 4096, Files: 200_000, DependenciesMB: 4096},
-		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50},
+		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50, KeptTrees: 20, KeptDays: 30},
 		Approvals: Approvals{WaitS: 300},
 		Models:    Models{PatienceS: 1800},
 		Loops:     Loops{Repairs: 3},
@@ -202,6 +204,9 @@ func (r Runtime) SleepAfter() time.Duration { return time.Duration(r.SleepS) * t
 func (g Git) AutoCommitEvery() time.Duration {
 	return time.Duration(g.AutoCommitInterval) * time.Second
 }
+
+// KeptFor is KeptDays as a duration.
+func (g Git) KeptFor() time.Duration { return time.Duration(g.KeptDays) * 24 * time.Hour }
 
 // PrivateAddrs is AllowPrivate, parsed.
 func (e Egress) PrivateAddrs() ([]netip.AddrPort, error) {
@@ -288,7 +293,7 @@ func (c Config) validateCounts() error {
 		"runtime.disk_mb": c.Runtime.DiskMB, "runtime.disk_files": c.Runtime.DiskFiles,
 		"storage.large_file_mb": c.Storage.LargeFileMB, "storage.large_files_mb": c.Storage.LargeFilesMB, "storage.add_mb": c.Storage.AddMB, "storage.files": c.Storage.Files,
 		"storage.dependencies_mb": c.Storage.DependenciesMB, "storage.blobs_quota_mb": c.Storage.BlobsQuotaMB, "git.auto_commit_interval": c.Git.AutoCommitInterval,
-		"git.auto_commit_threshold": c.Git.AutoCommitThreshold, "budget.wall_s": c.Budget.WallS,
+		"git.auto_commit_threshold": c.Git.AutoCommitThreshold, "git.kept_trees": c.Git.KeptTrees, "git.kept_days": c.Git.KeptDays, "budget.wall_s": c.Budget.WallS,
 		"budget.session_events": c.Budget.SessionEvents, "budget.session_mb": c.Budget.SessionMB, "budget.computer_events": c.Budget.ComputerEvents,
 		"budget.computer_mb": c.Budget.ComputerMB, "budget.day_events": c.Budget.DayEvents, "budget.day_mb": c.Budget.DayMB,
 		"budget.turns": c.Budget.Turns, "budget.tool_calls": c.Budget.ToolCalls, "budget.tokens": c.Budget.Tokens,

@@ -335,6 +335,9 @@ func viewText(t TaskView, max int) string {
 	if t.Head != "" {
 		fmt.Fprintf(&b, "  checkpoint: %s\n", t.Head)
 	}
+	if k := t.Kept; k != nil {
+		fmt.Fprintf(&b, "  kept, not published: %s (%d paths); a task with this as base goes on from it\n", k.Commit, k.Paths)
+	}
 	for _, q := range t.Questions {
 		fmt.Fprintf(&b, "  it asks: %s\n", harness.Clip(q, 1000))
 	}

@@ -67,6 +67,7 @@ type TaskView struct {
 	Changes      []string                    `json:"changes,omitempty"`
 	Ran          []string                    `json:"ran,omitempty"` // of fixed steps: each command, and what it wrote
 	Head         string                      `json:"head,omitempty"`
+	Kept         *contract.KeptTree          `json:"kept,omitempty"` // what it wrote, if it was not published
 	Questions    []string                    `json:"questions,omitempty"`
 	Next         string                      `json:"suggested_next,omitempty"`
 }

@@ -23,7 +23,7 @@ const taskSchema = `{"type":"object","additionalProperties":false,"required":["k
 	"kind":{"type":"string","enum":["exec","agent","inspect","git"],"description":"exec: the given steps, no model. agent: a model with tools. inspect: a model with read-only tools. git: operations on the computer's history."},
 	"goal":{"type":"string","minLength":1,"maxLength":32000},
 	"acceptance":{"type":"array","maxItems":50,"items":{"type":"string","minLength":1,"maxLength":4096}},
-	"base":{"type":"string","maxLength":64,"description":"a whole commit id to start from; the newest checkpoint when left out"},
+	"base":{"type":"string","maxLength":64,"description":"a whole commit id to start from: a checkpoint, or a tree that was kept of a task which was not published, to go on from what it wrote; checks and merge are those of the checkpoint that it began from. The newest checkpoint when left out"},
 	"steps":{"type":"array","maxItems":200,"items":{"type":"object","additionalProperties":false,"properties":{
 		"run":{"type":"object","additionalProperties":false,"required":["argv"],"properties":{"argv":` + argvSchema + `,"cwd":{"type":"string","maxLength":4096}}},
 		"write":{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{"path":{"type":"string","maxLength":4096},"content":{"type":"string","maxLength":524288},"executable":{"type":"boolean"}}},

@@ -159,7 +159,7 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 	var drafts []contract.Draft
 	var ids []string
 	for i, raw := range d.Tasks {
-		t, err := r.accept(raw, n+i)
+		t, err := r.accept(ctx, raw, n+i)
 		if err != nil {
 			return nil, prefix(fmt.Sprintf("tasks[%d]", i), err)
 		}
@@ -181,7 +181,7 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 }
 
 // accept turns what a model wrote into a task of this run, or says which of its fields is wrong.
-func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) {
+func (r *run) accept(ctx context.Context, raw json.RawMessage, n int) (contract.DirectorTask, error) {
 	var t contract.DirectorTask
 	if err := contract.DecodeStrict(raw, contract.MaxTask, &t); err != nil {
 		return t, err
@@ -196,6 +196,15 @@ func (r *run) accept(raw json.RawMessage, n int) (contract.DirectorTask, error) 
 	}
 	if err := task.CheckNetwork(t.Egress); err != nil {
 		return t, err
+	}
+	if t.Base != "" {
+		_, err := r.dispatcher.options.Workspace.Start(ctx, t.Base)
+		if fault.Is(err, fault.NotFound) {
+			return t, &contract.FieldError{Field: "base", Reason: "is nothing to start from: " + fault.Text(err)}
+		}
+		if err != nil {
+			return t, err
+		}
 	}
 	for i, name := range t.Tools {
 		field := fmt.Sprintf("tools[%d]", i)

@@ -139,14 +139,21 @@ type Prompt struct {
 	Text   string
 	Model  string
 	Budget contract.Budget
+	// Continues is the ended run of this computer that the new run goes on from, if any.
+	Continues string
 }
 
 // Submit appends prompt.submitted and starts its run. It returns as soon as the event is on disk.
 func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Submit"
-	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget}
+	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues}
 	if err := payload.Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
+	}
+	if p.Continues != "" {
+		if _, err := d.earlier(ctx, p.Continues); err != nil {
+			return "", 0, fault.Wrap(op, err)
+		}
 	}
 	if p.ID == "" {
 		p.ID = contract.NewID()

@@ -132,8 +132,20 @@ func deathAt(t *testing.T, prepare func(h *house), n int, after, again bool, at 
 	for _, c := range last.Changes {
 		paths += c.Path + " " + string(c.Op) + ","
 	}
-	return fmt.Sprintf("run %s %s, task %s, verification %s, published %v, changes %s, live %q", rep.Status, rep.Verified, last.Status,
-		last.Verification.Status, last.Head != "", paths, string(readFile(h.ws.live(), "workspace/a.sh"))+string(readFile(h.ws.live(), "choiros/x.css"))), reached
+	return fmt.Sprintf("run %s %s, task %s, verification %s, published %v, changes %s, live %q, kept %d", rep.Status, rep.Verified, last.Status,
+		last.Verification.Status, last.Head != "", paths, string(readFile(h.ws.live(), "workspace/a.sh"))+string(readFile(h.ws.live(), "choiros/x.css")), h.kept(last)), reached
+}
+
+// kept returns how many paths of a result's kept tree differ from its base; 0 if it has none.
+func (h *house) kept(r contract.AssociateResult) int {
+	h.t.Helper()
+	if r.Kept == nil {
+		return 0
+	}
+	if got, err := h.ws.Start(h.t.Context(), r.Kept.Commit); err != nil || got.Kept != r.Kept.Commit || got.Base != r.Kept.Base {
+		h.t.Errorf("the log names the kept tree %+v; there is %+v, %v", r.Kept, got, err)
+	}
+	return r.Kept.Paths
 }
 
 // scenarios take every edge of an attempt: those of what goes well, of failed
@@ -252,27 +264,27 @@ var scenarios = map[string]func(h *house){
 	},
 }
 
-// What comes of each, undisturbed: only what was checked is verified, and nothing
-// of what failed is live, unless it can't be taken back.
+// What comes of each, undisturbed: only what was checked is verified, nothing of what failed is live,
+// unless it can't be taken back, and what was written and not published is kept, if the disk takes it.
 const (
-	allOfIt    = "run done pass, task ok, verification pass, published true, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo two\\nblue\\n\""
-	nothingOf  = "run failed unknown, task failed, verification unknown, published false, changes , live \"echo one\\nred\\n\""
-	failedOf   = "run failed unknown, task failed, verification fail, published false, changes choiros/x.css modified,workspace/a.sh modified,, live "
-	nothingWas = "changes , live \"echo one\\nred\\n\""
+	allOfIt   = "run done pass, task ok, verification pass, published true, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo two\\nblue\\n\", kept 0"
+	nothingOf = "run failed unknown, task failed, verification unknown, published false, changes , live \"echo one\\nred\\n\", kept "
+	failedOf  = "run failed unknown, task failed, verification fail, published false, changes choiros/x.css modified,workspace/a.sh modified,, live "
+	asItWas   = "changes , live \"echo one\\nred\\n\", kept "
 )
 
 var comesOut = map[string]string{
 	"good": allOfIt, "repaired": allOfIt, "steps": allOfIt,
-	"cancelled while it is sent back": "run cancelled unknown, task cancelled, verification fail, published false, " + nothingWas,
+	"cancelled while it is sent back": "run cancelled unknown, task cancelled, verification fail, published false, " + asItWas + "2",
 	"moving tree":                     allOfIt,
-	"failed check":                    failedOf + `"echo one\nred\n"`, "it can't be taken back": failedOf + `"echo one\nblue\n"`,
-	"its publish gives no answer": "run failed unknown, task failed, verification unknown, published false, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo one\\nblue\\n\"",
-	"failed step":                 nothingOf, "its boxes die": nothingOf, "no checkpoint can be made": nothingOf, "no tree can be made": nothingOf,
-	"it can't be merged": nothingOf, "it can't be published": nothingOf,
-	"cancelled while it is checked": "run cancelled unknown, task cancelled, verification unknown, published false, " + nothingWas,
-	"nothing changed":               "run done unknown, task ok, verification unknown, published false, " + nothingWas,
-	"history":                       "run done unknown, task ok, verification unknown, published true, " + nothingWas,
-	"no box to check it in":         "run done unknown, task ok, verification unknown, published true, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo two\\nblue\\n\"",
+	"failed check":                    failedOf + `"echo one\nred\n", kept 2`, "it can't be taken back": failedOf + `"echo one\nblue\n", kept 0`,
+	"its publish gives no answer": "run failed unknown, task failed, verification unknown, published false, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo one\\nblue\\n\", kept 2",
+	"failed step":                 nothingOf + "1", "its boxes die": nothingOf + "1", "no checkpoint can be made": nothingOf + "0", "no tree can be made": nothingOf + "0",
+	"it can't be merged": nothingOf + "2", "it can't be published": nothingOf + "2",
+	"cancelled while it is checked": "run cancelled unknown, task cancelled, verification unknown, published false, " + asItWas + "2",
+	"nothing changed":               "run done unknown, task ok, verification unknown, published false, " + asItWas + "0",
+	"history":                       "run done unknown, task ok, verification unknown, published true, " + asItWas + "0",
+	"no box to check it in":         "run done unknown, task ok, verification unknown, published true, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo two\\nblue\\n\", kept 0",
 }
 
 var (

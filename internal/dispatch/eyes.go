@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch/loops"
@@ -45,14 +46,19 @@ func (a *directorAPI) looked(ctx context.Context, t tool.Tool, args json.RawMess
 	return res, err
 }
 
-// brief is what the Director is told of the tree before its first turn, as an attempt's loop is.
+// brief is what the Director is told of the run that it continues, and before its first turn of the tree, as
+// an attempt's loop is. The rehearsal reads nothing of it.
 func (r *run) brief(ctx context.Context, api *directorAPI, resumes bool) (string, error) {
-	if resumes {
+	if resumes && r.story.Prompt.Continues == "" {
 		return "", nil
 	}
 	provider, _, err := r.dispatcher.options.Models.Resolve(ctx, contract.KindDirector, r.story.Prompt.Model)
 	if err != nil || provider == ports.Rehearsal {
 		return "", err
 	}
-	return r.dispatcher.briefs.Text(ctx, r.story.Prompt.Text, api.eyes.Call), nil
+	told, err := r.continued(ctx)
+	if err != nil || resumes {
+		return told, err
+	}
+	return strings.TrimSpace(told + "\n\n" + r.dispatcher.briefs.Text(ctx, r.story.Prompt.Text, api.eyes.Call)), nil
 }

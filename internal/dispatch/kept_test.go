@@ -37,7 +37,7 @@ func TestATreeIsKeptBeforeItsResultIsLogged(t *testing.T) {
 	}
 	h.report(h.submit("go"))
 	h.quiet()
-	if got := len(h.ws.kept()); got != 1 || tries.Load() != 3 {
+	if got := h.ws.kept(); got != 1 || tries.Load() != 3 {
 		t.Errorf("%d trees are kept, after %d tries", got, tries.Load())
 	}
 	if res := h.results(); len(res) != 1 || strings.Contains(res[0].Summary, "could not be kept") {
@@ -57,7 +57,7 @@ func TestWhatCantBeKeptIsSaid(t *testing.T) {
 	h.ws.keep = func() error { return errors.New("the disk is full") }
 	h.report(h.submit("go"))
 	h.quiet()
-	if res := h.results(); len(res) != 1 || !strings.Contains(res[0].Summary, "What it wrote could not be kept for a look: the disk is full.") {
+	if res := h.results(); len(res) != 1 || !strings.Contains(res[0].Summary, "What it wrote could not be kept: the disk is full.") {
 		t.Errorf("the results are %+v", res)
 	}
 }

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -33,12 +34,13 @@ type folders struct {
 	race                                  func()       // called when a publish begins
 	back                                  func()       // called when a publish is taken back
 	drop                                  func()       // called when an overlay is dropped
-	keep                                  func() error // called when a tree is to be kept for inspection
+	keep                                  func() error // called when a tree is to be kept
 	swept                                 func(but []ports.TaskRef)
 	shown, inverted, dropped, checkpoints int
 	verified                              []contract.VerificationStatus
-	keeps                                 []view.Kept // the changes that taking back says it left as they are
-	leaves                                []view.Kept // what a task left that no tree can hold
+	keeps                                 []view.Kept       // the changes that taking back says it left as they are
+	keptOf                                map[string]string // the bases of kept trees, by commit
+	leaves                                []view.Kept       // what a task left that no tree can hold
 }
 
 type overlay struct {
@@ -99,23 +101,36 @@ func (w *folders) path(t ports.TaskRef) string {
 	return filepath.Join(w.dir, "boxes", fmt.Sprintf("%s-%d", t.Task, t.Attempt))
 }
 
-func (w *folders) Begin(_ context.Context, t ports.TaskRef, base string) (_ ports.Overlay, err error) {
+// Start knows the commits that checkpoints and publishes made, and the trees that were kept.
+func (w *folders) Start(_ context.Context, commit string) (ports.Start, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if base, ok := w.keptOf[commit]; ok {
+		return ports.Start{Base: base, Kept: commit}, nil
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "commits", commit)); err != nil {
+		return ports.Start{}, fault.New("start", fault.NotFound, "", err)
+	}
+	return ports.Start{Base: commit}, nil
+}
+
+func (w *folders) Begin(_ context.Context, t ports.TaskRef, from ports.Start) (_ ports.Overlay, err error) {
 	defer caught(&err)
-	o := &overlay{ws: w, dir: w.path(t), base: base, look: t.Task == contract.DeriveID(t.Run, "look")}
+	o := &overlay{ws: w, dir: w.path(t), base: from.Base, look: t.Task == contract.DeriveID(t.Run, "look")}
 	if o.look {
 		o.dir = filepath.Join(w.dir, "looks", fmt.Sprint(t.Run, "-", t.Attempt))
 	}
-	copyTree(filepath.Join(w.dir, "commits", base), o.dir)
+	copyTree(filepath.Join(w.dir, "commits", cmp.Or(from.Kept, from.Base)), o.dir)
 	return o, nil
 }
 
-func (w *folders) Reopen(_ context.Context, t ports.TaskRef, base string) (ports.Overlay, error) {
+func (w *folders) Reopen(_ context.Context, t ports.TaskRef, from ports.Start) (ports.Overlay, error) {
 	if _, err := os.Stat(w.path(t)); errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New("reopen", fault.NotFound, "", err)
 	} else if err != nil {
 		return nil, err
 	}
-	return &overlay{ws: w, dir: w.path(t), base: base}, nil
+	return &overlay{ws: w, dir: w.path(t), base: from.Base}, nil
 }
 
 func (w *folders) Settle(context.Context, ports.Overlay) error { return nil }
@@ -218,21 +233,33 @@ func (w *folders) Invert(ctx context.Context, o ports.Overlay) (_ []view.Kept, e
 	return w.keeps, nil
 }
 
-func (w *folders) Keep(_ context.Context, o ports.Overlay) error {
+func (w *folders) Keep(_ context.Context, o ports.Overlay) (_ *contract.KeptTree, err error) {
+	defer caught(&err)
 	if w.keep != nil {
 		if err := w.keep(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return os.CopyFS(filepath.Join(w.dir, "kept", fmt.Sprint(len(w.kept()))), os.DirFS(o.(*overlay).dir))
+	ov := o.(*overlay)
+	n := len(changes(filepath.Join(w.dir, "commits", ov.base), ov.dir))
+	if n == 0 {
+		return nil, nil
+	}
+	commit := w.commit(ov.dir)
+	if w.keptOf == nil {
+		w.keptOf = map[string]string{}
+	}
+	w.keptOf[commit] = ov.base
+	return &contract.KeptTree{Commit: commit, Base: ov.base, Paths: n}, nil
 }
 
-// kept returns the trees that were kept for inspection.
-func (w *folders) kept() []string {
-	found, _ := filepath.Glob(filepath.Join(w.dir, "kept", "*")) // Glob fails only for a malformed pattern
-	return found
+// kept returns how many trees were kept.
+func (w *folders) kept() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.keptOf)
 }
 
 func (w *folders) Drop(_ context.Context, o ports.Overlay) error {

@@ -128,14 +128,22 @@ func (d *Documents) UpdateRun(ctx context.Context, id string, sections Sections,
 // was asked for.
 func objective(r *run.Run) string {
 	if r.Objective == "" {
-		return prose(r.Prompt.Text)
+		return prose(r.Prompt.Text) + continued(r)
 	}
-	s := prose(r.Objective)
+	s := prose(r.Objective) + continued(r)
 	asked := strings.TrimSpace(r.Prompt.Text)
 	if asked == "" || asked == strings.TrimSpace(r.Objective) {
 		return s
 	}
 	return s + "\n> " + line(asked, maxAskedFor) + "\n"
+}
+
+// continued names the run that a run goes on from.
+func continued(r *run.Run) string {
+	if r.Prompt.Continues == "" {
+		return ""
+	}
+	return "\nIt goes on from run " + code(r.Prompt.Continues) + ".\n"
 }
 
 func plan(r *run.Run, report *contract.RunReported) string {
@@ -271,6 +279,9 @@ func evidence(t *run.Task) string {
 	}
 	if r.Head != "" {
 		fmt.Fprintf(&b, "  - Checkpoint %s\n", code(r.Head[:min(12, len(r.Head))]))
+	}
+	if r.Kept != nil {
+		fmt.Fprintf(&b, "  - Not published; what it wrote is kept as %s (%d %s)\n", code(r.Kept.Commit), r.Kept.Paths, plural(r.Kept.Paths, "path"))
 	}
 	if len(r.Egress.Denied) > 0 {
 		fmt.Fprintf(&b, "  - Refused network: %s\n", line(strings.Join(r.Egress.Denied, ", "), maxLine))

@@ -44,8 +44,8 @@ func promptSubmitted(ctx context.Context, w *writer, e contract.Event, p *contra
 		return err
 	}
 	h := run.NewHead(*p)
-	if err := do(ctx, w, `INSERT INTO runs (id, prompt, user, model, budget, status, created, updated, seq, last_seq) VALUES (?,?,?,?,?,?,?,?,?,?)`,
-		id, p.Text, e.User, h.Model, budget, string(h.Status), stamp(e.Time), stamp(e.Time), int64(e.Sequence), int64(e.Sequence)); err != nil {
+	if err := do(ctx, w, `INSERT INTO runs (id, prompt, user, model, budget, continues, status, created, updated, seq, last_seq) VALUES (?,?,?,?,?,?,?,?,?,?,?)`,
+		id, p.Text, e.User, h.Model, budget, p.Continues, string(h.Status), stamp(e.Time), stamp(e.Time), int64(e.Sequence), int64(e.Sequence)); err != nil {
 		return err
 	}
 	if err := do(ctx, w, `INSERT INTO conversations (id, run, started, seq) VALUES (?,?,?,?)`, id, id, stamp(e.Time), int64(e.Sequence)); err != nil {
@@ -287,6 +287,13 @@ func taskFinished(ctx context.Context, w *writer, e contract.Event, p *contract.
 	}
 	if err != nil {
 		return err
+	}
+	if k := r.Kept; k != nil {
+		// A tree that an attempt wrote to the same byte as another's is kept once.
+		if err := do(ctx, w, `INSERT INTO kept_trees (commit_id, base, paths, run, task, attempt, seq) VALUES (?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
+			k.Commit, k.Base, k.Paths, e.Run, r.Task, r.Attempt, int64(e.Sequence)); err != nil {
+			return err
+		}
 	}
 	for i, c := range r.Citations {
 		if err := do(ctx, w, `INSERT INTO citations (task, attempt, ordinal, source, excerpt, seq) VALUES (?,?,?,?,?,?)`,

@@ -17,19 +17,21 @@ import (
 // not by Runs.
 type Run struct {
 	run.Head
-	ID      string
-	Prompt  string
-	User    string
-	Budget  contract.Budget
-	Created string
-	Updated string
-	Seq     uint64
-	LastSeq uint64
-	Tasks   []Task
+	ID     string
+	Prompt string
+	User   string
+	Budget contract.Budget
+	// Continues is the run that it goes on from; "" if it begins anew.
+	Continues string
+	Created   string
+	Updated   string
+	Seq       uint64
+	LastSeq   uint64
+	Tasks     []Task
 }
 
 const runColumns = `r.id, r.status, r.prompt, r.summary, r.document, r.user, r.reason, r.command, r.objective, r.plan, r.provider, r.model, r.budget,
-	r.error, r.verified, r.checkpoint, r.created, r.updated, r.ended, r.stood_ms, r.waits, r.fallback, r.seq, r.last_seq, coalesce(r.usage ->> '$.tool_calls', 0), coalesce(r.usage ->> '$.wall_ms', 0),
+	r.error, r.verified, r.checkpoint, r.created, r.updated, r.ended, r.stood_ms, r.waits, r.fallback, r.continues, r.seq, r.last_seq, coalesce(r.usage ->> '$.tool_calls', 0), coalesce(r.usage ->> '$.wall_ms', 0),
 	(SELECT count(*) FROM tool_calls WHERE run = r.id),
 	(SELECT coalesce(sum(tokens_in), 0) FROM usage WHERE run = r.id), (SELECT coalesce(sum(tokens_out), 0) FROM usage WHERE run = r.id),
 	(SELECT coalesce(sum(cost_usd), 0.0) FROM usage WHERE run = r.id)`
@@ -39,7 +41,7 @@ func scanRun(rows *sql.Rows) (Run, error) {
 	var plan, budget, ended, waits string
 	var reportedCalls, calls int
 	if err := rows.Scan(&r.ID, &r.Status, &r.Prompt, &r.Summary, &r.Document, &r.User, &r.Reason, &r.Command, &r.Objective, &plan, &r.Provider, &r.Model, &budget,
-		&r.Error, &r.Verified, &r.Checkpoint, &r.Created, &r.Updated, &ended, &r.StoodMS, &waits, &r.Fallback, &r.Seq, &r.LastSeq, &reportedCalls, &r.Usage.WallMS, &calls,
+		&r.Error, &r.Verified, &r.Checkpoint, &r.Created, &r.Updated, &ended, &r.StoodMS, &waits, &r.Fallback, &r.Continues, &r.Seq, &r.LastSeq, &reportedCalls, &r.Usage.WallMS, &calls,
 		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.CostUSD); err != nil {
 		return r, err
 	}

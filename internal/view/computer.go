@@ -96,6 +96,8 @@ type Prompt struct {
 	Text   string          `json:"text" minLength:"1" maxLength:"32768"`
 	Model  string          `json:"model,omitempty" maxLength:"200" doc:"provider/model or an alias; empty: the default"`
 	Budget contract.Budget `json:"budget,omitzero"`
+	// Continues is an ended run of the computer that the new one goes on from.
+	Continues string `json:"continues,omitempty" maxLength:"36" doc:"an ended run that this one is told of and goes on from; nothing that was granted to it is carried over"`
 }
 
 // Run is all that follows from one prompt.
@@ -119,6 +121,7 @@ type Run struct {
 	StoodMS    int64                       `json:"stood_ms,omitempty"`  // for how long it stood still because the machine or choir did
 	Waits      []ModelWait                 `json:"waits,omitempty"`     // loops that wait for their model; another can be chosen
 	Fallback   string                      `json:"fallback,omitempty"`  // provider/model that answers in the place of model
+	Continues  string                      `json:"continues,omitempty"` // the run that it goes on from
 	Sequence   uint64                      `json:"sequence"`            // of its prompt; pages of runs go by it
 	Questions  []contract.Question         `json:"questions,omitempty"` // open ones
 	Approvals  []Approval                  `json:"approvals,omitempty"` // open ones

@@ -215,11 +215,14 @@ func (w *Workspace) Status(ctx context.Context) (wire.StatusReply, error) {
 	return reply, fault.Wrap("workspace.Status", err)
 }
 
-// Maintain packs the history, and removes the chunks of large files that nothing needs; it
-// is called when the computer is idle.
+// Maintain packs the history, lets the oldest kept trees go, and removes the chunks of large
+// files that nothing needs; it is called when the computer is idle.
 func (w *Workspace) Maintain(ctx context.Context) error {
 	const op = "workspace.Maintain"
 	if err := w.opts.Keeper.Call(ctx, "maintain", wire.Empty{}, nil); err != nil {
+		return fault.Wrap(op, err)
+	}
+	if _, err := w.kept(ctx, w.outlived("")); err != nil {
 		return fault.Wrap(op, err)
 	}
 	var c wire.CollectReply

@@ -23,9 +23,12 @@ import (
 // layers, and what the task writes above it.
 type Overlay struct {
 	ID    string // names it to the keeper; usually {task}-{attempt}
-	Base  string // commit the lower layers are a checkout of
+	Base  string // commit that it is compared, merged and checked against
+	From  string // commit the lower layers are a checkout of: Base, or a kept tree that began from it
 	Lower []sandbox.Volume
 	Upper sandbox.Volume
+	// BaseLower are the layers of Base.
+	BaseLower []sandbox.Volume
 	// Ignored directories (node_modules, caches) are overlaid from the live
 	// tree, each on its own, and never published. Their paths were real
 	// directories when they were listed; whoever mounts them must follow no link.
@@ -44,7 +47,13 @@ const maxIgnored = 64
 
 // Begin makes the overlay of a task from a checkpoint (the newest when base is
 // empty). Calling it again with the same id gives the same overlay as it stands.
-func (w *Workspace) Begin(ctx context.Context, id, base string) (_ Overlay, err error) {
+func (w *Workspace) Begin(ctx context.Context, id, base string) (Overlay, error) {
+	return w.BeginFrom(ctx, id, base, "")
+}
+
+// BeginFrom is Begin for a task that goes on from a kept tree, which itself began from
+// base. What the kept tree holds counts as written by the task. An empty kept is base.
+func (w *Workspace) BeginFrom(ctx context.Context, id, base, kept string) (_ Overlay, err error) {
 	const op = "workspace.Begin"
 	if id == "" || filepath.Base(id) != id || strings.HasPrefix(id, ".") {
 		return Overlay{}, fault.New(op, fault.Invalid, "", fmt.Errorf("overlay id %q is not a plain name", id))
@@ -74,7 +83,13 @@ func (w *Workspace) Begin(ctx context.Context, id, base string) (_ Overlay, err 
 	if err := w.opts.Keeper.Call(ctx, "ignored", wire.Empty{}, &st); err != nil {
 		return Overlay{}, fault.Wrap(op, err)
 	}
-	o := Overlay{ID: id, Base: snap.Commit, Lower: lower, Upper: sandbox.Written(id)}
+	o := Overlay{ID: id, Base: snap.Commit, From: snap.Commit, Lower: lower, BaseLower: lower, Upper: sandbox.Written(id)}
+	if kept != "" && kept != base {
+		if snap, lower, err = w.layers(ctx, kept, id); err != nil {
+			return Overlay{}, fault.Wrap(op, err)
+		}
+		o.From, o.Lower = snap.Commit, lower
+	}
 	written := []sandbox.Volume{o.Upper}
 	for i, p := range st.Ignored {
 		if i == maxIgnored {
@@ -223,24 +238,16 @@ func (w *Workspace) sweep(ctx context.Context) error {
 	return w.opts.Keeper.Call(ctx, "release", wire.KeepRequest{Layers: keep}, nil)
 }
 
-// Tree has the keeper read what a task wrote, as a commit on its base.
+// Tree has the keeper read what a task wrote, as a commit on what it started from. The
+// changes of the reply are those since then.
 func (w *Workspace) Tree(ctx context.Context, o Overlay, message, run, task string) (wire.TreeReply, error) {
 	reply, err := w.tree(ctx, o, o.ID, message, run, task)
 	return reply, fault.Wrap("workspace.Tree", err)
 }
 
-// Keep is Tree under a name of its own, which stays when the overlay is dropped.
-func (w *Workspace) Keep(ctx context.Context, o Overlay, message, run, task string) error {
-	_, err := w.tree(ctx, o, o.ID+keptTree, message, run, task)
-	return fault.Wrap("workspace.Keep", err)
-}
-
-// keptTree ends the name of a tree that outlives its overlay.
-const keptTree = "-kept"
-
 func (w *Workspace) tree(ctx context.Context, o Overlay, name, message, run, task string) (reply wire.TreeReply, err error) {
 	err = w.opts.Keeper.Call(ctx, "tree", wire.TreeRequest{
-		ID: name, Base: o.Base, Upper: o.ID + "/upper", Note: wire.Note{Message: message, Run: run, Task: task, Seq: w.opts.Seq()},
+		ID: name, Base: cmp.Or(o.From, o.Base), Upper: o.ID + "/upper", Note: wire.Note{Message: message, Run: run, Task: task, Seq: w.opts.Seq()},
 	}, &reply)
 	return reply, err
 }

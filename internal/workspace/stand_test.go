@@ -108,6 +108,7 @@ type host struct {
 	server  *httptest.Server
 	volumes *local.Volumes
 	wrap    func(wire.Keeper) wire.Keeper // wraps the keeper's client, when set
+	bound   int                           // how many kept trees there may be, when set
 }
 
 func newHost(t testing.TB) *host {
@@ -144,7 +145,7 @@ func (h *host) start() {
 		h.t.Fatal(err)
 	}
 	h.Workspace, err = workspace.Open(h.t.Context(), workspace.Options{
-		CID: cid, Keeper: k, Log: h.log, Volumes: h.volumes, Seq: func() uint64 { return 7 }, AutoInterval: -1,
+		CID: cid, Keeper: k, Log: h.log, Volumes: h.volumes, Seq: func() uint64 { return 7 }, AutoInterval: -1, KeptTrees: h.bound,
 	})
 	if err != nil {
 		h.t.Fatal(err)

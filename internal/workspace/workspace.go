@@ -46,7 +46,11 @@ type Options struct {
 	// when zero, never when negative.
 	AutoTasks    int
 	AutoInterval time.Duration
-	Logger       *slog.Logger
+	// KeptTrees and KeptFor bound how many trees of unpublished tasks are kept, and for how
+	// long; 20 and 30 days when zero.
+	KeptTrees int
+	KeptFor   time.Duration
+	Logger    *slog.Logger
 }
 
 // Workspace is one computer's files and history. Its methods may be called
@@ -97,6 +101,12 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	}
 	if opts.AutoInterval == 0 {
 		opts.AutoInterval = 5 * time.Minute
+	}
+	if opts.KeptTrees == 0 {
+		opts.KeptTrees = defaultKeptTrees
+	}
+	if opts.KeptFor == 0 {
+		opts.KeptFor = defaultKeptFor
 	}
 	w := &Workspace{opts: opts, turn: make(chan struct{}, 1), puts: make(chan struct{}, maxPuts), reads: make(chan struct{}, maxReads), held: map[string][]string{}, live: map[string]bool{}, saying: make(chan struct{}, 1)}
 	if err := w.recover(ctx, true); err != nil {

@@ -29,7 +29,7 @@ type scenario struct {
 // again are scenarios that are also killed at points that belong to other scenarios.
 var again = []scenario{
 	{"failing verification", []string{
-		"dispatch.task.merged", "verify.ready", "verify.tool.done", "dispatch.task.verified", "keeper.apply.moved", "dispatch.task.inverted", "dispatch.task.finished",
+		"dispatch.task.merged", "verify.ready", "verify.tool.done", "dispatch.task.verified", "keeper.apply.moved", "dispatch.task.inverted", "workspace.tree.kept", "dispatch.task.kept", "dispatch.task.finished",
 	}, func(ctx context.Context, w *world) error {
 		path := "choiros/src/ruin" + w.next() + ".ts"
 		w.tree.is(path, gone)
@@ -150,7 +150,7 @@ var scenarios = []scenario{
 	{"checked prompt", []string{"verify.ready", "verify.tool.done"}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, writeFile("workspace/p/"+w.next()+".sh", "true "+w.next()))
 	}},
-	{"failing prompt", []string{"dispatch.task.inverted"}, func(ctx context.Context, w *world) error {
+	{"failing prompt", []string{"dispatch.task.inverted", "workspace.tree.kept", "dispatch.task.kept"}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, &prompt{text: "spoil the theme with #" + w.next() + w.next(), fails: true})
 	}},
 	{"long output", []string{"blob.synced", "blob.renamed"}, func(ctx context.Context, w *world) error {

@@ -39,7 +39,7 @@ export type LockOf = 'base' | 'change'
 /** MessageRole says who speaks. */
 export type MessageRole = 'user' | 'assistant'
 
-/** OnFailure says what happens to a failed task's tree. */
+/** OnFailure says what happens to a failed task's tree. Since every tree that was worked on is kept, both mean the same. */
 export type OnFailure = 'rollback' | 'keep'
 
 /** PlanStatus is where a plan item stands. */
@@ -120,7 +120,7 @@ export interface AssociateResult {
   attempt: number
   status: ResultStatus
   summary: string
-  /** commit the task started from */
+  /** commit its work is compared, merged and checked against */
   base?: string
   /** checkpoint that holds its work; empty when nothing was published */
   head?: string
@@ -138,6 +138,8 @@ export interface AssociateResult {
   suggested_next?: string
   /** how often its loop was asked to repair what the checks found */
   repairs?: number
+  /** what it wrote, if it was not published and differs from Base */
+  kept?: KeptTree
 }
 
 /** AttemptMerge is what publishing an attempt's work would make of the live tree. */
@@ -150,8 +152,10 @@ export interface AttemptMerge {
 export interface AttemptMoved {
   attempt: number
   state: AttemptState
-  /** begun: commit the tree is made from */
+  /** begun: commit that its work is compared, merged and checked against */
   base?: string
+  /** begun: kept tree that its own is made from; empty: Base */
+  from?: string
   /** Result is the attempt's result so far: finished has the loop's report and what the host observed, merged adds what changed, taking_back and left have what it will end with. */
   result?: AssociateResult
   /** merged; absent when nothing changed */
@@ -343,7 +347,7 @@ export interface DirectorTask {
   kind: TaskKind
   goal: string
   acceptance?: string[]
-  /** commit to start from; empty means the newest checkpoint */
+  /** checkpoint or kept tree to start from; empty means the newest checkpoint */
   base?: string
   steps?: Step[]
   inputs?: Input[]
@@ -525,6 +529,15 @@ export interface Installation {
   problem?: string
 }
 
+/** KeptTree is the tree of an attempt that was not published. A later task can name Commit as its base to go on from it; that task's work is merged with Base as the common ancestor, and checked with the tests and tools of Base, as the attempt's would have been. */
+export interface KeptTree {
+  commit: string
+  /** the checkpoint that the work began from */
+  base: string
+  /** how many differ from Base */
+  paths: number
+}
+
 /** LogRecovered says what a computer was recovered from after damage. The damaged data are kept under Aside in the data directory. */
 export interface LogRecovered {
   /** events before this one */
@@ -617,11 +630,12 @@ export interface PlanItem {
   task?: string
 }
 
-/** PromptSubmitted is a person's intention. Its event id is the run's cause. */
+/** PromptSubmitted is a person's intention. Its event id is the run's cause. Continues names a run of the same computer that had ended, of which the new run's Director is told what it did; nothing that was granted to that run is granted to this one. */
 export interface PromptSubmitted {
   text: string
   model?: string
   budget?: Budget
+  continues?: string
 }
 
 /** ProposalResolved ends a proposal. Revision is the one that holds an accepted proposal's text; Successor is the proposal that replaced a superseded one. */

@@ -75,18 +75,35 @@ func verdict(v contract.VerificationStatus) string {
 func Prompt() cli.Verb {
 	var wait bool
 	var timeout time.Duration
-	var model string
+	var model, continues string
 	return cli.Verb{
 		Use: "prompt TEXT…", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: promptResult{},
 		Long: `With --wait it ends with 0 when the run is done, 1 when it failed, 4 when it waits for an
 answer and 5 when it still goes on. Whenever it ends before the run does it says which
-one that is, and choir wait goes on waiting.`,
-		Examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\""},
+one that is, and choir wait goes on waiting.
+
+With --continue the new run is told what an ended one was asked, how it ended and which
+trees of it were kept, and can go on from them. Without RUN that is the newest run.
+Nothing that was granted to the earlier run is granted to the new one.`,
+		Examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\"", "choir prompt --continue \"now with a longer budget\""},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if timeout <= 0 {
 				return cli.Usage(errors.New("--timeout is a time of more than 0, such as 5m"))
 			}
-			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model}
+			if continues == newestRun && len(args) > 1 && contract.ValidID("run", args[0]) == nil {
+				continues, args = args[0], args[1:] // --continue RUN TEXT, without the =
+			}
+			if continues == newestRun {
+				runs, _, err := c.Runs(ctx, 0, 1)
+				if err != nil {
+					return err
+				}
+				if len(runs) == 0 {
+					return fault.New("prompt", fault.NotFound, "Leave --continue out.", errors.New("there is no run yet to continue"))
+				}
+				continues = runs[0].ID
+			}
+			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model, Continues: continues}
 			acted, err := c.Prompt(ctx, asked)
 			if err != nil {
 				if client.Lost(err) || ctx.Err() != nil {
@@ -107,9 +124,14 @@ one that is, and choir wait goes on waiting.`,
 			f.BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
 			f.DurationVar(&timeout, "timeout", 30*time.Minute, "how long --wait waits; the run itself goes on")
 			f.StringVar(&model, "model", "", "provider/`MODEL` or an alias")
+			f.StringVar(&continues, "continue", "", "the ended `RUN` to go on from; --continue alone is the newest")
+			f.Lookup("continue").NoOptDefVal = newestRun
 		},
 	}
 }
+
+// newestRun is what --continue means without a run.
+const newestRun = "newest"
 
 func printRun(w io.Writer, r view.Run) {
 	terminal.Row(w, "run", r.ID)
@@ -118,9 +140,15 @@ func printRun(w io.Writer, r view.Run) {
 	terminal.Row(w, "model", r.Provider+"/"+strings.TrimPrefix(r.Model, r.Provider+"/"))
 	terminal.Row(w, "verified", mark(r.Verified))
 	terminal.Row(w, "checkpoint", r.Checkpoint)
+	if r.Continues != "" {
+		terminal.Row(w, "continues", r.Continues)
+	}
 	terminal.Row(w, "cost", fmt.Sprintf("$%.4f, %d + %d tokens", r.Usage.CostUSD, r.Usage.TokensIn, r.Usage.TokensOut))
 	for _, t := range r.Tasks {
 		terminal.Row(w, "task", fmt.Sprintf("%s %s %s: %s", mark(t.Verification), t.Status, t.Kind, terminal.OneLine(t.Goal, 80)))
+		if t.Result != nil && t.Result.Kept != nil {
+			terminal.Row(w, "kept", fmt.Sprintf("%s, %d paths: what it wrote and was not published", t.Result.Kept.Commit, t.Result.Kept.Paths))
+		}
 	}
 	for _, q := range r.Questions {
 		terminal.Row(w, "question", fmt.Sprintf("%s: %s %v", q.ID, terminal.OneLine(q.Text, 200), q.Choices))

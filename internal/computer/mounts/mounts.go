@@ -118,7 +118,7 @@ func (m *Mounts) Task(ctx context.Context, o workspace.Overlay) ([]sandbox.Mount
 }
 
 // Verify is a check's view: the commit to verify with a throwaway upper, beside it the base
-// that the task started from, and the user's own ignored directories, throwaway as well.
+// that the task's work is compared with, never a kept tree that it goes on from, and the user's own ignored directories, throwaway as well.
 // What the task put into ignored directories is not there: it is not published, so nothing
 // may depend on it. With wait, missing dependencies of the shell are installed first.
 func (m *Mounts) Verify(ctx context.Context, o workspace.Overlay, commit string, wait bool) ([]sandbox.Mount, func(), error) {
@@ -128,7 +128,7 @@ func (m *Mounts) Verify(ctx context.Context, o workspace.Overlay, commit string,
 	}
 	mounts := []sandbox.Mount{
 		{Target: "/computer", Mode: sandbox.Overlay, Lower: layers}, boxes.Git(),
-		{Lower: o.Lower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
+		{Lower: o.BaseLower, Target: contract.BaseInBox, Mode: sandbox.ReadOnly},
 	}
 	mounts = append(mounts, usersOwn(o.Ignored)...)
 	modules, err := m.Modules(ctx, wait)

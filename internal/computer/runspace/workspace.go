@@ -78,9 +78,37 @@ func (w *Workspace) Checkpoint(ctx context.Context, t ports.TaskRef, message str
 	return k.Commit, err
 }
 
+// Start implements ports.Workspace.
+func (w *Workspace) Start(ctx context.Context, commit string) (ports.Start, error) {
+	const op = "runspace.Start"
+	if err := w.State.CaughtUp(ctx, w.Log); err != nil {
+		return ports.Start{}, fault.Wrap(op, err)
+	}
+	if k, err := w.State.Checkpoint(ctx, commit); err == nil && k.Commit == commit {
+		return ports.Start{Base: commit}, nil
+	} else if err != nil && !fault.Is(err, fault.NotFound) {
+		return ports.Start{}, fault.Wrap(op, err)
+	}
+	kept, err := w.State.KeptTree(ctx, commit)
+	if fault.Is(err, fault.NotFound) {
+		return ports.Start{}, fault.New(op, fault.NotFound, "", errors.New("no checkpoint and no kept tree of this computer has this id"))
+	}
+	if err != nil {
+		return ports.Start{}, fault.Wrap(op, err)
+	}
+	there, err := w.Workspace.KeptTrees(ctx)
+	if err != nil {
+		return ports.Start{}, fault.Wrap(op, err)
+	}
+	if !slices.ContainsFunc(there, func(k workspace.KeptTree) bool { return k.Commit == commit }) {
+		return ports.Start{}, fault.New(op, fault.NotFound, "", errors.New("this tree was kept and is gone: only the newest are kept, and not for ever"))
+	}
+	return ports.Start{Base: kept.Base, Kept: commit}, nil
+}
+
 // Begin implements ports.Workspace.
-func (w *Workspace) Begin(ctx context.Context, t ports.TaskRef, base string) (ports.Overlay, error) {
-	o, err := w.Workspace.Begin(ctx, overlayID(t), base)
+func (w *Workspace) Begin(ctx context.Context, t ports.TaskRef, from ports.Start) (ports.Overlay, error) {
+	o, err := w.Workspace.BeginFrom(ctx, overlayID(t), from.Base, from.Kept)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +117,7 @@ func (w *Workspace) Begin(ctx context.Context, t ports.TaskRef, base string) (po
 
 // Reopen implements ports.Workspace. An attempt whose tree is gone must not continue in an
 // empty one.
-func (w *Workspace) Reopen(ctx context.Context, t ports.TaskRef, base string) (ports.Overlay, error) {
+func (w *Workspace) Reopen(ctx context.Context, t ports.TaskRef, from ports.Start) (ports.Overlay, error) {
 	there, err := w.Volumes.Exists(ctx, sandbox.Written(overlayID(t)))
 	if err != nil {
 		return nil, fault.Wrap("runspace.Reopen", err)
@@ -97,7 +125,7 @@ func (w *Workspace) Reopen(ctx context.Context, t ports.TaskRef, base string) (p
 	if !there {
 		return nil, fault.New("runspace.Reopen", fault.NotFound, "", errors.New("the tree of the interrupted attempt is gone"))
 	}
-	return w.Begin(ctx, t, base)
+	return w.Begin(ctx, t, from)
 }
 
 func overlayID(t ports.TaskRef) string { return fmt.Sprintf("%s-%d", t.Task, t.Attempt) }
@@ -288,12 +316,16 @@ func (w *Workspace) Drop(ctx context.Context, o ports.Overlay) error {
 }
 
 // Keep implements ports.Workspace.
-func (w *Workspace) Keep(ctx context.Context, o ports.Overlay) error {
+func (w *Workspace) Keep(ctx context.Context, o ports.Overlay) (*contract.KeptTree, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return w.Workspace.Keep(ctx, mine.Overlay, "Kept for a look", mine.Ref.Run, mine.Ref.Task)
+	k, err := w.Workspace.Keep(ctx, mine.Overlay, "What a task wrote that was not published", mine.Ref.Run, mine.Ref.Task)
+	if err != nil || k.Commit == "" {
+		return nil, err
+	}
+	return &contract.KeptTree{Commit: k.Commit, Base: mine.Base(), Paths: k.Paths}, nil
 }
 
 // Sweep implements ports.Workspace.

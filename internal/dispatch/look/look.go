@@ -82,7 +82,7 @@ func (b *Box) ready(ctx context.Context) error {
 	}
 	b.end()
 	b.opened, b.stale = b.opened+1, false
-	if b.overlay, err = b.Workspace.Begin(ctx, b.ref(), commit); err != nil {
+	if b.overlay, err = b.Workspace.Begin(ctx, b.ref(), ports.Start{Base: commit}); err != nil {
 		b.overlay = nil
 		return err
 	}

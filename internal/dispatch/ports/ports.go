@@ -120,9 +120,18 @@ type TaskRef struct {
 	Attempt int
 }
 
+// Start is what an attempt's tree is made from.
+type Start struct {
+	// Base is the checkpoint that the work is compared, merged and checked against.
+	Base string
+	// Kept is the kept tree that the attempt goes on from, which began from Base; empty when
+	// it begins from Base itself.
+	Kept string
+}
+
 // Overlay is an attempt's copy of the workspace.
 type Overlay interface {
-	// Base returns the commit that the overlay started from.
+	// Base returns the commit that the overlay's work is compared, merged and checked against.
 	Base() string
 }
 
@@ -177,10 +186,14 @@ type Workspace interface {
 	// Checkpoint commits the current live tree before an attempt; if nothing has changed,
 	// it returns the newest checkpoint.
 	Checkpoint(ctx context.Context, t TaskRef, message string) (commit string, err error)
-	// Begin makes an empty overlay on base; Reopen returns, as it stands, the one that an
-	// earlier process left. The error is fault.InUse while a box still uses it.
-	Begin(ctx context.Context, t TaskRef, base string) (Overlay, error)
-	Reopen(ctx context.Context, t TaskRef, base string) (Overlay, error)
+	// Start returns what a task starts from that names a commit: a checkpoint of this
+	// computer, or a kept tree that its log has recorded and that is still kept. All else is
+	// fault.NotFound, for a task is checked with the tests and tools of what it starts from.
+	Start(ctx context.Context, commit string) (Start, error)
+	// Begin makes an empty overlay; Reopen returns, as it stands, the one that an earlier
+	// process left. The error is fault.InUse while a box still uses it.
+	Begin(ctx context.Context, t TaskRef, from Start) (Overlay, error)
+	Reopen(ctx context.Context, t TaskRef, from Start) (Overlay, error)
 	// Settle makes what the task has written into the overlay durable, because a resumed
 	// attempt continues with it.
 	Settle(ctx context.Context, o Overlay) error
@@ -200,9 +213,10 @@ type Workspace interface {
 	// Invert reverts what PublishLive published, except for the paths that it returns. It
 	// may be called more than once.
 	Invert(ctx context.Context, o Overlay) ([]view.Kept, error)
-	// Keep keeps the overlay's tree under a git ref for inspection, which outlives the
-	// overlay; Drop removes the overlay. Both may be called more than once.
-	Keep(ctx context.Context, o Overlay) error
+	// Keep keeps the overlay's tree under a git ref, which outlives the overlay and is durable
+	// when Keep returns; nil if the tree does not differ from its base. Drop removes the
+	// overlay. Both may be called more than once.
+	Keep(ctx context.Context, o Overlay) (*contract.KeptTree, error)
 	Drop(ctx context.Context, o Overlay) error
 	// Sweep removes every overlay except those of the named attempts: what a crash left of
 	// ended attempts before Drop. No attempt may be at work.

@@ -194,12 +194,18 @@ func (a *attempt) finished(res contract.AssociateResult) error {
 
 // begin makes the checkpoint that the attempt's tree starts from.
 func (a *attempt) begin(ctx context.Context) error {
-	base := a.task.Base
+	from := ports.Start{Base: a.task.Base}
+	if a.task.Base != "" {
+		var err error
+		if from, err = a.host.Workspace.Start(ctx, a.task.Base); err != nil {
+			return fmt.Errorf("what it was to start from: %w", err)
+		}
+	}
 	if a.task.Kind != contract.KindGit {
 		for try := 1; ; try++ {
 			commit, err := a.host.Workspace.Checkpoint(ctx, a.ref, summary.BeforeTask(a.task))
 			if err == nil {
-				base = cmp.Or(a.task.Base, commit)
+				from.Base = cmp.Or(from.Base, commit)
 				break
 			}
 			if try == MaxAttempts || !lost(err) || ctx.Err() != nil {
@@ -207,7 +213,7 @@ func (a *attempt) begin(ctx context.Context) error {
 			}
 		}
 	}
-	return a.move(&contract.AttemptMoved{State: contract.AttemptBegun, Base: base})
+	return a.move(&contract.AttemptMoved{State: contract.AttemptBegun, Base: from.Base, From: from.Kept})
 }
 
 // workOn lets the attempt's loop work until the loop has ended.
@@ -254,6 +260,9 @@ func (a *attempt) workOn(ctx context.Context) error {
 	return a.move(&contract.AttemptMoved{State: contract.AttemptFinished, Result: &res})
 }
 
+// from is what the attempt's tree is made from.
+func (a *attempt) from() ports.Start { return ports.Start{Base: a.now.Base, Kept: a.now.From} }
+
 // open makes the attempt's overlay, or opens the existing one if made is true.
 func (a *attempt) open(ctx context.Context, made bool) error {
 	if a.overlay != nil || a.task.Kind == contract.KindGit {
@@ -261,13 +270,13 @@ func (a *attempt) open(ctx context.Context, made bool) error {
 	}
 	var err error
 	if made {
-		if a.overlay, err = a.host.Workspace.Reopen(ctx, a.ref, a.now.Base); err != nil {
+		if a.overlay, err = a.host.Workspace.Reopen(ctx, a.ref, a.from()); err != nil {
 			a.overlay = nil
 			return fmt.Errorf("the interrupted attempt's tree: %w", err)
 		}
 		return nil
 	}
-	if a.overlay, err = a.host.Workspace.Begin(ctx, a.ref, a.now.Base); err != nil {
+	if a.overlay, err = a.host.Workspace.Begin(ctx, a.ref, a.from()); err != nil {
 		a.overlay = nil
 		return err
 	}
@@ -473,6 +482,7 @@ func (a *attempt) leavePublish(why error) error {
 	res := *a.now.Result
 	res.Status = contract.ResultFailed
 	res.Verification = contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown, Reason: "whether it was published is not known"}
+	a.keepLeft(&res)
 	res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhether this was published is not known: %s. It may be live, whole, or become so when the computer wakes the next time. To go back, restore the checkpoint “%s” in Time Travel.%s",
 		res.Summary, summary.OneLine(fault.Text(why), 2000), summary.BeforeTask(a.task), hint(why)), 30<<10)
 
@@ -490,8 +500,13 @@ func (a *attempt) giveUp(res contract.AssociateResult, again bool) error {
 }
 
 func (a *attempt) givenUp(res contract.AssociateResult, again bool) *contract.AttemptMoved {
-	keep := res.Status != contract.ResultOK && a.task.OnFailure == contract.Keep
+	keep := res.Status != contract.ResultOK && a.mayKeep()
 	return &contract.AttemptMoved{Attempt: a.ref.Attempt, State: contract.AttemptTakingBack, Result: &res, Again: again, Keep: keep}
+}
+
+// mayKeep reports whether the attempt can have written anything that is worth keeping.
+func (a *attempt) mayKeep() bool {
+	return a.task.Kind == contract.KindAgent || a.task.Kind == contract.KindExec
 }
 
 // fail gives the attempt up because of an error that is not the task's own.

@@ -58,18 +58,14 @@ func (a *attempt) takeBack() error {
 	}
 }
 
-// keepTree keeps the files that the attempt wrote for inspection, if that was asked for. It is done
-// before the result is in the log, because from then on a start removes the overlay. If it fails, for
-// example on a full disk, it is tried again for a while; then the result says that the files could not be
-// kept.
+// keepTree keeps what the attempt wrote, for whoever goes on from it or looks at it, and names it in the
+// result. It is durable before the result is in the log, because from then on a start removes the
+// overlay; a death in between keeps it once more, under the same ref. If it fails, for example on a full
+// disk, it is tried again for a while; then the result says that the files could not be kept.
 func (a *attempt) keepTree(res *contract.AssociateResult, until time.Duration) error {
 	for a.now.Keep {
-		err := func() error {
-			ctx, cancel := a.cleanUp()
-			defer cancel()
-			return a.host.Workspace.Keep(ctx, a.overlay)
-		}()
-		if err == nil || fault.Is(err, fault.NotFound) {
+		err := a.keepOnce(res)
+		if err == nil {
 			a.overcome()
 			return nil
 		}
@@ -78,17 +74,44 @@ func (a *attempt) keepTree(res *contract.AssociateResult, until time.Duration) e
 		if left > 0 {
 			how := fmt.Sprintf("It is tried again until %s; then it goes. Cancel the run to let it go now", a.host.Now().Add(left).UTC().Format("15:04 MST"))
 			var waitErr error
-			if cancelled, waitErr = a.again(trouble{fmt.Sprintf("What “%s” wrote can't be kept for a look", summary.Title(a.task.Goal)), how}, err); waitErr != nil {
+			if cancelled, waitErr = a.again(trouble{fmt.Sprintf("What “%s” wrote can't be kept", summary.Title(a.task.Goal)), how}, err); waitErr != nil {
 				return waitErr
 			}
 		}
 		if left <= 0 || cancelled {
 			a.overcome()
-			res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it wrote could not be kept for a look: %s.%s", res.Summary, summary.OneLine(fault.Text(err), 2000), hint(err)), 30<<10)
+			res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it wrote could not be kept: %s.%s", res.Summary, summary.OneLine(fault.Text(err), 2000), hint(err)), 30<<10)
 			return nil
 		}
 	}
 	return nil
+}
+
+// keepOnce tries once to keep what the attempt wrote. Of a tree that is gone nothing can be kept.
+func (a *attempt) keepOnce(res *contract.AssociateResult) error {
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	kept, err := a.host.Workspace.Keep(ctx, a.overlay)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	crash.At("dispatch.task.kept")
+	res.Kept = kept
+	return nil
+}
+
+// keepLeft is keepOnce for an attempt whose changes stay in the live tree, or may be there. It is not
+// tried again, for nobody is to wait for it any longer.
+func (a *attempt) keepLeft(res *contract.AssociateResult) {
+	if a.overlay == nil || !a.mayKeep() {
+		return
+	}
+	if err := a.keepOnce(res); err != nil {
+		res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it wrote could not be kept: %s.%s", res.Summary, summary.OneLine(fault.Text(err), 2000), hint(err)), 30<<10)
+	}
 }
 
 // untilThen describes to the user for how long something is tried again, and what happens then.
@@ -104,6 +127,7 @@ func (a *attempt) untilThen(left time.Duration) string {
 // to go back.
 func (a *attempt) leave(why error) error {
 	res := *a.now.Result
+	a.keepLeft(&res)
 	res.Summary = harness.Clip(fmt.Sprintf("%s\n\nWhat it had shown live could not be taken back: %s. It is still there, unverified. To go back, restore the checkpoint “%s” in Time Travel.%s",
 		res.Summary, summary.OneLine(fault.Text(why), 2000), summary.BeforeTask(a.task), hint(why)), 30<<10)
 

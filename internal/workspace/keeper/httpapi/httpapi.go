@@ -56,6 +56,7 @@ func Handler(e *engine.Engine) http.Handler {
 	callStill(mux, "restore", e.Restore)
 	callStill(mux, "prepare", e.Prepare)
 	call(mux, "tree", e.Tree)
+	call(mux, "kept", e.Kept)
 	callStill(mux, "ignored", func(ctx context.Context, _ wire.Empty) (wire.IgnoredReply, error) { return e.Ignored(ctx) })
 	call(mux, "filled", e.Filled)
 	call(mux, "status", func(ctx context.Context, _ wire.Empty) (wire.StatusReply, error) { return e.Status(ctx) })

@@ -3,8 +3,11 @@ package publish
 // PublishRef names the commit of a plan that is prepared or under way.
 func PublishRef(id string) string { return "refs/choir/publish/" + id }
 
+// TaskRefs is the prefix of the refs of tasks' own trees.
+const TaskRefs = "refs/choir/task"
+
 // TaskRef names a task's own tree.
-func TaskRef(id string) string { return "refs/choir/task/" + id }
+func TaskRef(id string) string { return TaskRefs + "/" + id }
 
 // LiveRefs is the prefix of the refs of tasks that publish while they work.
 const LiveRefs = "refs/choir/live"

@@ -28,6 +28,32 @@ type TreeReply struct {
 	Left    []Skip   `json:"left,omitempty"`
 }
 
+// KeptSuffix ends the ID of a tree that outlives its overlay.
+const KeptSuffix = "-kept"
+
+// KeptRequest asks for the trees whose ID ends in KeptSuffix. The refs of those that were
+// made before Before, in seconds since 1970, and with Most above 0 of all but so many of
+// the newest, are removed first, but never that of the ID But.
+type KeptRequest struct {
+	Most   int    `json:"most,omitempty"`
+	Before int64  `json:"before,omitempty"`
+	But    string `json:"but,omitempty"`
+}
+
+// KeptReply lists the trees that have a ref, newest first, and the IDs of those whose ref
+// was removed.
+type KeptReply struct {
+	Trees   []KeptTree `json:"trees"`
+	Removed []string   `json:"removed,omitempty"`
+}
+
+// KeptTree is one kept tree. ID is that of its overlay, without KeptSuffix.
+type KeptTree struct {
+	ID     string `json:"id"`
+	Commit string `json:"commit"`
+	At     int64  `json:"at"` // when it was made, in milliseconds since 1970
+}
+
 // MaxFilled bounds how many folders one FilledRequest asks about.
 const MaxFilled = 4096
 
