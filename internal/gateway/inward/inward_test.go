@@ -189,7 +189,9 @@ func TestThoughtsComeBack(t *testing.T) {
 			continue // clients of this format put pieces of fields together that it has not in ways of their own
 		}
 		_, _, body := post(t, url+"/v1/chat/completions", `{"messages":[{"role":"user","content":"hello"}]}`)
-		var c struct{ Choices []struct{ Message json.RawMessage } }
+		var c struct {
+			Choices []struct{ Message json.RawMessage }
+		}
 		if err := json.Unmarshal([]byte(body), &c); err != nil || len(c.Choices) != 1 {
 			t.Fatal(body, err)
 		}
@@ -313,7 +315,8 @@ func TestErrorsAsTheVendorsSayThem(t *testing.T) {
 			_, err := w.ask(t.Context(), url, stream)
 			var a *anthropic.Error
 			var o *openai.Error
-			status, h, body := 0, http.Header{}, ""
+			var h http.Header
+			status, body := 0, ""
 			switch {
 			case errors.As(err, &a):
 				status, h, body = a.StatusCode, a.Response.Header, a.RawJSON()
