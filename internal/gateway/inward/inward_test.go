@@ -315,7 +315,8 @@ func TestErrorsAsTheVendorsSayThem(t *testing.T) {
 			_, err := w.ask(t.Context(), url, stream)
 			var a *anthropic.Error
 			var o *openai.Error
-			status, h, body := 0, http.Header{}, ""
+			var h http.Header
+			status, body := 0, ""
 			switch {
 			case errors.As(err, &a):
 				status, h, body = a.StatusCode, a.Response.Header, a.RawJSON()
