@@ -57,6 +57,20 @@ func TestARunIsRendered(t *testing.T) {
 	}
 }
 
+// TestADocumentNamesWhatWasKeptAndWhatItContinues shows that a person finds in the run's document the tree that
+// was kept of a task, and the run that it goes on from.
+func TestADocumentNamesWhatWasKeptAndWhatItContinues(t *testing.T) {
+	r := blueRun()
+	r.Prompt.Continues = contract.DeriveID("before", "run")
+	r.Tasks[0].Newest.Kept = &contract.KeptTree{Commit: strings.Repeat("a", 40), Base: strings.Repeat("b", 40), Paths: 2}
+	got := document.RenderRun("Blue", document.SectionsOf(r, nil))
+	for _, want := range []string{"It goes on from run `" + r.Prompt.Continues + "`.", "Not published; what it wrote is kept as `" + strings.Repeat("a", 40) + "` (2 paths)"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing from\n%s", want, got)
+		}
+	}
+}
+
 func TestAnUpdateKeepsWhatTheUserWrote(t *testing.T) {
 	body := document.RenderRun("Blue", blue())
 	body = strings.Replace(body, "- [x] look\n", "- [x] look, but carefully\n", 1)
