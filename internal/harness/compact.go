@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -79,7 +78,6 @@ func (l *loop) compact(ctx context.Context, hard bool) (bool, Outcome, error) {
 	if err != nil || out.Reason != "" {
 		return false, out, err
 	}
-	crash.At("loop.summarised")
 	facts := l.ownFacts(keep)
 	most := int(float64(l.Limits.Context) * factsShare)
 	if l.Facts != nil {
@@ -108,7 +106,6 @@ func (l *loop) compact(ctx context.Context, hard bool) (bool, Outcome, error) {
 	if err := l.record(ctx, rec); err != nil {
 		return false, Outcome{}, err
 	}
-	crash.At("loop.compacted")
 	l.past.compact(*c)
 	return true, Outcome{}, nil
 }
@@ -121,7 +118,7 @@ func (l *loop) summary(ctx context.Context, hard bool) (string, contract.Usage, 
 			turns = turns[len(turns)/2:]
 		}
 		req := l.requestOf(l.past.messages(turns, l.turnLimit(), summarise))
-		turn, err := l.within1(ctx, req)
+		turn, err := l.askQuietly(ctx, req)
 		if err == nil {
 			u := turn.Usage
 			u.ToolCalls, u.WallMS = 0, 0
@@ -145,8 +142,8 @@ func (l *loop) summary(ctx context.Context, hard bool) (string, contract.Usage, 
 	return "", used, Outcome{}, nil
 }
 
-// within1 asks for one turn within what is left of the time, and shows nobody its text.
-func (l *loop) within1(ctx context.Context, req contract.TurnRequest) (contract.Turn, error) {
+// askQuietly asks for one turn within what is left of the time, and shows nobody its text.
+func (l *loop) askQuietly(ctx context.Context, req contract.TurnRequest) (contract.Turn, error) {
 	turnCtx, cancel := l.within(ctx)
 	defer cancel()
 	return l.Model.Turn(turnCtx, req, nil)

@@ -30,11 +30,7 @@ type scenario struct {
 var again = []scenario{
 	{"failing verification", []string{
 		"dispatch.task.merged", "verify.ready", "verify.tool.done", "dispatch.task.verified", "keeper.apply.moved", "dispatch.task.inverted", "workspace.tree.kept", "dispatch.task.kept", "dispatch.task.finished",
-	}, func(ctx context.Context, w *world) error {
-		path := "choiros/src/ruin" + w.next() + ".ts"
-		w.tree.is(path, gone)
-		return w.run(ctx, &prompt{text: "ruin the shell in " + path, fails: true, unverified: true})
-	}},
+	}, failVerification},
 	{"removal of what a command made", []string{"keeper.trash.intended"}, func(ctx context.Context, w *world) error {
 		path, err := commandMakes(ctx, w, "to go "+w.next())
 		if err != nil {
@@ -51,6 +47,12 @@ var again = []scenario{
 		return w.move(ctx, path, "workspace/u/moved/"+w.next()+".txt", content+"\n")
 	}},
 	{"push of files", []string{"gitserve.taken", "keeper.publish.started", "keeper.apply.exchanged", "gitserve.published"}, pushOfFiles},
+}
+
+func failVerification(ctx context.Context, w *world) error {
+	path := "choiros/src/ruin" + w.next() + ".ts"
+	w.tree.is(path, gone)
+	return w.run(ctx, &prompt{text: "ruin the shell in " + path, fails: true, unverified: true})
 }
 
 var scenarios = []scenario{
@@ -153,6 +155,7 @@ var scenarios = []scenario{
 	{"failing prompt", []string{"dispatch.task.inverted", "workspace.tree.kept", "dispatch.task.kept"}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, &prompt{text: "spoil the theme with #" + w.next() + w.next(), fails: true})
 	}},
+	{"prompt whose checks fail", []string{"dispatch.task.repairing"}, failVerification},
 	{"long output", []string{"blob.synced", "blob.renamed"}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, &prompt{text: "run `seq 20000`"})
 	}},
