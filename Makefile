@@ -60,7 +60,7 @@ RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 # What make test leaves out, and make proofs runs: tests of whole computers, packages
 # and pages that take long and prove something of the whole that few changes touch.
 # The second format of a model tells nothing of verification that the first does not.
-PROOFS := ^(TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified)$$|^TestCheatsAreNotVerified$$/^openai$$
+PROOFS := ^(TestALongTaskSurvivesKills|TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified)$$|^TestCheatsAreNotVerified$$/^openai$$
 PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
 
 # All of Go in one call, so that neither core waits for the other: whole computers wait a

@@ -66,7 +66,7 @@ type Attempt struct {
 	Base    string // the commit that its work is compared, merged and checked against
 	From    string // the kept tree that its own is made from; "" when that is Base
 	Starts  int    // how often its loop was started
-	Resumes int    // of these, how often since it began or was last sent back
+	Resumes int    // of these, how often since it began, was last sent back or got on
 	Repairs int    // how often its loop was asked to repair what the checks found
 	// Failed is the tree that failed the checks before it was last sent back.
 	Failed string

@@ -228,6 +228,7 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 	case *contract.ToolReturned:
 		if p.Attempt == t.Now.Number {
 			t.Returns[p.Call] = *p
+			t.Now.Resumes = min(t.Now.Resumes, 1) // it got on, so what interrupts it next is counted anew
 		}
 	case *contract.EgressDecided:
 		list := &t.Refused
