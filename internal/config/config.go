@@ -91,6 +91,9 @@ type Models struct {
 	OpenAIBaseURL    string `koanf:"openai_base_url"`
 	Catalogue        string `koanf:"catalogue"` // TOML file that adds to the built-in catalogue
 	Plans            string `koanf:"plans"`     // directory of further rehearsal plans
+	// Fallback are the models (provider/model or an alias) that answer, the first that can, in the place of one that
+	// has failed for a while.
+	Fallback []string `koanf:"fallback"`
 	// PatienceS is for how many seconds a call waits for a model that can't be had.
 	PatienceS int   `koanf:"patience_s"`
 	Roles     Roles `koanf:"roles"` // the models of roles, in place of Default

@@ -113,7 +113,8 @@ func New(opts Options) (*Fleet, error) {
 		AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL, OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL,
 		Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
 		Meter: fl.meter, Spent: fl.spent, Sum: fl.spentIn, Bounds: bounds(opts.Config.Budget), Blobs: opts.Blobs, Logger: opts.Logger,
-		Limits: gateway.Limits{Patience: time.Duration(opts.Config.Models.PatienceS) * time.Second},
+		Fallback: map[string][]string{gateway.AnyModel: opts.Config.Models.Fallback},
+		Limits:   gateway.Limits{Patience: time.Duration(opts.Config.Models.PatienceS) * time.Second},
 	}); err != nil {
 		return nil, fault.Wrap(op, err)
 	}

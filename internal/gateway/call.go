@@ -314,6 +314,9 @@ func (g *Gateway) candidates(ctx context.Context, name string) ([]*candidate, er
 	return out, nil
 }
 
+// AnyModel stands in Options.Fallback for every model that has none of its own there.
+const AnyModel = "*"
+
 // maxFallbacks bounds how many models may answer in the place of one.
 const maxFallbacks = 8
 
@@ -322,7 +325,10 @@ func (g *Gateway) fallback(asked, name string) []string {
 	if list, ok := g.opt.Fallback[asked]; ok {
 		return list
 	}
-	return g.opt.Fallback[name]
+	if list, ok := g.opt.Fallback[name]; ok {
+		return list
+	}
+	return g.opt.Fallback[AnyModel]
 }
 
 // checkFallback checks the names of the fallbacks.
@@ -332,6 +338,9 @@ func (g *Gateway) checkFallback() error {
 			return invalidFallback(fmt.Errorf("models.fallback: %s has %d models; at most %d can stand in for one", name, len(list), maxFallbacks))
 		}
 		for _, n := range append([]string{name}, list...) {
+			if n == AnyModel {
+				continue
+			}
 			if _, err := g.names(n); err != nil {
 				return invalidFallback(fmt.Errorf("models.fallback: %w", err))
 			}
