@@ -94,7 +94,7 @@ var inapplicable = []Inapplicable{
 	{37, "there are no payments yet", func(t *testing.T) {
 		unnamed(t, "payments", `x402|pay|invoice|wallet|settle`)
 		uneventful(t, "payments", `x402|payment|payout|invoice|wallet|settle|citation`)
-		absent(t, "payments", `(?i)x402|StatusPaymentRequired`, "internal", "cmd", "contract", "console", "go.mod")
+		absent(t, "payments", `(?i)x402|eip-?3009`, "internal", "cmd", "contract", "console", "go.mod")
 	}},
 	{38, "there is no attestation yet", func(t *testing.T) {
 		uneventful(t, "attestation", `attest|enclave|measurement`)
@@ -153,7 +153,18 @@ func TestRow40Pinned(t *testing.T) {
 		t.Fatalf("the lock file names %d packages", len(lock.Packages))
 	}
 	sums := source(t, "go.sum")
-	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`).FindAllStringSubmatch(source(t, "go.mod"), -1) {
+	mod := source(t, "go.mod")
+	instead := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^replace (\S+) => (\S+) (v\S+)`).FindAllStringSubmatch(mod, -1) {
+		if m[1] != m[2] {
+			t.Errorf("%s is replaced by another module, %s", m[1], m[2])
+		}
+		instead[m[1]] = m[3]
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`).FindAllStringSubmatch(mod, -1) {
+		if v, ok := instead[m[1]]; ok {
+			m[2] = v
+		}
 		if !strings.Contains(sums, m[1]+" "+m[2]+"/go.mod h1:") {
 			t.Errorf("go.sum has no hash of %s %s", m[1], m[2])
 		}
