@@ -134,9 +134,9 @@ func TestAKeptTreeDoesNotJudgeItself(t *testing.T) {
 	h.model.director = goingOn(t, agent("begin"), agent("go on"))
 	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
 		if prompted(req, "go on") {
-			return steps(use("e", "write", m{"path": "workspace/a.sh", "content": "if then # more\n"}))(n, req)
+			return steps(use("e", "write", m{"path": "workspace/a.sh", "content": "if then # more\n", "overwrite": true}))(n, req)
 		}
-		turns := [][]contract.Part{parts(broken), parts(use("w", "write", m{"path": "workspace/test_a.py", "content": strings.ReplaceAll(testOfA, "returncode, 0", "returncode, 2")})),
+		turns := [][]contract.Part{parts(broken), parts(use("w", "write", m{"path": "workspace/test_a.py", "content": strings.ReplaceAll(testOfA, "returncode, 0", "returncode, 2"), "overwrite": true})),
 			parts(use("f", "finish", m{"status": "failed", "summary": "Later."}))}
 		return turns[min(n, 2)]
 	}
