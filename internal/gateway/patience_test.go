@@ -91,7 +91,9 @@ func TestEveryFaultEndsRight(t *testing.T) {
 	status := func(code int, after string) modelserver.Turn {
 		return modelserver.Turn{Text: "not now", Fault: &modelserver.Fault{Kind: "status", Status: code, RetryAfter: after}}
 	}
-	kind := func(k string) modelserver.Turn { return modelserver.Turn{Text: "once upon", Fault: &modelserver.Fault{Kind: k}} }
+	kind := func(k string) modelserver.Turn {
+		return modelserver.Turn{Text: "once upon", Fault: &modelserver.Fault{Kind: k}}
+	}
 	fine := modelserver.Turn{Text: "here", Usage: &modelserver.Usage{In: 10, Out: 5}}
 	forever := func(t modelserver.Turn) []modelserver.Turn { return times(200, t) }
 	for _, c := range []struct {

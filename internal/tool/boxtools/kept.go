@@ -29,10 +29,10 @@ type kept struct {
 	dir   string
 	root  *os.Root
 	n     int
-	files []keptFile
+	files []keptOutput
 }
 
-type keptFile struct {
+type keptOutput struct {
 	name string
 	size int64
 }
@@ -99,7 +99,7 @@ func (k *kept) done(name string, size int64) {
 	if k.root == nil {
 		return // the box is being closed
 	}
-	k.files = append(k.files, keptFile{name, size})
+	k.files = append(k.files, keptOutput{name, size})
 	total := int64(0)
 	for _, f := range k.files {
 		total += f.size

@@ -85,7 +85,7 @@ func explained(p string, err error) error {
 }
 
 // prepare reads what a patch changes, and says what it becomes.
-func (b *Box) prepare(f change.File) ([]step, error) {
+func (b *Box) prepare(f change.Change) ([]step, error) {
 	p, err := b.cleanForWrite(f.Path)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (b *Box) carry(p string, c *content) error {
 	return b.put(p, c.data, c.mode)
 }
 
-func told(f change.File, made []step) string {
+func told(f change.Change, made []step) string {
 	switch {
 	case f.Kind == change.Add:
 		return fmt.Sprintf("created %s (%d bytes)", made[0].path, len(made[0].after.data))

@@ -105,12 +105,12 @@ func TestAPatchOfSeveralFiles(t *testing.T) {
 	x := true
 	for name, c := range map[string]struct {
 		patch string
-		want  []change.File
+		want  []change.Change
 	}{
-		"envelope": {"*** Begin Patch\n*** Add File: n\n+1\n*** Delete File: d\n*** Update File: u\n*** Move to: v\n@@\n-1\n+2\n\n*** End Patch", []change.File{
+		"envelope": {"*** Begin Patch\n*** Add File: n\n+1\n*** Delete File: d\n*** Update File: u\n*** Move to: v\n@@\n-1\n+2\n\n*** End Patch", []change.Change{
 			{Kind: change.Add, Path: "n"}, {Kind: change.Delete, Path: "d"}, {Kind: change.Update, Path: "u", To: "v"}}},
 		"git": {"diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\ndiff --git a/e b/e\nnew file mode 100755\nindex 0000000..e69de29\ndiff --git a/d b/d\ndeleted file mode 100644\n--- a/d\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n" +
-			"diff --git \"a/gr\\303\\266\" \"b/gr\\303\\266\"\n--- \"a/gr\\303\\266\"\t2026\n+++ \"b/gr\\303\\266\"\n@@ -1 +1 @@\n-1\n+2\n-- \n2.1\n", []change.File{
+			"diff --git \"a/gr\\303\\266\" \"b/gr\\303\\266\"\n--- \"a/gr\\303\\266\"\t2026\n+++ \"b/gr\\303\\266\"\n@@ -1 +1 @@\n-1\n+2\n-- \n2.1\n", []change.Change{
 			{Kind: change.Update, Path: "x", To: "y"}, {Kind: change.Add, Path: "e", Executable: &x}, {Kind: change.Delete, Path: "d"}, {Kind: change.Update, Path: "grö"}}},
 	} {
 		got, err := change.Parse(c.patch)
@@ -226,7 +226,7 @@ func TestAPatchNeverGuesses(t *testing.T) {
 			h.Lines = append(h.Lines, change.Line{Op: ' ', Text: lines[i]})
 		}
 		text := strings.Join(lines, "\n") + "\n"
-		got, err := change.File{Kind: change.Update, Path: "f", Hunks: []change.Hunk{h}}.Apply(text)
+		got, err := change.Change{Kind: change.Update, Path: "f", Hunks: []change.Hunk{h}}.Apply(text)
 		where := from
 		if n := places(lines, lines[from:to]); n > 1 {
 			named := at > 0 && at-1+to-from <= len(lines) && places(lines[at-1:at-1+to-from], lines[from:to]) == 1

@@ -15,7 +15,7 @@ const (
 
 // Parse reads a patch: a unified diff, with or without git's headings, or the form that begins with
 // *** Begin Patch. Counts of lines in the headings of hunks may be wrong.
-func Parse(patch string) ([]File, error) {
+func Parse(patch string) ([]Change, error) {
 	patch = strings.TrimLeft(unix(patch), "\n")
 	p := parser{lines: strings.Split(strings.TrimSuffix(patch, "\n"), "\n")}
 	var err error
@@ -49,7 +49,7 @@ func Parse(patch string) ([]File, error) {
 type parser struct {
 	lines []string
 	n     int
-	files []File
+	files []Change
 }
 
 func (p *parser) more() bool { return p.n < len(p.lines) }
@@ -58,7 +58,7 @@ func (p *parser) next(prefix string) bool {
 	return p.more() && strings.HasPrefix(p.lines[p.n], prefix)
 }
 
-func (p *parser) last() *File { return &p.files[len(p.files)-1] }
+func (p *parser) last() *Change { return &p.files[len(p.files)-1] }
 
 // envelope reads *** Begin Patch … *** End Patch.
 func (p *parser) envelope() error {
@@ -75,7 +75,7 @@ func (p *parser) envelope() error {
 			p.n++
 		case ok && kind == "*** Add File":
 			p.n++
-			f := File{Kind: Add, Path: path}
+			f := Change{Kind: Add, Path: path}
 			var h Hunk
 			for ; p.next("+"); p.n++ {
 				h.Lines = append(h.Lines, Line{Op: '+', Text: p.lines[p.n][1:]})
@@ -86,10 +86,10 @@ func (p *parser) envelope() error {
 			p.files = append(p.files, f)
 		case ok && kind == "*** Delete File":
 			p.n++
-			p.files = append(p.files, File{Kind: Delete, Path: path})
+			p.files = append(p.files, Change{Kind: Delete, Path: path})
 		case ok && kind == "*** Update File":
 			p.n++
-			p.files = append(p.files, File{Kind: Update, Path: path})
+			p.files = append(p.files, Change{Kind: Update, Path: path})
 			if p.next("*** Move to: ") {
 				p.last().To = strings.TrimRight(strings.TrimPrefix(p.lines[p.n], "*** Move to: "), blanks)
 				p.n++
@@ -176,7 +176,7 @@ func ranges(l string) (at, old, fresh int, ok bool) {
 
 // unified reads a unified diff.
 func (p *parser) unified() error {
-	var git *File // what git's headings say, until --- and +++ or the next file
+	var git *Change // what git's headings say, until --- and +++ or the next file
 	flush := func() error {
 		if git == nil {
 			return nil
@@ -196,10 +196,10 @@ func (p *parser) unified() error {
 			if err := flush(); err != nil {
 				return err
 			}
-			git = &File{Kind: Update, Path: twice(strings.TrimPrefix(l, "diff --git "))}
+			git = &Change{Kind: Update, Path: twice(strings.TrimPrefix(l, "diff --git "))}
 			p.n++
 		case strings.HasPrefix(l, "--- ") && p.n+1 < len(p.lines) && strings.HasPrefix(p.lines[p.n+1], "+++ "):
-			f := File{Kind: Update}
+			f := Change{Kind: Update}
 			if git != nil {
 				f, git = *git, nil
 			}
@@ -230,7 +230,7 @@ func (p *parser) unified() error {
 }
 
 // heading reads one of git's lines between diff --git and ---.
-func (f *File) heading(l string) error {
+func (f *Change) heading(l string) error {
 	word := func(prefix string) (string, bool) { return strings.CutPrefix(l, prefix) }
 	if v, ok := word("rename from "); ok {
 		f.Path = unquoted(v)
@@ -249,7 +249,7 @@ func (f *File) heading(l string) error {
 	return nil
 }
 
-func (f *File) mode(s string) error {
+func (f *Change) mode(s string) error {
 	switch x := s == "100755"; {
 	case x || s == "100644":
 		f.Executable = &x
@@ -259,7 +259,7 @@ func (f *File) mode(s string) error {
 }
 
 // names reads what stands behind --- and +++.
-func (f *File) names(from, to string) error {
+func (f *Change) names(from, to string) error {
 	from, to = name(from), name(to)
 	a, hasA := strings.CutPrefix(from, "a/")
 	b, hasB := strings.CutPrefix(to, "b/")

@@ -17,8 +17,8 @@ const (
 	Delete Kind = "delete"
 )
 
-// File is what a patch does to one file.
-type File struct {
+// Change is what a patch does to one file.
+type Change struct {
 	Kind Kind
 	Path string
 	To   string // where it is moved to, or ""
@@ -63,7 +63,7 @@ type placed struct {
 // Apply returns the text of the file after the patch. All hunks are placed in the text as it is
 // before, so none depends on what another adds. Its errors are sentences for whoever wrote the
 // patch.
-func (f File) Apply(text string) (string, error) {
+func (f Change) Apply(text string) (string, error) {
 	lines := split(text)
 	var hunks []placed
 	for i, h := range f.Hunks {
