@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/state"
 )
 
 // earlier returns an ended run of this computer, as its log tells it. Whatever can't be read of it any more
@@ -75,4 +77,17 @@ func (r *run) continued(ctx context.Context) (string, error) {
 		was.Kept = append(was.Kept, k)
 	}
 	return was.Text(), nil
+}
+
+// recentRuns is how many of the newest runs a Director is told of.
+const recentRuns = 5
+
+// recent is what the Director is told of the newest runs of its computer but the one that it continues.
+func (r *run) recent(ctx context.Context) (string, error) {
+	runs, err := r.dispatcher.options.Past.Recent(ctx, recentRuns+1)
+	if err != nil {
+		return "", fmt.Errorf("the newest runs: %w", err)
+	}
+	runs = slices.DeleteFunc(runs, func(p state.Run) bool { return p.ID == r.story.Prompt.Continues || p.ID == r.story.ID })
+	return summary.Recently(runs[:min(len(runs), recentRuns)]), nil
 }

@@ -60,5 +60,9 @@ func (r *run) brief(ctx context.Context, api *directorAPI, resumes bool) (string
 	if err != nil || resumes {
 		return told, err
 	}
-	return strings.TrimSpace(told + "\n\n" + r.dispatcher.briefs.Text(ctx, r.story.Prompt.Text, api.eyes.Call)), nil
+	recent, err := r.recent(ctx)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(told + "\n\n" + recent + "\n\n" + r.dispatcher.briefs.Text(ctx, r.story.Prompt.Text, api.eyes.Call)), nil
 }

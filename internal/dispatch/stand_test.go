@@ -26,6 +26,7 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/ledger"
+	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/tool/boxtools"
 )
@@ -394,6 +395,24 @@ func (s scanned) all(ctx context.Context, each func(contract.Event)) error {
 		}
 	}
 	return nil
+}
+
+func (s scanned) Recent(ctx context.Context, most int) ([]state.Run, error) {
+	prompts, ended := map[string]string{}, []state.Run{}
+	var bad error
+	err := s.all(ctx, func(e contract.Event) {
+		p, err := s.Payload(ctx, e)
+		switch p := p.(type) {
+		case *contract.PromptSubmitted:
+			prompts[e.Run] = p.Text
+		case *contract.RunReported:
+			ended = append([]state.Run{{ID: e.Run, Prompt: prompts[e.Run], Head: story.Head{Status: p.Status, Verified: p.Verified, Summary: p.Summary, Ended: e.Time}}}, ended...)
+		}
+		if (e.Type == "prompt.submitted" || e.Type == "run.reported") && err != nil {
+			bad = err
+		}
+	})
+	return ended[:min(len(ended), most)], errors.Join(err, bad)
 }
 
 func (s scanned) Unfinished(ctx context.Context) (open []string, err error) {

@@ -39,6 +39,21 @@ func (p Past) Unfinished(ctx context.Context) ([]string, error) {
 	}
 }
 
+// Recent implements ports.Past.
+func (p Past) Recent(ctx context.Context, most int) ([]state.Run, error) {
+	runs, err := p.State.Runs(ctx, state.RunFilter{Limit: 4 * most})
+	if err != nil {
+		return nil, err
+	}
+	var out []state.Run
+	for _, r := range runs {
+		if !r.Ended.IsZero() && len(out) < most {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
 // RunEvents implements ports.Past.
 func (p Past) RunEvents(ctx context.Context, run string, after uint64) ([]contract.Event, uint64, bool, error) {
 	page, err := p.Page(ctx, view.EventQuery{Run: run, After: after})

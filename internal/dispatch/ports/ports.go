@@ -33,6 +33,8 @@ type Past interface {
 	// sequence behind which the next page begins. Without more, the log has no further
 	// event of the run up to next.
 	RunEvents(ctx context.Context, run string, after uint64) (events []contract.Event, next uint64, more bool, err error)
+	// Recent returns up to most runs that have ended, newest first.
+	Recent(ctx context.Context, most int) ([]state.Run, error)
 }
 
 // Blobs keeps outputs that are too long for an event.
