@@ -29,7 +29,8 @@ type loop struct {
 	started  time.Time
 	paused   atomic.Int64 // nanoseconds that do not count against the budget
 	lastText string
-	stopWith string // set when repetition was found
+	stopWith string  // set when repetition was found
+	ended    Outcome // how the loop that is resumed had ended; without a Reason if it had not
 }
 
 func (l *loop) compile() error {
@@ -124,6 +125,9 @@ func (l *loop) more(ctx context.Context) time.Duration {
 func (l *loop) run(ctx context.Context) (Outcome, error) {
 	if err := l.close(ctx); err != nil {
 		return Outcome{}, fault.Wrap("harness.Run", err)
+	}
+	if l.ended.Reason != "" {
+		return l.ended, nil
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -320,45 +324,54 @@ func (l *loop) take(ctx context.Context, told string, turn contract.Turn) (Outco
 		return Outcome{}, err
 	}
 	crash.At("turn.recorded")
-	if turn.Stop == contract.StopRefusal {
-		return Outcome{Reason: Refused, Detail: "The model declined: " + Clip(textOf(msg), 1000)}, nil
-	}
 	cs := calls(msg)
-	if len(cs) == 0 {
+	if turn.Stop == contract.StopRefusal || len(cs) == 0 {
 		l.past.turns = append(l.past.turns, rec)
-		return l.nudge(turn.Stop), nil
+		return l.judge(rec, false), nil
 	}
-	rets, end, useful, err := l.callAll(ctx, cs, faults)
+	made := l.spent.ToolCalls
+	rets, end, err := l.callAll(ctx, cs, faults)
 	if err != nil {
 		return Outcome{}, err
 	}
 	returns := contract.Message{Role: contract.MessageUser}
-	room := max(l.turnLimit()/len(cs), 1<<10)
 	for i, c := range cs {
-		ret := rets[i]
-		ret.Content = Clip(ret.Content, min(l.Limits.Return, room))
-		if ret.Content == "" {
-			ret.Content = "(no output)"
-		}
-		returns.Parts = append(returns.Parts, contract.Part{Return: &contract.ToolReturn{ID: c.ID, Content: ret.Content, IsError: ret.IsError}})
+		returns.Parts = append(returns.Parts, contract.Part{Return: &contract.ToolReturn{ID: c.ID, Content: rets[i].Content, IsError: rets[i].IsError}})
 	}
 	rec.Returns = []contract.Message{returns}
-	rec.Usage.ToolCalls = len(cs)
+	rec.Usage.ToolCalls = l.spent.ToolCalls - made
 	if err := l.record(ctx, rec); err != nil {
 		return Outcome{}, err
 	}
 	l.past.turns = append(l.past.turns, rec)
-	if end {
-		return Outcome{Reason: Finished}, nil
-	}
-	if l.stopWith != "" {
-		return Outcome{Reason: Repetition, Detail: l.stopWith}, nil
-	}
-	if useful {
+	return l.judge(rec, end), nil
+}
+
+// judge says whether the loop ends behind a turn, whose calls were counted. end says that a call of it ended the work.
+func (l *loop) judge(r Record, end bool) Outcome {
+	switch {
+	case end:
+		return Outcome{Reason: Finished}
+	case r.Stop == contract.StopRefusal:
+		return Outcome{Reason: Refused, Detail: "The model declined: " + Clip(textOf(r.Message), 1000)}
+	case l.stopWith != "":
+		return Outcome{Reason: Repetition, Detail: l.stopWith}
+	case r.Usage.ToolCalls > 0:
 		l.nudges = 0
-		return Outcome{}, nil
+		return Outcome{}
+	case len(calls(r.Message)) > 0:
+		return l.nudge(contract.StopToolUse)
 	}
-	return l.nudge(contract.StopToolUse), nil
+	return l.nudge(r.Stop)
+}
+
+// shown is what a call of a turn of n calls returned as the model sees it.
+func (l *loop) shown(ret Return, n int) Return {
+	ret.Content = Clip(ret.Content, min(l.Limits.Return, max(l.turnLimit()/n, 1<<10)))
+	if ret.Content == "" {
+		ret.Content = "(no output)"
+	}
+	return ret
 }
 
 // nudge asks the model for a usable call, a bounded number of times in a row.
