@@ -121,9 +121,7 @@ type loop struct {
 	message Message
 	tools   *tool.Registry // what the host offers
 	wake    WakeReply
-	// document is what the user wrote into the run's document, as it was told last.
-	document string
-	report   Report
+	report  Report
 }
 
 // news is what the Director has to be told behind what was said: the user's words, and what they wrote into the
@@ -134,9 +132,9 @@ func (l *loop) news(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	out := l.wake.Steering
-	if doc := l.wake.Document; doc != "" && doc != l.document {
-		l.document = doc
-		out = append(out, "The user edited the run's document. What they wrote:\n"+harness.Clip(doc, 6<<10))
+	if doc := l.wake.Document; doc != "" {
+		// Its end is marked, so that a shorter one is not taken for a part of one that was told.
+		out = append(out, "The user edited the run's document. What they wrote:\n"+harness.Clip(doc, 6<<10)+"\n(end of what they wrote)")
 	}
 	return out, nil
 }

@@ -104,9 +104,15 @@ func (h *history) tell(text string) {
 	}
 }
 
-// told reports whether a text was told before.
+// told reports whether a text is the newest that was told under its first line.
 func (h *history) told(text string) bool {
-	return slices.ContainsFunc(h.heard, func(t string) bool { return strings.Contains(t, text) })
+	head, _, _ := strings.Cut(text, "\n")
+	for _, t := range slices.Backward(h.heard) {
+		if at := strings.LastIndex(t, head); at >= 0 {
+			return strings.HasPrefix(t[at:], text)
+		}
+	}
+	return false
 }
 
 // compact leaves the turns before c.Keeps out.

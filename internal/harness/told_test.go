@@ -1,0 +1,43 @@
+package harness_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/harness"
+)
+
+// TestTheNewestOfATextCounts: a text of which parts, or an older one, were told is told; the same again is not.
+func TestTheNewestOfATextCounts(t *testing.T) {
+	const head = "They wrote:\n"
+	turn := 0
+	news := []string{"red\nand large\n(end)", "red\n(end)", "red\n(end)", "red\nand large\n(end)"}
+	w := newWire(t, say(use("a", "touch", `{"text":"1"}`)), say(use("b", "touch", `{"text":"2"}`)), say(use("c", "touch", `{"text":"3"}`)), say(use("z", "end", `{"text":"x"}`)))
+	o := options(w, &bench{})
+	var records []contract.TurnRecorded
+	o.Record = func(_ context.Context, r harness.Record) error { records = append(records, r.Recorded()); return nil }
+	o.News = func(context.Context) ([]string, error) {
+		turn++
+		return []string{head + news[min(turn, len(news))-1], "The user says (1): go on"}, nil
+	}
+	run(t, o)
+	for i, want := range []string{news[0], news[1], "", news[3]} {
+		last := w.reqs[i].Messages[len(w.reqs[i].Messages)-1]
+		got := last.Parts[len(last.Parts)-1].Text
+		if told := strings.Contains(got, head); told != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("request %d ends with %q", i, got)
+		}
+		if i > 0 && strings.Contains(got, "go on") {
+			t.Errorf("request %d tells once more what the user said", i)
+		}
+	}
+	again := newWire(t, say(use("z", "end", `{"text":"x"}`)))
+	o = options(again, &bench{})
+	o.History, o.News = harness.History(records), func(context.Context) ([]string, error) { return []string{head + news[3]}, nil }
+	run(t, o)
+	if got := strings.Count(flat(t, again.reqs[0]), "They wrote:"); got != 3 {
+		t.Errorf("resumed, it was told %d times", got)
+	}
+}
