@@ -182,7 +182,7 @@ func (l *loop) tell(ctx context.Context) (string, Outcome, error) {
 		l.past.opening = opening
 	}
 	l.paused.Add(int64(max(0, l.Now().Sub(asleep))))
-	l.notes = append(l.notes, l.budgets()...)
+	l.notes = append(l.notes, l.budgets(ctx)...)
 	told := Clip(strings.Join(l.notes, "\n"), maxTold)
 	l.notes = nil
 	if l.full(told) {
@@ -211,7 +211,7 @@ func (l *loop) requestOf(messages []contract.Message) contract.TurnRequest {
 }
 
 // budgets tells the model what is left of its budgets: every few turns, and in each turn once little is left.
-func (l *loop) budgets() []string {
+func (l *loop) budgets(ctx context.Context) []string {
 	var out []string
 	u, few := l.usage(), false
 	say := func(left, of int64, unit string) {
@@ -226,7 +226,11 @@ func (l *loop) budgets() []string {
 		say(b-u.TokensIn-u.TokensOut, b, "tokens")
 	}
 	if b := int64(l.Budget.WallS); b > 0 {
-		say(b-u.WallMS/1000, b, "seconds")
+		left := l.left()
+		if left*5 <= time.Duration(b)*time.Second {
+			left = l.more(ctx) // it may have waited for its model
+		}
+		say(int64(left/time.Second), b, "seconds")
 	}
 	if b := l.Budget.CostUSD; b > 0 {
 		few = few || (b-u.CostUSD)*5 <= b

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/harness"
@@ -39,5 +40,23 @@ func TestTheNewestOfATextCounts(t *testing.T) {
 	run(t, o)
 	if got := strings.Count(flat(t, again.reqs[0]), "They wrote:"); got != 3 {
 		t.Errorf("resumed, it was told %d times", got)
+	}
+}
+
+// TestTimeInWhichAModelWasWaitedForIsNotToldAsUsed: the host's clock, not the loop's, says how little is left.
+func TestTimeInWhichAModelWasWaitedForIsNotToldAsUsed(t *testing.T) {
+	start := time.Now()
+	now := start
+	w := newWire(t, say(use("a", "touch", `{"text":"1"}`)), say(use("z", "end", `{"text":"x"}`)))
+	o := options(w, &bench{})
+	o.Budget.WallS = 1000
+	o.Now = func() time.Time { return now }
+	o.Used = func(context.Context) (time.Duration, error) { return time.Second, nil }
+	o.Model = asked{o.Model, func() { now = now.Add(900 * time.Second) }}
+	if out := run(t, o); out.Reason != harness.Finished {
+		t.Fatalf("%+v", out)
+	}
+	if said := flat(t, w.reqs[1]); strings.Contains(said, "Little is left") {
+		t.Errorf("after a wait for the model it was told %s", said)
 	}
 }
