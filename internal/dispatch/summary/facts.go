@@ -20,18 +20,19 @@ func Words(s *story.Run) []string {
 	return out
 }
 
-// Closed returns the turn of a resumed loop whose calls were answered for it, if there is one: it is recorded so.
-func Closed(recorded, resumed []contract.TurnRecorded) *contract.TurnRecorded {
-	n := len(resumed)
-	if n == 0 || n > len(recorded) || recorded[n-1].Returns != nil || resumed[n-1].Returns == nil {
-		return nil
+// Closed returns the turns of a resumed loop whose calls were answered for it: they are recorded so.
+func Closed(recorded, resumed []contract.TurnRecorded) []contract.TurnRecorded {
+	var out []contract.TurnRecorded
+	for i, t := range resumed {
+		if recorded[i].Returns == nil && t.Returns != nil {
+			out = append(out, t)
+		}
 	}
-	closed := resumed[n-1]
-	return &closed
+	return out
 }
 
 // Sent is what of its turns a loop that resumes is sent: of those that a compaction left out, only what it was told
-// there.
+// there, and the ids of their calls, of which none may be used again.
 func Sent(turns []contract.TurnRecorded) []contract.TurnRecorded {
 	keeps := 0
 	for _, t := range turns {
@@ -43,10 +44,19 @@ func Sent(turns []contract.TurnRecorded) []contract.TurnRecorded {
 	for _, t := range turns {
 		switch {
 		case t.Index >= keeps:
-		case t.Compacted != nil || (t.Told == "" && t.Index != 0):
+		case t.Compacted != nil:
 			continue
 		default:
-			t = contract.TurnRecorded{Attempt: t.Attempt, Index: t.Index, Told: t.Told, Message: contract.Message{Role: contract.MessageAssistant}}
+			left := contract.Message{Role: contract.MessageAssistant}
+			for _, p := range t.Message.Parts {
+				if p.Call != nil {
+					left.Parts = append(left.Parts, contract.Part{Call: &contract.ToolCall{ID: p.Call.ID, Name: p.Call.Name, Args: json.RawMessage("{}")}})
+				}
+			}
+			if t.Told == "" && t.Index != 0 && len(left.Parts) == 0 {
+				continue
+			}
+			t = contract.TurnRecorded{Attempt: t.Attempt, Index: t.Index, Told: t.Told, Message: left}
 		}
 		out = append(out, t)
 	}
