@@ -107,9 +107,12 @@ func Facts(s *story.Run, t *story.Task, most int) string {
 	for i := len(t.Repairs) - 1; i >= 0; i-- {
 		checks = append(checks, fmt.Sprintf("Sent back (%d) because checks failed:\n%s", i+1, indent(harness.Clip(t.Repairs[i].Failed, 3000))))
 	}
-	// Each part gets what the ones before left, and no more than its share while others want room.
-	return composeLines(most,
-		part{"The user's words", Words(s)},
+	words := Words(s)
+	slices.Reverse(words)
+	// Each part gets what the ones before left, and no more than its share while others want room. The user's words
+	// get up to half of all: what a loop was told of them is left out with its turns, and is not told again.
+	return composeLines(most, most/2,
+		part{"The user's words (newest first)", words},
 		part{"Changed (newest first; in brackets the call)", changed.lines()},
 		part{"Checks", checks},
 		part{"Run (newest first)", ran},
@@ -118,13 +121,17 @@ func Facts(s *story.Run, t *story.Task, most int) string {
 	)
 }
 
-// part is a section of facts, whose lines are dropped from their end.
+// part is a section of facts, whose lines are dropped from their end; the first is clipped if it does not fit.
 type part struct {
 	title string
 	lines []string
 }
 
-func composeLines(most int, parts ...part) string {
+// composeLines joins parts in at most so many bytes, of which the first may have some in any case.
+func composeLines(most, first int, parts ...part) string {
+	if len(parts[0].lines) == 0 {
+		first = 0
+	}
 	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.lines) == 0 })
 	var b strings.Builder
 	for i, p := range parts {
@@ -139,6 +146,9 @@ func composeLines(most int, parts ...part) string {
 			}
 			room = max(room, most-b.Len()-rest)
 		}
+		if i == 0 {
+			room = max(room, first)
+		}
 		room -= len(p.title) + 60
 		if room <= 0 {
 			continue
@@ -146,10 +156,12 @@ func composeLines(most int, parts ...part) string {
 		fmt.Fprintf(&b, "## %s\n\n", p.title)
 		left := 0
 		for n, l := range p.lines {
-			if room -= len(l) + 1; room < 0 {
+			if len(l) >= room && n > 0 {
 				left = len(p.lines) - n
 				break
 			}
+			l = harness.Clip(l, room-1)
+			room -= len(l) + 1
 			b.WriteString(l + "\n")
 		}
 		if left > 0 {

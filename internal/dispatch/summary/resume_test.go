@@ -3,6 +3,8 @@ package summary_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"choir.dev/choiros/contract"
@@ -89,5 +91,34 @@ func TestATurnInTheMiddleIsCompletedFromTheLog(t *testing.T) {
 	}
 	if task.Turns[0].Returns != nil {
 		t.Error("the story was changed")
+	}
+}
+
+// TestTheUsersWordsSurviveACompaction: a loop is told what the user said once, so a compaction that leaves it out loses it.
+func TestTheUsersWordsSurviveACompaction(t *testing.T) {
+	s, task := story.New("r"), &story.Task{Returns: map[string]contract.ToolReturned{}}
+	for i := range 3 {
+		s.Steering = append(s.Steering, fmt.Sprintf("word %d begins, %s and ends in %d", i, strings.Repeat("very ", 160), i))
+	}
+	long := strings.Repeat("deep/", 60)
+	for i := range 300 {
+		id := fmt.Sprintf("c%d", i)
+		task.Calls = append(task.Calls, contract.ToolCalled{Call: id, Name: "write", Args: json.RawMessage(fmt.Sprintf(`{"path":"%s%d"}`, long, i))})
+		task.Returns[id] = contract.ToolReturned{Call: id, OK: i%2 == 0, Output: "no"}
+	}
+	for most, words := range map[int]int{3200: 1, 8000: 3, 19660: 3} {
+		got := summary.Facts(s, task, most)
+		for i := 3 - words; i < 3; i++ {
+			if !strings.Contains(got, fmt.Sprintf("word %d begins", i)) || !strings.Contains(got, fmt.Sprintf("ends in %d", i)) {
+				t.Errorf("of %d bytes none have the user's word %d:\n%s", most, i+1, got[:min(len(got), 600)])
+			}
+		}
+		if len(got) > most || !strings.Contains(got, "299 [c") && !strings.Contains(got, "298 [c") && !strings.Contains(got, "[c299]") {
+			t.Errorf("%d bytes of at most %d, and the newest call is not there", len(got), most)
+		}
+	}
+	s.Steering = []string{"begins " + strings.Repeat("very ", 800) + "ends"}
+	if got := summary.Facts(s, task, 3200); !strings.Contains(got, "The user says (1): begins") || !strings.Contains(got, "ends") {
+		t.Errorf("a word that does not fit is not told:\n%s", got)
 	}
 }
