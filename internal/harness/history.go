@@ -44,7 +44,6 @@ func History(turns []contract.TurnRecorded) []Record {
 func (l *loop) restore(records []Record) {
 	for _, r := range records {
 		l.index = max(l.index, r.Index+1)
-		l.past.tell(r.Told)
 		for _, c := range calls(r.Message) {
 			l.ids[c.ID] = true
 		}
@@ -54,8 +53,12 @@ func (l *loop) restore(records []Record) {
 		}
 		l.reconsider(r)
 		if len(l.past.turns) == 0 && r.Index == 0 {
-			l.past.opening, r.Told = r.Told, ""
+			l.past.opening = r.Told
+			_, r.Told, _ = strings.Cut(r.Told, since)
+			l.past.tell(r.Told)
+			r.Told = ""
 		}
+		l.past.tell(r.Told)
 		l.past.turns = append(l.past.turns, r)
 	}
 }

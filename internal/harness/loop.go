@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,6 +155,10 @@ func (l *loop) run(ctx context.Context) (Outcome, error) {
 	}
 }
 
+// since stands, once, between an opening and what was told with it. What is above it may quote anything, so it does not
+// count as told.
+const since = "\n\n## Said since\n\n"
+
 // maxTold bounds what is told at the end of one request, in bytes.
 const maxTold = 16 << 10
 
@@ -176,9 +181,11 @@ func (l *loop) tell(ctx context.Context) (string, Outcome, error) {
 		if err != nil {
 			return "", Outcome{}, err
 		}
-		if opening = Clip(strings.ReplaceAll(opening, "\x00", "\uFFFD"), l.Limits.Context/3); opening == "" {
-			opening = "(no context)"
+		opening = Clip(strings.ReplaceAll(opening, "\x00", "\uFFFD"), l.Limits.Context/3)
+		for strings.Contains(opening, since) {
+			opening = strings.ReplaceAll(opening, since, "\n\n")
 		}
+		opening = cmp.Or(opening, "(no context)")
 		l.past.opening = opening
 	}
 	l.paused.Add(int64(max(0, l.Now().Sub(asleep))))
@@ -196,10 +203,10 @@ func (l *loop) tell(ctx context.Context) (string, Outcome, error) {
 	if l.index == 0 {
 		// It is part of the opening, which is recorded with the first turn.
 		if told != "" {
-			l.past.opening += "\n\n" + told
+			l.past.opening += since + told
+			l.past.tell(told)
 		}
 		told = ""
-		l.past.tell(l.past.opening)
 	}
 	l.past.tell(told)
 	return told, Outcome{}, nil
