@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,9 +122,7 @@ type loop struct {
 	message Message
 	tools   *tool.Registry // what the host offers
 	wake    WakeReply
-	// document is what the user wrote into the run's document, as it was told last.
-	document string
-	report   Report
+	report  Report
 }
 
 // news is what the Director has to be told behind what was said: the user's words, and what they wrote into the
@@ -134,9 +133,9 @@ func (l *loop) news(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	out := l.wake.Steering
-	if doc := l.wake.Document; doc != "" && doc != l.document {
-		l.document = doc
-		out = append(out, "The user edited the run's document. What they wrote:\n"+harness.Clip(doc, 6<<10))
+	if doc := l.wake.Document; doc != "" {
+		// Its end is marked, so that a shorter one is not taken for a part of one that was told.
+		out = append(out, "The user edited the run's document. What they wrote:\n"+harness.Clip(doc, 6<<10)+"\n(end of what they wrote)")
 	}
 	return out, nil
 }
@@ -307,13 +306,26 @@ func (l *loop) facts(most int) string {
 		fmt.Fprintf(&answers, "- %s → %s\n", harness.Clip(a.Question, 500), harness.Clip(orNone(a.Answer), 500))
 	}
 	return harness.Compose(most,
-		harness.Section{Title: "The user's words", Body: strings.Join(w.Steering, "\n"), Max: 8 << 10},
+		harness.Section{Title: "The user's words (newest first)", Body: newest(w.Steering, max(most/2, 8<<10))},
 		harness.Section{Title: "Objective", Body: w.Objective, Max: 4 << 10},
 		harness.Section{Title: "Plan", Body: plan.String(), Max: 6 << 10},
 		harness.Section{Title: "Answers of the user", Body: answers.String(), Max: 4 << 10},
 		harness.Section{Title: "The run's document as the user edited it", Body: w.Document, Max: 6 << 10},
 		harness.Section{Title: "Tasks, newest first", Body: tasks.String()},
 	)
+}
+
+// newest joins the newest of the user's words, newest first, in at most max bytes; the newest is clipped to that.
+func newest(words []string, max int) string {
+	var b strings.Builder
+	for i, w := range slices.Backward(words) {
+		if b.Len() > 0 && b.Len()+len(w)+1 > max-40 {
+			fmt.Fprintf(&b, "(and %d older)\n", i+1)
+			break
+		}
+		b.WriteString(harness.Clip(w, max-40) + "\n")
+	}
+	return b.String()
 }
 
 // viewText is one task as the Director reads it.

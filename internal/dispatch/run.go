@@ -379,8 +379,8 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 	}
 	m.Turns = summary.Sent(m.Turns)
 	r.mu.Unlock()
-	if closed != nil {
-		if _, err := b.api.turn(ctx, nil, *closed); err != nil {
+	for _, t := range closed {
+		if _, err := b.api.turn(ctx, nil, t); err != nil {
 			return director.Report{}, err
 		}
 	}

@@ -14,8 +14,8 @@ import (
 const maxParallel = 4
 
 // callAll makes a turn's calls in their order; those next to each other that only read are made at the same time. It
-// returns what each returned, whether the loop ends, and whether any tool ran at all.
-func (l *loop) callAll(ctx context.Context, cs []contract.ToolCall, faults map[string]string) (rets []Return, end, useful bool, err error) {
+// returns what each returned, as the model sees it, and whether the loop ends.
+func (l *loop) callAll(ctx context.Context, cs []contract.ToolCall, faults map[string]string) (rets []Return, end bool, err error) {
 	rets = make([]Return, len(cs))
 	for i := 0; i < len(cs); {
 		n := 1
@@ -27,7 +27,7 @@ func (l *loop) callAll(ctx context.Context, cs []contract.ToolCall, faults map[s
 		for k, c := range cs[i : i+n] {
 			if err := ctx.Err(); err != nil {
 				calls.Wait()
-				return nil, false, false, fault.Wrap("harness.Run", context.Cause(ctx))
+				return nil, false, fault.Wrap("harness.Run", context.Cause(ctx))
 			}
 			if why := l.refused(c, end, faults[c.ID]); why != "" {
 				rets[i+k] = Return{Content: why, IsError: true}
@@ -45,14 +45,15 @@ func (l *loop) callAll(ctx context.Context, cs []contract.ToolCall, faults map[s
 		calls.Wait()
 		for k, c := range cs[i : i+n] {
 			if errs[k] != nil {
-				return nil, false, false, errs[k]
+				return nil, false, errs[k]
 			}
+			rets[i+k] = l.shown(rets[i+k], len(cs)) // what is counted is what a resumed loop finds recorded
 			l.repeated(c, rets[i+k], ran[k])
-			useful, end = useful || ran[k], end || rets[i+k].End
+			end = end || rets[i+k].End
 		}
 		i += n
 	}
-	return rets, end, useful, nil
+	return rets, end, nil
 }
 
 // reads reports whether a call can be made and only reads.

@@ -107,7 +107,7 @@ func TestAResumedLoopAsksAsTheOneBefore(t *testing.T) {
 				t.Fatalf("%+v", out)
 			}
 			for i, had := range until {
-				if i == 0 || asksToSumUp(w.reqs[i]) || (i > 0 && asksToSumUp(w.reqs[i-1])) {
+				if i == 0 || asksToSumUp(w.reqs[i]) {
 					continue // the summary of a loop that ended before it recorded it is asked for again
 				}
 				second := newWire(t, say(use("z", "end", `{"text":"x"}`)))

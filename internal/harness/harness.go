@@ -105,7 +105,7 @@ type Options struct {
 	// the first turn, and never rewritten. It is clipped to a third of Limits.Context.
 	Opening func(ctx context.Context) (string, error)
 	// News returns what is told at the end of the next request: what the user said, and what has changed. Text that
-	// a turn of History was told already is not told again. It may block while the run is paused; that time does
+	// was told already, and is the newest told under its first line, is not told again. It may block while the run is paused; that time does
 	// not count against the budget. nil means nothing.
 	News func(ctx context.Context) ([]string, error)
 	// Facts returns what the host's log knows of the work so far, for a compaction: what was changed, run and

@@ -44,22 +44,42 @@ func History(turns []contract.TurnRecorded) []Record {
 func (l *loop) restore(records []Record) {
 	for _, r := range records {
 		l.index = max(l.index, r.Index+1)
-		l.past.tell(r.Told)
 		for _, c := range calls(r.Message) {
 			l.ids[c.ID] = true
-			if ret, ok := returned(r, c.ID); ok {
-				l.seen.add(c, Return{Content: ret.Content, IsError: ret.IsError}, !ret.IsError && !l.Tools.ReadOnly(c.Name))
-			}
 		}
 		if r.Compacted != nil {
 			l.past.compact(*r.Compacted)
 			continue
 		}
+		l.reconsider(r)
 		if len(l.past.turns) == 0 && r.Index == 0 {
-			l.past.opening, r.Told = r.Told, ""
+			l.past.opening = r.Told
+			_, r.Told, _ = strings.Cut(r.Told, since)
+			l.past.tell(r.Told)
+			r.Told = ""
 		}
+		l.past.tell(r.Told)
 		l.past.turns = append(l.past.turns, r)
 	}
+}
+
+// reconsider counts a recorded turn as it was counted when it was made, so that the next request tells what it would
+// have told then, and a loop that had ended ends.
+func (l *loop) reconsider(r Record) {
+	cs := calls(r.Message)
+	if len(r.Message.Parts) == 0 || len(cs) > 0 && r.Returns == nil {
+		return // it is not sent, or was cut short
+	}
+	l.notes, l.stopWith, l.ended = nil, "", Outcome{}
+	if t := textOf(r.Message); t != "" {
+		l.lastText = t
+	}
+	for _, c := range cs {
+		if ret, ok := returned(r, c.ID); ok {
+			l.repeated(c, Return{Content: ret.Content, IsError: ret.IsError, End: c.Name == l.EndTool && !ret.IsError}, true)
+		}
+	}
+	l.ended = l.judge(r, false)
 }
 
 // close answers the calls of recorded turns that have no returns, and records that: a loop that was interrupted
@@ -73,7 +93,7 @@ func (l *loop) close(ctx context.Context) error {
 		if t.Returns != nil || len(calls(t.Message)) == 0 {
 			continue
 		}
-		t.Returns = []contract.Message{lost(t.Message)}
+		t.Returns, t.Usage.ToolCalls = []contract.Message{lost(t.Message)}, len(calls(t.Message))
 		if err := l.record(ctx, *t); err != nil {
 			return err
 		}
@@ -87,9 +107,15 @@ func (h *history) tell(text string) {
 	}
 }
 
-// told reports whether a text was told before.
+// told reports whether a text is the newest that was told under its first line.
 func (h *history) told(text string) bool {
-	return slices.ContainsFunc(h.heard, func(t string) bool { return strings.Contains(t, text) })
+	head, _, _ := strings.Cut(text, "\n")
+	for _, t := range slices.Backward(h.heard) {
+		if at := strings.LastIndex(t, head); at >= 0 {
+			return strings.HasPrefix(t[at:], text)
+		}
+	}
+	return false
 }
 
 // compact leaves the turns before c.Keeps out.

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ type loop struct {
 	started  time.Time
 	paused   atomic.Int64 // nanoseconds that do not count against the budget
 	lastText string
-	stopWith string // set when repetition was found
+	stopWith string  // set when repetition was found
+	ended    Outcome // how the loop that is resumed had ended; without a Reason if it had not
 }
 
 func (l *loop) compile() error {
@@ -125,6 +127,9 @@ func (l *loop) run(ctx context.Context) (Outcome, error) {
 	if err := l.close(ctx); err != nil {
 		return Outcome{}, fault.Wrap("harness.Run", err)
 	}
+	if l.ended.Reason != "" {
+		return l.ended, nil
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return Outcome{}, fault.Wrap("harness.Run", context.Cause(ctx))
@@ -150,6 +155,10 @@ func (l *loop) run(ctx context.Context) (Outcome, error) {
 	}
 }
 
+// since stands, once, between an opening and what was told with it. What is above it may quote anything, so it does not
+// count as told.
+const since = "\n\n## Said since\n\n"
+
 // maxTold bounds what is told at the end of one request, in bytes.
 const maxTold = 16 << 10
 
@@ -172,13 +181,15 @@ func (l *loop) tell(ctx context.Context) (string, Outcome, error) {
 		if err != nil {
 			return "", Outcome{}, err
 		}
-		if opening = Clip(strings.ReplaceAll(opening, "\x00", "\uFFFD"), l.Limits.Context/3); opening == "" {
-			opening = "(no context)"
+		opening = Clip(strings.ReplaceAll(opening, "\x00", "\uFFFD"), l.Limits.Context/3)
+		for strings.Contains(opening, since) {
+			opening = strings.ReplaceAll(opening, since, "\n\n")
 		}
+		opening = cmp.Or(opening, "(no context)")
 		l.past.opening = opening
 	}
 	l.paused.Add(int64(max(0, l.Now().Sub(asleep))))
-	l.notes = append(l.notes, l.budgets()...)
+	l.notes = append(l.notes, l.budgets(ctx)...)
 	told := Clip(strings.Join(l.notes, "\n"), maxTold)
 	l.notes = nil
 	if l.full(told) {
@@ -192,10 +203,10 @@ func (l *loop) tell(ctx context.Context) (string, Outcome, error) {
 	if l.index == 0 {
 		// It is part of the opening, which is recorded with the first turn.
 		if told != "" {
-			l.past.opening += "\n\n" + told
+			l.past.opening += since + told
+			l.past.tell(told)
 		}
 		told = ""
-		l.past.tell(l.past.opening)
 	}
 	l.past.tell(told)
 	return told, Outcome{}, nil
@@ -207,7 +218,7 @@ func (l *loop) requestOf(messages []contract.Message) contract.TurnRequest {
 }
 
 // budgets tells the model what is left of its budgets: every few turns, and in each turn once little is left.
-func (l *loop) budgets() []string {
+func (l *loop) budgets(ctx context.Context) []string {
 	var out []string
 	u, few := l.usage(), false
 	say := func(left, of int64, unit string) {
@@ -222,7 +233,11 @@ func (l *loop) budgets() []string {
 		say(b-u.TokensIn-u.TokensOut, b, "tokens")
 	}
 	if b := int64(l.Budget.WallS); b > 0 {
-		say(b-u.WallMS/1000, b, "seconds")
+		left := l.left()
+		if left*5 <= time.Duration(b)*time.Second {
+			left = l.more(ctx) // it may have waited for its model
+		}
+		say(int64(left/time.Second), b, "seconds")
 	}
 	if b := l.Budget.CostUSD; b > 0 {
 		few = few || (b-u.CostUSD)*5 <= b
@@ -320,45 +335,54 @@ func (l *loop) take(ctx context.Context, told string, turn contract.Turn) (Outco
 		return Outcome{}, err
 	}
 	crash.At("turn.recorded")
-	if turn.Stop == contract.StopRefusal {
-		return Outcome{Reason: Refused, Detail: "The model declined: " + Clip(textOf(msg), 1000)}, nil
-	}
 	cs := calls(msg)
-	if len(cs) == 0 {
+	if turn.Stop == contract.StopRefusal || len(cs) == 0 {
 		l.past.turns = append(l.past.turns, rec)
-		return l.nudge(turn.Stop), nil
+		return l.judge(rec, false), nil
 	}
-	rets, end, useful, err := l.callAll(ctx, cs, faults)
+	made := l.spent.ToolCalls
+	rets, end, err := l.callAll(ctx, cs, faults)
 	if err != nil {
 		return Outcome{}, err
 	}
 	returns := contract.Message{Role: contract.MessageUser}
-	room := max(l.turnLimit()/len(cs), 1<<10)
 	for i, c := range cs {
-		ret := rets[i]
-		ret.Content = Clip(ret.Content, min(l.Limits.Return, room))
-		if ret.Content == "" {
-			ret.Content = "(no output)"
-		}
-		returns.Parts = append(returns.Parts, contract.Part{Return: &contract.ToolReturn{ID: c.ID, Content: ret.Content, IsError: ret.IsError}})
+		returns.Parts = append(returns.Parts, contract.Part{Return: &contract.ToolReturn{ID: c.ID, Content: rets[i].Content, IsError: rets[i].IsError}})
 	}
 	rec.Returns = []contract.Message{returns}
-	rec.Usage.ToolCalls = len(cs)
+	rec.Usage.ToolCalls = l.spent.ToolCalls - made
 	if err := l.record(ctx, rec); err != nil {
 		return Outcome{}, err
 	}
 	l.past.turns = append(l.past.turns, rec)
-	if end {
-		return Outcome{Reason: Finished}, nil
-	}
-	if l.stopWith != "" {
-		return Outcome{Reason: Repetition, Detail: l.stopWith}, nil
-	}
-	if useful {
+	return l.judge(rec, end), nil
+}
+
+// judge says whether the loop ends behind a turn, whose calls were counted. end says that a call of it ended the work.
+func (l *loop) judge(r Record, end bool) Outcome {
+	switch {
+	case end:
+		return Outcome{Reason: Finished}
+	case r.Stop == contract.StopRefusal:
+		return Outcome{Reason: Refused, Detail: "The model declined: " + Clip(textOf(r.Message), 1000)}
+	case l.stopWith != "":
+		return Outcome{Reason: Repetition, Detail: l.stopWith}
+	case r.Usage.ToolCalls > 0:
 		l.nudges = 0
-		return Outcome{}, nil
+		return Outcome{}
+	case len(calls(r.Message)) > 0:
+		return l.nudge(contract.StopToolUse)
 	}
-	return l.nudge(contract.StopToolUse), nil
+	return l.nudge(r.Stop)
+}
+
+// shown is what a call of a turn of n calls returned as the model sees it.
+func (l *loop) shown(ret Return, n int) Return {
+	ret.Content = Clip(ret.Content, min(l.Limits.Return, max(l.turnLimit()/n, 1<<10)))
+	if ret.Content == "" {
+		ret.Content = "(no output)"
+	}
+	return ret
 }
 
 // nudge asks the model for a usable call, a bounded number of times in a row.

@@ -20,18 +20,19 @@ func Words(s *story.Run) []string {
 	return out
 }
 
-// Closed returns the turn of a resumed loop whose calls were answered for it, if there is one: it is recorded so.
-func Closed(recorded, resumed []contract.TurnRecorded) *contract.TurnRecorded {
-	n := len(resumed)
-	if n == 0 || n > len(recorded) || recorded[n-1].Returns != nil || resumed[n-1].Returns == nil {
-		return nil
+// Closed returns the turns of a resumed loop whose calls were answered for it: they are recorded so.
+func Closed(recorded, resumed []contract.TurnRecorded) []contract.TurnRecorded {
+	var out []contract.TurnRecorded
+	for i, t := range resumed {
+		if recorded[i].Returns == nil && t.Returns != nil {
+			out = append(out, t)
+		}
 	}
-	closed := resumed[n-1]
-	return &closed
+	return out
 }
 
 // Sent is what of its turns a loop that resumes is sent: of those that a compaction left out, only what it was told
-// there.
+// there, and the ids of their calls, of which none may be used again.
 func Sent(turns []contract.TurnRecorded) []contract.TurnRecorded {
 	keeps := 0
 	for _, t := range turns {
@@ -43,10 +44,19 @@ func Sent(turns []contract.TurnRecorded) []contract.TurnRecorded {
 	for _, t := range turns {
 		switch {
 		case t.Index >= keeps:
-		case t.Compacted != nil || (t.Told == "" && t.Index != 0):
+		case t.Compacted != nil:
 			continue
 		default:
-			t = contract.TurnRecorded{Attempt: t.Attempt, Index: t.Index, Told: t.Told, Message: contract.Message{Role: contract.MessageAssistant}}
+			left := contract.Message{Role: contract.MessageAssistant}
+			for _, p := range t.Message.Parts {
+				if p.Call != nil {
+					left.Parts = append(left.Parts, contract.Part{Call: &contract.ToolCall{ID: p.Call.ID, Name: p.Call.Name, Args: json.RawMessage("{}")}})
+				}
+			}
+			if t.Told == "" && t.Index != 0 && len(left.Parts) == 0 {
+				continue
+			}
+			t = contract.TurnRecorded{Attempt: t.Attempt, Index: t.Index, Told: t.Told, Message: left}
 		}
 		out = append(out, t)
 	}
@@ -97,9 +107,12 @@ func Facts(s *story.Run, t *story.Task, most int) string {
 	for i := len(t.Repairs) - 1; i >= 0; i-- {
 		checks = append(checks, fmt.Sprintf("Sent back (%d) because checks failed:\n%s", i+1, indent(harness.Clip(t.Repairs[i].Failed, 3000))))
 	}
-	// Each part gets what the ones before left, and no more than its share while others want room.
-	return composeLines(most,
-		part{"The user's words", Words(s)},
+	words := Words(s)
+	slices.Reverse(words)
+	// Each part gets what the ones before left, and no more than its share while others want room. The user's words
+	// get up to half of all: what a loop was told of them is left out with its turns, and is not told again.
+	return composeLines(most, most/2,
+		part{"The user's words (newest first)", words},
 		part{"Changed (newest first; in brackets the call)", changed.lines()},
 		part{"Checks", checks},
 		part{"Run (newest first)", ran},
@@ -108,13 +121,17 @@ func Facts(s *story.Run, t *story.Task, most int) string {
 	)
 }
 
-// part is a section of facts, whose lines are dropped from their end.
+// part is a section of facts, whose lines are dropped from their end; the first is clipped if it does not fit.
 type part struct {
 	title string
 	lines []string
 }
 
-func composeLines(most int, parts ...part) string {
+// composeLines joins parts in at most so many bytes, of which the first may have some in any case.
+func composeLines(most, first int, parts ...part) string {
+	if len(parts[0].lines) == 0 {
+		first = 0
+	}
 	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.lines) == 0 })
 	var b strings.Builder
 	for i, p := range parts {
@@ -129,6 +146,9 @@ func composeLines(most int, parts ...part) string {
 			}
 			room = max(room, most-b.Len()-rest)
 		}
+		if i == 0 {
+			room = max(room, first)
+		}
 		room -= len(p.title) + 60
 		if room <= 0 {
 			continue
@@ -136,10 +156,12 @@ func composeLines(most int, parts ...part) string {
 		fmt.Fprintf(&b, "## %s\n\n", p.title)
 		left := 0
 		for n, l := range p.lines {
-			if room -= len(l) + 1; room < 0 {
+			if len(l) >= room && n > 0 {
 				left = len(p.lines) - n
 				break
 			}
+			l = harness.Clip(l, room-1)
+			room -= len(l) + 1
 			b.WriteString(l + "\n")
 		}
 		if left > 0 {

@@ -19,8 +19,8 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// Resumable returns a task's recorded turns, with the results of the last turn's calls
-// completed from the log: a call that returned has its output, the result of one that did
+// Resumable returns a task's recorded turns, with the results of calls completed from the
+// log where a turn has none: a call that returned has its output, the result of one that did
 // not is unknown, and one that was never begun is reported as not run. If none of the last
 // turn's calls was begun, that turn is left out, and the model is asked again.
 //
@@ -35,44 +35,54 @@ func Resumable(t *story.Task) []contract.TurnRecorded {
 			}
 		}
 	}
-	if len(out) == 0 || out[len(out)-1].Returns != nil || defence.Off(defence.RunReturns) {
+	if defence.Off(defence.RunReturns) {
 		return out
 	}
-	called := map[string]contract.ToolCalled{}
+	called := map[string]bool{}
 	for _, c := range t.Calls {
-		called[c.Call] = c
+		called[c.Call] = true
 	}
-	last := &out[len(out)-1]
-	msg := contract.Message{Role: contract.MessageUser}
-	any := false
-	for _, p := range last.Message.Parts {
-		if p.Call == nil {
-			continue
-		}
-		r := &contract.ToolReturn{ID: p.Call.ID}
-		_, made := called[p.Call.ID]
-		any = any || made
-		ret, returned := t.Returns[p.Call.ID]
+	return complete(out, func(call string) (r contract.ToolReturn, made bool) {
+		ret, returned := t.Returns[call]
 		switch {
 		case returned:
-			r.Content, r.IsError = ret.Output, !ret.OK
-			if r.Content == "" {
-				r.Content = "(no output)"
-			}
-		case made:
+			r.Content, r.IsError = cmp.Or(ret.Output, "(no output)"), !ret.OK
+		case called[call]:
 			r.IsError, r.Content = true, "Unknown: the box or the computer ended while this call ran. It may or may not have happened; look before you repeat it."
 		default:
 			r.IsError, r.Content = true, "Not run: the box or the computer ended before it."
 		}
-		msg.Parts = append(msg.Parts, contract.Part{Return: r})
+		return r, called[call]
+	})
+}
+
+// complete answers the calls of turns without returns, and leaves the last turn out if none of its calls was made.
+func complete(turns []contract.TurnRecorded, answer func(call string) (r contract.ToolReturn, made bool)) []contract.TurnRecorded {
+	for i := range turns {
+		t := &turns[i]
+		if t.Returns != nil {
+			continue
+		}
+		msg, n := contract.Message{Role: contract.MessageUser}, 0
+		for _, p := range t.Message.Parts {
+			if p.Call == nil {
+				continue
+			}
+			r, made := answer(p.Call.ID)
+			if r.ID = p.Call.ID; made {
+				n++
+			}
+			msg.Parts = append(msg.Parts, contract.Part{Return: &r})
+		}
+		switch {
+		case len(msg.Parts) == 0:
+		case n == 0 && i == len(turns)-1:
+			return turns[:i]
+		default:
+			t.Returns, t.Usage.ToolCalls = []contract.Message{msg}, n
+		}
 	}
-	if !any && len(msg.Parts) > 0 {
-		return out[:len(out)-1]
-	}
-	if len(msg.Parts) > 0 {
-		last.Returns = []contract.Message{msg}
-	}
-	return out
+	return turns
 }
 
 // sentBack returns the returns of a turn behind which a loop is told that its work failed the checks.
@@ -130,42 +140,23 @@ func Repair(v contract.Verification, n, max int) string {
 // ResumableRun is Resumable for the Director. Its tasks have all ended, so the results of a
 // delegation are known.
 func ResumableRun(s *story.Run) []contract.TurnRecorded {
-	out := append([]contract.TurnRecorded(nil), s.Turns...)
-	if len(out) == 0 || out[len(out)-1].Returns != nil {
-		return out
-	}
-	last := &out[len(out)-1]
-	msg := contract.Message{Role: contract.MessageUser}
-	any := false
-	for _, p := range last.Message.Parts {
-		if p.Call == nil {
-			continue
-		}
-		r := &contract.ToolReturn{ID: p.Call.ID, Content: "Not run: the computer restarted before it.", IsError: true}
+	return complete(append([]contract.TurnRecorded(nil), s.Turns...), func(call string) (contract.ToolReturn, bool) {
 		var views []director.TaskView
 		for _, t := range s.Tasks {
-			if t.Cause == Delegation(s, p.Call.ID) {
+			if t.Cause == Delegation(s, call) {
 				views = append(views, Task(t))
 			}
 		}
 		if len(views) > 0 {
-			r.Content, r.IsError, any = director.DescribeTasks(views), false, true
+			return contract.ToolReturn{Content: director.DescribeTasks(views)}, true
 		}
 		for _, q := range s.Questions {
-			if q.ID == QuestionID(s, p.Call.ID) && q.Answered {
-				r.Content, r.IsError, any = director.DescribeAnswer(director.Answer{Answer: q.Answer, Default: q.ByDefault}), false, true
+			if q.ID == QuestionID(s, call) && q.Answered {
+				return contract.ToolReturn{Content: director.DescribeAnswer(director.Answer{Answer: q.Answer, Default: q.ByDefault})}, true
 			}
 		}
-		msg.Parts = append(msg.Parts, contract.Part{Return: r})
-	}
-	if len(msg.Parts) == 0 {
-		return out
-	}
-	if !any {
-		return out[:len(out)-1]
-	}
-	last.Returns = []contract.Message{msg}
-	return out
+		return contract.ToolReturn{Content: "Not run: the computer restarted before it.", IsError: true}, false
+	})
 }
 
 // Delegation returns the causation id of the tasks that one call of delegate requested.

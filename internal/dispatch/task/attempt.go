@@ -251,11 +251,11 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Openin
 	}
 	given := a.task
 	given.Budget.WallS = max(1, given.Budget.WallS-int(a.worked/time.Second))
-	m := associate.Message{Task: given, Fence: a.fence, Model: a.model, Tools: a.host.Tools.Offered(a.task), MaxTurns: o.Turns, Turns: turns, Heartbeat: int(o.Times.Heartbeat / time.Millisecond)}
+	m := associate.Message{Task: given, Fence: a.fence, Model: a.model, Tools: a.host.Tools.Offered(a.task), MaxTurns: o.Turns, Heartbeat: int(o.Times.Heartbeat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx, note); err != nil {
 		return associate.Draft{}, err
 	}
-	if m.Brief, err = a.brief(ctx, resume); err != nil {
+	if m.Brief, err = a.brief(ctx, len(turns) > 0); err != nil {
 		return associate.Draft{}, err
 	}
 	for _, t := range turns {
@@ -281,9 +281,9 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Openin
 }
 
 // brief is what the loop is told of the tree before its first turn. The rehearsal plays plans and reads
-// nothing of it; a loop that resumes was told.
-func (a *attempt) brief(ctx context.Context, resume bool) (string, error) {
-	if resume || a.box == nil || (a.task.Kind != contract.KindAgent && a.task.Kind != contract.KindInspect) {
+// nothing of it; a loop with turns was told.
+func (a *attempt) brief(ctx context.Context, told bool) (string, error) {
+	if told || a.box == nil || (a.task.Kind != contract.KindAgent && a.task.Kind != contract.KindInspect) {
 		return "", nil
 	}
 	provider, _, err := a.host.Models.Resolve(ctx, contract.KindAssociate, a.model)

@@ -26,7 +26,7 @@ import (
 // interrupted is the reason why an attempt that can't be resumed after a restart ends.
 const interrupted = "the computer restarted while this attempt was under way"
 
-// maxRepeats bounds how often an attempt may repeat the same step in a row.
+// maxRepeats bounds how often an attempt may repeat the same step in a row. Starts of its loop have a bound of their own.
 const maxRepeats = 10
 
 // drive takes an attempt from where it stands to its end. It does the step that the state machine names
@@ -34,11 +34,11 @@ const maxRepeats = 10
 // as it stands, for the next start.
 func (a *attempt) drive(ctx context.Context) error {
 	var last machine.Step
-	for times := 0; ; {
+	for times, starts := 0, 0; ; {
 		a.now = a.standing()
 		step := a.now.Next(a.task.Kind)
-		if times++; step != last {
-			last, times = step, 1
+		if times++; step != last || a.now.Starts != starts {
+			last, times, starts = step, 1, a.now.Starts
 		}
 		if times > maxRepeats {
 			// The events that the step appends do not change the attempt's state, so they can't be read

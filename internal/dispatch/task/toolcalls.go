@@ -186,16 +186,15 @@ func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error)
 			return nil, fmt.Errorf("repeat the call of %s that a restart interrupted: %w", c.Name, err)
 		}
 	}
-	var turns []contract.TurnRecorded
-	var closed *contract.TurnRecorded
+	var turns, closed []contract.TurnRecorded
 	a.run.Story(func(s *story.Run) {
 		t := s.Task(a.ref.Task)
 		turns = summary.Resumable(t)
 		closed = summary.Closed(t.Turns, turns)
 	})
-	if closed != nil {
+	for _, t := range closed {
 		// What is not known of a call is recorded before the model is asked, so that another crash changes nothing.
-		if _, err := a.turn(ctx, nil, *closed); err != nil {
+		if _, err := a.turn(ctx, nil, t); err != nil {
 			return nil, err
 		}
 	}
