@@ -56,7 +56,7 @@ func TestFactsAreWordForWord(t *testing.T) {
 		id := fmt.Sprintf("c%d", turn)
 		switch {
 		case turn == 3:
-			return parts(use(id, "bash", m{"command": "seq -f 'line %g of the third' 1 500"}))
+			return parts(use(id, "bash", m{"command": "seq -f 'line %g of the third' 1 5000"}))
 		case turn == 5:
 			return parts(use(id, "bash", m{"command": "echo undefined: Frobnicate >&2; exit 3"}))
 		case turn == 6:
@@ -71,7 +71,7 @@ func TestFactsAreWordForWord(t *testing.T) {
 			return parts(use(id, "bash", m{"command": fmt.Sprintf("seq 1 200 && echo round %d", turn)}))
 		case turn == 60:
 			last = returnsOf(req)
-			return parts(use(id, "recall", m{"call": "c3", "from": 395, "lines": 12}))
+			return parts(use(id, "recall", m{"call": "c3", "from": 2495, "lines": 12}))
 		case turn == 61:
 			recalled = returnsOf(req)
 			return parts(use(id, "recall", m{"call": "never"}))
@@ -94,7 +94,7 @@ func TestFactsAreWordForWord(t *testing.T) {
 			t.Errorf("turn 60 is not told %q:\n%s", want, last)
 		}
 	}
-	if !strings.Contains(recalled, "line 400 of the third\nline 401 of the third\n") {
+	if !strings.Contains(recalled, "line 2500 of the third\nline 2501 of the third\n") {
 		t.Errorf("recall showed %s", recalled[max(0, len(recalled)-2000):])
 	}
 }

@@ -232,7 +232,8 @@ func (p *power) cut(t *testing.T, at int) {
 	}
 	w.checkDeep()
 	histogram.add("power cut", "nothing lost")
-	t.Logf("%d facts, %d events, %d files", len(w.witness.facts), len(w.witness.seen), len(w.tree.known))
+	seen := w.witness.testify()
+	t.Logf("%d facts, %d events, %d files", len(seen.facts), len(seen.seen), len(w.tree.known))
 }
 
 // control cuts the power of a disk that lies.

@@ -158,8 +158,8 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	took := time.Since(began).Milliseconds()
 	ret := &contract.ToolReturned{Call: call, Name: t.Name, OK: res.OK, Output: harness.Clip(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
 		Command: a.shortened(res.Command)}
-	if len(res.Output) > maxLogged {
-		if ret.OutputRef, _, err = a.host.Blobs.Put(ctx, a.host.CID, strings.NewReader(res.Output)); err != nil {
+	if whole := wholeOutput(res); len(whole) > maxLogged {
+		if ret.OutputRef, _, err = a.host.Blobs.Put(ctx, a.host.CID, strings.NewReader(whole)); err != nil {
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
 	}
@@ -169,6 +169,18 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	}
 	res.Data = nil
 	return res, nil
+}
+
+// maxWhole bounds what of one output the log keeps, in bytes.
+const maxWhole = 1 << 20
+
+// wholeOutput is what a call returned as the log keeps it: of a command more than a model is shown at once.
+func wholeOutput(res tool.Result) string {
+	if c := res.Command; c != nil && res.Truncated && len(c.Stdout)+len(c.Stderr) > len(res.Output) {
+		first, _, _ := strings.Cut(res.Output, "\n")
+		return harness.Clip(first+"\n"+c.Stdout+c.Stderr, maxWhole)
+	}
+	return res.Output
 }
 
 // recorded returns the turns from which an interrupted attempt continues. Calls that were under way and
