@@ -198,7 +198,8 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f format) {
 		return
 	}
 	st := &stream{events: &events{w: w, controller: http.NewResponseController(w), cancel: cancel}, enc: enc}
-	stop := st.keepAlive()
+	stop := sync.OnceFunc(st.keepAlive())
+	defer stop() // after a panic, too: nothing may be written to an answer whose request is over
 	onDelta := st.text
 	if a.request.Output != nil {
 		onDelta = nil // the gateway may take the document out of what the model wrote around it
