@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/harness"
@@ -31,7 +33,7 @@ func Closed(recorded, resumed []contract.TurnRecorded) *contract.TurnRecorded {
 }
 
 // Sent is what of its turns a loop that resumes is sent: of those that a compaction left out, only what it was told
-// there.
+// there, and the ids of the calls, of which none may be used again.
 func Sent(turns []contract.TurnRecorded) []contract.TurnRecorded {
 	keeps := 0
 	for _, t := range turns {
@@ -43,10 +45,19 @@ func Sent(turns []contract.TurnRecorded) []contract.TurnRecorded {
 	for _, t := range turns {
 		switch {
 		case t.Index >= keeps:
-		case t.Compacted != nil || (t.Told == "" && t.Index != 0):
+		case t.Compacted != nil:
 			continue
 		default:
-			t = contract.TurnRecorded{Attempt: t.Attempt, Index: t.Index, Told: t.Told, Message: contract.Message{Role: contract.MessageAssistant}}
+			made := contract.Message{Role: contract.MessageAssistant}
+			for _, p := range t.Message.Parts {
+				if p.Call != nil {
+					made.Parts = append(made.Parts, contract.Part{Call: &contract.ToolCall{ID: p.Call.ID, Name: p.Call.Name, Args: json.RawMessage("{}")}})
+				}
+			}
+			if t.Told == "" && t.Index != 0 && len(made.Parts) == 0 {
+				continue
+			}
+			t = contract.TurnRecorded{Attempt: t.Attempt, Index: t.Index, Told: t.Told, Message: made}
 		}
 		out = append(out, t)
 	}
@@ -172,7 +183,11 @@ func (o *order) add(paths []string, call string) {
 func (o *order) lines() []string {
 	var out []string
 	for _, p := range o.paths {
-		out = append(out, fmt.Sprintf("%s [%s]", p, o.calls[p]))
+		shown := p
+		if strings.ContainsFunc(p, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			shown = strconv.Quote(p) // it must not pass for a line of its own
+		}
+		out = append(out, fmt.Sprintf("%s [%s]", shown, o.calls[p]))
 	}
 	return out
 }

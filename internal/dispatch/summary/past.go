@@ -71,15 +71,23 @@ func (p Past) Text() string {
 	for _, k := range p.Kept {
 		fmt.Fprintf(&b, "Kept, not published: %s (%d paths) of the task “%s”; a task with this as base goes on from it\n", k.Tree.Commit, k.Tree.Paths, Title(k.Goal))
 	}
-	b.WriteString("\nIts prompt:\n" + quote(harness.Clip(s.Prompt.Text, 4<<10)) + "\nIts report:\n" + quote(harness.Clip(r.Summary, 6<<10)))
-	return harness.Clip(strings.TrimSpace(b.String()), maxPast)
+	b.WriteString("\nIts prompt:\n" + quote(harness.Clip(s.Prompt.Text, 4<<10), 4<<10) + "\nIts report:\n")
+	b.WriteString(quote(harness.Clip(r.Summary, 6<<10), maxPast-b.Len()))
+	return strings.TrimSpace(b.String())
 }
 
-// quote marks each line of a text as quoted.
-func quote(text string) string {
+// quote marks each line of a text as quoted, in at most so many bytes: what is cut is cut between lines, since
+// what stood behind a cut within one would not be quoted.
+func quote(text string, most int) string {
+	const more = "> […]\n"
 	var b strings.Builder
 	for line := range strings.Lines(strings.ReplaceAll(strings.TrimSpace(text), "\r", "\n")) {
-		b.WriteString("> " + strings.TrimRight(line, "\n") + "\n")
+		line = "> " + contract.Clip(strings.TrimRight(line, "\n"), max(most-b.Len()-2*len(more), 0)) + "\n"
+		if b.Len()+len(line)+len(more) > most {
+			b.WriteString(more)
+			break
+		}
+		b.WriteString(line)
 	}
 	return b.String()
 }
