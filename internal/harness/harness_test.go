@@ -157,7 +157,7 @@ func TestRunsToolsUntilTheEnd(t *testing.T) {
 		t.Fatalf("recorded %+v", recorded)
 	}
 	first := w.reqs[0].Messages
-	if got := first[0].Parts[0].Text; !strings.HasPrefix(got, "the goal\n\nThe user says (1): hurry") {
+	if got := first[0].Parts[0].Text; !strings.HasPrefix(got, "the goal\n\n## Told at the beginning\n\nThe user says (1): hurry") {
 		t.Errorf("steering %q", got)
 	}
 	last := w.reqs[1].Messages

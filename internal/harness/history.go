@@ -44,7 +44,7 @@ func History(turns []contract.TurnRecorded) []Record {
 func (l *loop) restore(records []Record) {
 	for _, r := range records {
 		l.index = max(l.index, r.Index+1)
-		l.past.tell(r.Told)
+		l.past.tell(toldIn(r))
 		for _, c := range calls(r.Message) {
 			l.ids[c.ID] = true
 			if ret, ok := returned(r, c.ID); ok {
@@ -60,6 +60,19 @@ func (l *loop) restore(records []Record) {
 		}
 		l.past.turns = append(l.past.turns, r)
 	}
+}
+
+// atFirst heads what was told with the opening. The opening itself, which shows texts of anybody, does not count as
+// told: what it guesses of the user's words would keep these from the model.
+const atFirst = "## Told at the beginning"
+
+// toldIn is what was told with a turn, without the opening.
+func toldIn(r Record) string {
+	if r.Index > 0 {
+		return r.Told
+	}
+	_, told, _ := strings.Cut(r.Told, atFirst)
+	return told
 }
 
 // close answers the calls of recorded turns that have no returns, and records that: a loop that was interrupted

@@ -172,7 +172,8 @@ func (l *loop) tell(ctx context.Context) (string, Outcome, error) {
 		if err != nil {
 			return "", Outcome{}, err
 		}
-		if opening = Clip(strings.ReplaceAll(opening, "\x00", "\uFFFD"), l.Limits.Context/3); opening == "" {
+		opening = strings.ReplaceAll(strings.ReplaceAll(opening, "\x00", "\uFFFD"), atFirst, "Told at the beginning")
+		if opening = Clip(opening, l.Limits.Context/3); opening == "" {
 			opening = "(no context)"
 		}
 		l.past.opening = opening
@@ -192,10 +193,10 @@ func (l *loop) tell(ctx context.Context) (string, Outcome, error) {
 	if l.index == 0 {
 		// It is part of the opening, which is recorded with the first turn.
 		if told != "" {
-			l.past.opening += "\n\n" + told
+			l.past.opening += "\n\n" + atFirst + "\n\n" + told
 		}
-		told = ""
-		l.past.tell(l.past.opening)
+		l.past.tell(told)
+		return "", Outcome{}, nil
 	}
 	l.past.tell(told)
 	return told, Outcome{}, nil
