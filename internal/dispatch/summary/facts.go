@@ -69,6 +69,7 @@ const (
 	maxErrorText = 1200 // of the newest failures
 	maxOldError  = 200
 	newestErrors = 8
+	maxPaths     = 200 // of one call; no patch has so many files
 )
 
 // Facts is what the log knows of an attempt, word for word, in at most so many bytes: what the user said, what was
@@ -200,7 +201,7 @@ func pathsOf(args json.RawMessage) []string {
 	}
 	var out []string
 	add := func(p string) {
-		if p = strings.TrimSpace(p); p != "" && len(p) <= 1024 && !slices.Contains(out, p) {
+		if p = strings.TrimSpace(p); p != "" && len(p) <= 1024 && len(out) < maxPaths && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

@@ -2,6 +2,7 @@ package summary_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -66,5 +67,26 @@ func TestTheIDsOfCallsOutliveACompaction(t *testing.T) {
 	}
 	if !ids["call_0"] || !ids["call_1"] || !ids["call_2"] || bytes > 1200 {
 		t.Errorf("a loop that resumes knows %v, in %d bytes", ids, bytes)
+	}
+}
+
+// TestFactsOfALongPatch: a call is recorded with what it was given, also one that is refused.
+func TestFactsOfALongPatch(t *testing.T) {
+	var patch strings.Builder
+	for i := 0; patch.Len() < 1<<20-100; i++ {
+		fmt.Fprintf(&patch, "+++ b/%d\n", i)
+	}
+	args, err := json.Marshal(map[string]string{"patch": patch.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := &story.Task{Calls: []contract.ToolCalled{{Call: "c1", Name: "apply_patch", Args: args}},
+		Returns: map[string]contract.ToolReturned{"c1": {Call: "c1", Name: "apply_patch"}}}
+	began := time.Now()
+	if facts := summary.Facts(story.New(contract.NewID()), task, 10<<10); len(facts) > 10<<10 {
+		t.Errorf("%d bytes of facts", len(facts))
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the run stood still for %s while its facts were put together", took)
 	}
 }
