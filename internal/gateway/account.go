@@ -106,7 +106,7 @@ func estimateIn(req contract.TurnRequest) int64 {
 				n += len(p.Return.ID) + len(p.Return.Content) + 32 + pictureBytes*len(p.Return.Images)
 			}
 			if p.Reasoning != nil {
-				n += len(p.Reasoning.Text) + len(p.Reasoning.Opaque) + 32
+				n += len(p.Reasoning.Text) + len(p.Reasoning.Opaque) + len(p.Reasoning.ID) + 32
 			}
 			if p.Image != nil {
 				n += pictureBytes
@@ -115,6 +115,9 @@ func estimateIn(req contract.TurnRequest) int64 {
 	}
 	for _, t := range req.Tools {
 		n += len(t.Name) + len(t.Description) + len(t.Schema) + 64
+	}
+	if req.Output != nil {
+		n += len(req.Output.Name) + len(req.Output.Schema) + 64
 	}
 	return int64(n)/3 + 16
 }

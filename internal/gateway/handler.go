@@ -50,7 +50,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 		out.write(contract.TurnChunk{Error: turnError(provider.CodeInvalid, err.Error(), false)})
 		return
 	}
-	stop := out.keepAlive()
+	stop := sync.OnceFunc(out.keepAlive())
+	defer stop() // after a panic, too: nothing may be written to an answer whose request is over
 	turn, _, err := g.turn(r.Context(), scope, req, reader{
 		delta: func(delta string) { out.write(contract.TurnChunk{Delta: delta}) },
 		again: func() { out.write(contract.TurnChunk{Delta: brokeOff}) },

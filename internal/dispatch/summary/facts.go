@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/harness"
@@ -68,6 +70,7 @@ const (
 	maxErrorText = 1200 // of the newest failures
 	maxOldError  = 200
 	newestErrors = 8
+	maxPaths     = 200 // of one call; no patch has so many files
 )
 
 // Facts is what the log knows of an attempt, word for word, in at most so many bytes: what the user said, what was
@@ -194,7 +197,11 @@ func (o *order) add(paths []string, call string) {
 func (o *order) lines() []string {
 	var out []string
 	for _, p := range o.paths {
-		out = append(out, fmt.Sprintf("%s [%s]", p, o.calls[p]))
+		shown := p
+		if strings.ContainsFunc(p, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			shown = strconv.Quote(p) // it must not pass for a line of its own
+		}
+		out = append(out, fmt.Sprintf("%s [%s]", shown, o.calls[p]))
 	}
 	return out
 }
@@ -207,7 +214,7 @@ func pathsOf(args json.RawMessage) []string {
 	}
 	var out []string
 	add := func(p string) {
-		if p = strings.TrimSpace(p); p != "" && len(p) <= 1024 && !slices.Contains(out, p) {
+		if p = strings.TrimSpace(p); p != "" && len(p) <= 1024 && len(out) < maxPaths && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

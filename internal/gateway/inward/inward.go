@@ -33,6 +33,9 @@ const (
 	bodyTime    = time.Minute      // in which a request has to have arrived
 	keepAlive   = 15 * time.Second // after so long without an event a stream says that it goes on
 	retryAfter  = "5"              // seconds, in answers that ask for patience
+	mayFail     = 8                // calls in a row before further ones are made later
+	failedPause = 250 * time.Millisecond
+	maxPause    = 5 * time.Second
 )
 
 // Turner answers turns; it is the gateway.
@@ -64,7 +67,9 @@ type server struct {
 
 	mu     sync.Mutex
 	stored map[contract.BlobRef]bool
-	size   int64 // of what is stored
+	size   int64     // of what is stored
+	failed int       // calls in a row
+	next   time.Time // before which no call is made, if so many failed
 }
 
 // Handler serves POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions and
@@ -186,7 +191,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f format) {
 	defer cancel()
 	enc := f.encoder(vendor+"/"+name, a)
 	if !a.stream {
-		turn, err := s.Turner.Turn(ctx, s.Scope, a.request, nil)
+		turn, err := s.turn(ctx, a.request, nil)
 		if err == nil {
 			err = a.finish(&turn)
 		}
@@ -198,12 +203,13 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f format) {
 		return
 	}
 	st := &stream{events: &events{w: w, controller: http.NewResponseController(w), cancel: cancel}, enc: enc}
-	stop := st.keepAlive()
+	stop := sync.OnceFunc(st.keepAlive())
+	defer stop() // after a panic, too: nothing may be written to an answer whose request is over
 	onDelta := st.text
 	if a.request.Output != nil {
 		onDelta = nil // the gateway may take the document out of what the model wrote around it
 	}
-	turn, err := s.Turner.Turn(ctx, s.Scope, a.request, onDelta)
+	turn, err := s.turn(ctx, a.request, onDelta)
 	stop()
 	if err == nil {
 		err = a.finish(&turn)
@@ -216,6 +222,46 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f format) {
 	default:
 		enc.fail(st.events, turnError(err))
 	}
+}
+
+// turn asks the gateway. A call that fails costs nothing, yet it reaches a service and the log; who makes such calls
+// again and again may make them less and less often.
+func (s *server) turn(ctx context.Context, req contract.TurnRequest, onDelta func(string)) (contract.Turn, error) {
+	if d := s.pause(); d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return contract.Turn{}, ctx.Err()
+		}
+	}
+	turn, err := s.Turner.Turn(ctx, s.Scope, req, onDelta)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed++; err == nil {
+		s.failed, s.next = 0, time.Time{}
+	}
+	return turn, err
+}
+
+// pause is how long the next call has to wait because of those that failed, one behind the other.
+func (s *server) pause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.failed - mayFail
+	if n < 0 {
+		return 0
+	}
+	now := time.Now()
+	if s.next.Before(now) {
+		s.next = now
+	}
+	s.next = s.next.Add(min(time.Duration(n+1)*failedPause, maxPause))
+	if latest := now.Add(2 * maxPause); s.next.After(latest) {
+		s.next = latest // who left meanwhile keeps nobody waiting for ever
+	}
+	return s.next.Sub(now)
 }
 
 // take waits for one of the box's turns.

@@ -69,6 +69,9 @@ func (n *node) check(at string) error {
 		}
 	}
 	for name, p := range n.Properties {
+		if p == nil {
+			return fmt.Errorf("%s.%s: is null, which is no schema", at, name)
+		}
 		if err := p.check(at + "." + name); err != nil {
 			return err
 		}
