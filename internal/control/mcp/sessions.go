@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/mcpserver"
+	"choir.dev/choiros/internal/rpc"
 )
 
 // Limits of sessions.
@@ -54,8 +55,9 @@ type Sessions struct {
 type session struct {
 	Caller
 	server *sdk.Server
-	asked  int  // requests under way
-	begun  bool // whether its first request is over
+	asked  int           // requests under way
+	begun  bool          // whether its first request is over
+	calls  chan struct{} // holds a value for each request to the API that is under way
 }
 
 type sessionKey struct{}
@@ -129,15 +131,37 @@ func (s *Sessions) take(id string, who Caller, begins bool) (*session, func(), e
 
 // begin makes a session. Its id is drawn here and not by the client, so that nobody guesses it.
 func (s *Sessions) begin(who Caller) (*session, string, error) {
-	of, id := &session{Caller: who}, rand.Text()+rand.Text()
+	of, id := &session{Caller: who, calls: make(chan struct{}, maxRequests)}, rand.Text()+rand.Text()
 	var err error
 	of.server, err = mcpserver.New(mcpserver.Options{
-		Computer: string(who.Computer), Version: s.version, Can: who.Actor.Can, Send: s.send, SessionID: func() string { return id },
+		Computer: string(who.Computer), Version: s.version, Can: who.Actor.Can, Send: s.bounded(of), SessionID: func() string { return id },
 	})
 	if err == nil {
 		s.open[id] = of
 	}
 	return of, id, err
+}
+
+// bounded is send for one session. Calls are counted here, too: one request may bring many, and they go on when its
+// client has left.
+func (s *Sessions) bounded(of *session) mcpserver.Send {
+	return func(ctx context.Context, header http.Header, call rpc.Request, body io.Reader, content string) (*http.Response, error) {
+		select {
+		case of.calls <- struct{}{}:
+		default:
+			return nil, fault.New("mcp", fault.Exhausted, "Wait for some of them.", errors.New("too many calls of this session are under way"))
+		}
+		done := sync.OnceFunc(func() { <-of.calls })
+		res, err := s.send(ctx, header, call, body, content)
+		if err != nil {
+			done()
+			return nil, err
+		}
+		res.Body = &ending{res.Body, func(end func() error) func() error {
+			return func() error { defer done(); return end() }
+		}(res.Body.Close)}
+		return res, nil
+	}
 }
 
 // prune forgets the sessions that have ended.
