@@ -38,30 +38,8 @@ func TestCallsOfASessionAreBounded(t *testing.T) {
 	}))
 	defer server.Close()
 	defer func() { close(over); _ = s.Close() }()
-	post := func(ctx context.Context, session, body string) *http.Response {
-		r, err := http.NewRequestWithContext(ctx, "POST", server.URL, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		if session != "" {
-			r.Header.Set("Mcp-Session-Id", session)
-			r.Header.Set("Mcp-Protocol-Version", "2025-03-26")
-		}
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return nil
-		}
-		_ = res.Body.Close()
-		return res
-	}
-	res := post(t.Context(), "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
-	if res == nil || res.Header.Get("Mcp-Session-Id") == "" {
-		t.Fatalf("%+v", res)
-	}
-	id := res.Header.Get("Mcp-Session-Id")
-	post(t.Context(), id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	post := poster(t, server.URL)
+	id := begin(t, post)
 	call := func(n int) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"files_read","arguments":{"path":"a"}}}`, n)
 	}
@@ -84,5 +62,63 @@ func TestCallsOfASessionAreBounded(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	if n := most.Load(); n > 16 {
 		t.Errorf("%d calls are under way behind a batch", n)
+	}
+}
+
+// poster sends messages of the protocol, without a session or in one.
+func poster(t *testing.T, url string) func(ctx context.Context, session, body string) *http.Response {
+	return func(ctx context.Context, session, body string) *http.Response {
+		r, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+			r.Header.Set("Mcp-Protocol-Version", "2025-03-26")
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return nil
+		}
+		_ = res.Body.Close()
+		return res
+	}
+}
+
+// begin begins a session and returns its id.
+func begin(t *testing.T, post func(ctx context.Context, session, body string) *http.Response) string {
+	t.Helper()
+	res := post(t.Context(), "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	if res == nil || res.Header.Get("Mcp-Session-Id") == "" {
+		t.Fatalf("%+v", res)
+	}
+	id := res.Header.Get("Mcp-Session-Id")
+	post(t.Context(), id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return id
+}
+
+// TestClosingEndsCallsThatAreUnderWay: a call that waits for a run, or a command, does not keep the control plane from ending.
+func TestClosingEndsCallsThatAreUnderWay(t *testing.T) {
+	reached := make(chan struct{}, 1)
+	api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		reached <- struct{}{}
+		<-r.Context().Done()
+	})
+	s := mcp.New("v", api, slog.New(slog.DiscardHandler))
+	who := mcp.Caller{ID: "a", Computer: contract.NewCID(), Actor: contract.Person("u")}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Serve(w, r, who) }))
+	defer server.Close()
+	post := poster(t, server.URL)
+	id := begin(t, post)
+	go post(t.Context(), id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"files_read","arguments":{"path":"a"}}}`)
+	<-reached
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it waits for a call that does not end by itself")
 	}
 }

@@ -29,7 +29,7 @@ func (s *Sessions) send(ctx context.Context, header http.Header, call rpc.Reques
 		return nil, fault.New("mcp", fault.Invalid, "", err)
 	}
 	// The context of the request that brought the call has values that are not this one's.
-	inner, cancel := context.WithCancelCause(context.Background())
+	inner, cancel := context.WithCancelCause(s.calls)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	r, err := http.NewRequestWithContext(inner, call.Verb, target.String(), body)
 	if err != nil {

@@ -47,6 +47,9 @@ type Sessions struct {
 	api     http.Handler
 	handler *sdk.StreamableHTTPHandler
 	log     *slog.Logger
+	// calls ends with Close, and with it every request to the API that is under way.
+	calls context.Context
+	end   context.CancelFunc
 
 	mu   sync.Mutex
 	open map[string]*session
@@ -65,6 +68,7 @@ type sessionKey struct{}
 // New makes the sessions, which ask api.
 func New(version string, api http.Handler, log *slog.Logger) *Sessions {
 	s := &Sessions{version: version, api: api, log: log, open: map[string]*session{}}
+	s.calls, s.end = context.WithCancel(context.Background())
 	s.handler = sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
 		of, _ := r.Context().Value(sessionKey{}).(*session)
 		if of == nil {
@@ -175,14 +179,16 @@ func (s *Sessions) prune() {
 
 // Close ends all sessions.
 func (s *Sessions) Close() error {
+	s.end() // a session's end waits for its calls
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	open := s.open
+	s.open = map[string]*session{}
+	s.mu.Unlock()
 	var all error
-	for id, of := range s.open {
+	for _, of := range open {
 		for one := range of.server.Sessions() {
 			all = errors.Join(all, one.Close())
 		}
-		delete(s.open, id)
 	}
 	return all
 }
