@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
@@ -35,7 +36,11 @@ func (t tools) resource(read func(ctx context.Context, header http.Header, uri s
 		if req.Extra != nil {
 			header = req.Extra.Header
 		}
-		c, err := read(ctx, header, req.Params.URI)
+		var c mcp.ResourceContents
+		err := supervise.Safely(func() (err error) { // the protocol's library would let a panic end the process
+			c, err = read(ctx, header, req.Params.URI)
+			return err
+		})
 		if fault.Is(err, fault.NotFound) || contract.AsFieldError(err) != nil {
 			return nil, mcp.ResourceNotFoundError(req.Params.URI)
 		}
