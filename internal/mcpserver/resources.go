@@ -11,8 +11,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
 )
 
