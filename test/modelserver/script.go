@@ -21,7 +21,7 @@ type Turn struct {
 	// Role is the loop that the turn is for: director (which is offered the tool report), associate
 	// (finish), or empty for any.
 	Role string `json:"role,omitempty"`
-	// Match is an expression that the request's text must match; empty always does.
+	// Match is an expression that the request's text must match, without what it quotes of earlier runs; empty always does.
 	Match string `json:"match,omitempty"`
 	// Capture finds values in the request's text: name → expression with one group.
 	Capture map[string]string `json:"capture,omitempty"`
