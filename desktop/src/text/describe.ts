@@ -36,7 +36,7 @@ function words(e: Event): Description | null {
       return quiet('Plan', oneLine(dataOf(e, e.type)?.objective ?? ''))
     case 'run.moved': {
       const d = dataOf(e, e.type)
-      return d?.status === 'waiting' ? loud('accent', 'The Director is waiting', d.reason) : quiet(`Run ${d?.status ?? 'moved'}`, d?.reason)
+      return quiet(`Run ${d?.status ?? 'moved'}`, d?.reason) // what it waits for says so itself
     }
     case 'question.asked':
       return loud('accent', 'The Director asks', oneLine(dataOf(e, e.type)?.question.text ?? ''))

@@ -86,7 +86,7 @@ const statusWords: Record<string, string> = {
 /** The mark and the word for a run's status; a run that is done without proof says so. */
 function standing(run: RunView): { kind: MarkKind; text: string } {
   const o = outcome(run)
-  if (o === 'open') return run.paused ? { kind: 'open', text: 'paused' } : { kind: 'active', text: statusWords[run.status] ?? run.status }
+  if (o === 'open') return run.paused ? { kind: 'open', text: 'paused' } : { kind: 'active', text: run.status === 'waiting' && run.waits.length > 0 ? 'waiting for the model' : (statusWords[run.status] ?? run.status) }
   if (run.status === 'cancelled') return { kind: 'unknown', text: 'cancelled' }
   if (run.status === 'failed') return { kind: 'fail', text: 'failed' }
   if (o === 'pass') return { kind: 'pass', text: 'done, verified' }
