@@ -66,11 +66,13 @@ func TestAWaitingRunGivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-// prompted reports whether a Director's request is about a prompt.
+// prompted reports whether a Director's request is about a prompt, and does not only quote it of an earlier run.
 func prompted(req contract.TurnRequest, text string) bool {
 	for _, p := range req.Messages[0].Parts {
-		if strings.Contains(p.Text, text) {
-			return true
+		for line := range strings.Lines(p.Text) {
+			if strings.Contains(line, text) && !strings.HasPrefix(line, "> Asked: ") && !strings.HasPrefix(line, "> Reported: ") {
+				return true
+			}
 		}
 	}
 	return false
