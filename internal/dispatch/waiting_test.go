@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -66,13 +67,14 @@ func TestAWaitingRunGivesItsPlaceBack(t *testing.T) {
 	}
 }
 
+// quoted are lines that quote what was asked and reported in a computer's earlier runs.
+var quoted = regexp.MustCompile(`(?m)^> (Asked|Reported): .*\n?`)
+
 // prompted reports whether a Director's request is about a prompt, and does not only quote it of an earlier run.
 func prompted(req contract.TurnRequest, text string) bool {
 	for _, p := range req.Messages[0].Parts {
-		for line := range strings.Lines(p.Text) {
-			if strings.Contains(line, text) && !strings.HasPrefix(line, "> Asked: ") && !strings.HasPrefix(line, "> Reported: ") {
-				return true
-			}
+		if strings.Contains(quoted.ReplaceAllString(p.Text, ""), text) {
+			return true
 		}
 	}
 	return false
