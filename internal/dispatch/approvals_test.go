@@ -86,19 +86,18 @@ func (g *approvalFixture) heard() string {
 // only once somebody asks how far it goes.
 type underWay struct {
 	ports.Log
-	asked atomic.Bool // there is an approval
+	asked atomic.Bool // there is an approval, or is about to be
 	known chan struct{}
 	once  sync.Once
 }
 
 func (l *underWay) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
-	es, err := l.Log.Append(ctx, drafts...)
-	for _, e := range es {
-		if e.Type == "approval.requested" {
-			l.asked.Store(true)
+	for _, d := range drafts {
+		if d.Type == "approval.requested" {
+			l.asked.Store(true) // before others can see it
 		}
 	}
-	return es, err
+	return l.Log.Append(ctx, drafts...)
 }
 
 func (l *underWay) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {

@@ -165,7 +165,7 @@ func (c badModel) check(t *testing.T, in *choirtest.Instance, s *modelserver.Ser
 	}
 	requests, retries := 0, 0
 	for _, q := range s.Requests() {
-		if strings.Contains(q.Text, fmt.Sprintf("case %02d:", i)) {
+		if strings.Contains(q.Present(), fmt.Sprintf("case %02d:", i)) {
 			requests++
 		}
 		if q.Turn < 0 {

@@ -245,7 +245,7 @@ func (s *Server) take(req *Request) (Turn, bool) {
 		if (s.played[i] && !t.Repeat) || (t.Role != "" && t.Role != req.Role) {
 			continue
 		}
-		if t.Match != "" && !regexp.MustCompile(t.Match).MatchString(present(req.Text)) {
+		if t.Match != "" && !regexp.MustCompile(t.Match).MatchString(req.Present()) {
 			continue
 		}
 		for k, expr := range t.Capture {
@@ -325,9 +325,9 @@ func (in incoming) text() string {
 // ofEarlierRuns are lines that quote what was asked and reported in a computer's earlier runs.
 var ofEarlierRuns = regexp.MustCompile(`(?m)^> (Asked|Reported): .*\n?`)
 
-// present is a request's text without what it quotes of earlier runs, so that a turn for one prompt is not played to a
+// Present is the request's text without what it quotes of earlier runs, so that a turn for one prompt is not played to a
 // later one.
-func present(text string) string { return ofEarlierRuns.ReplaceAllString(text, "") }
+func (r Request) Present() string { return ofEarlierRuns.ReplaceAllString(r.Text, "") }
 
 // flatten collects the texts of a string, or of blocks with text, content or output.
 func flatten(b *strings.Builder, raw json.RawMessage) {
