@@ -1,4 +1,4 @@
-// Shows that a run waits for its model, why, until when, and the way out.
+// Shows that a run waits for its model, why, until when, and the way out, and that one goes on from it when it has ended.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -6,7 +6,8 @@ import { browse, Choir, claim, desktop, gallery, modelServer, say, until, visito
 
 test('a model that can’t be had', async (t) => {
   const down = { role: 'director', match: 'Tidy the shed', text: 'overloaded', fault: { kind: 'status', status: 529, retry_after: '25' } }
-  const model = await modelServer(t, { turns: [down, { role: 'director', match: 'Tidy the shed', calls: [{ name: 'report', args: { status: 'done', summary: 'The shed is tidy.' } }] }] })
+  const model = await modelServer(t, { turns: [down, { role: 'director', match: 'Tidy the shed', calls: [{ name: 'report', args: { status: 'done', summary: 'The shed is tidy.' } }] },
+    { role: 'director', match: 'The user continues run', calls: [{ name: 'report', args: { status: 'done', summary: 'The garden, too.' } }] }] })
   const choir = await Choir.start(t, { env: { ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6' } })
   const { context, faults } = await visitor(await browse(t), choir)
   const page = await claim(context, choir)
@@ -27,5 +28,12 @@ test('a model that can’t be had', async (t) => {
   await waits.waitFor({ state: 'hidden' })
   const types = choir.events().map((e) => e.type)
   for (const type of ['model.waiting', 'model.switched', 'model.resumed']) assert.ok(types.includes(type), type)
+  // What comes next goes on from what has ended.
+  await frame.getByLabel('Go on from this run').fill('Now the garden')
+  await pictures.all(page, frame, 'continue')
+  await page.keyboard.press('Enter')
+  await frame.locator('[data-testid=window][data-active=true]').getByText('The garden, too.').first().waitFor()
+  const [first, second] = choir.events().filter((e) => e.type === 'prompt.submitted')
+  assert.equal(second.data.continues, first.run)
   assert.deepEqual(faults, [])
 })

@@ -22,7 +22,7 @@ type used struct {
 	Server                       string
 	Tools                        []string
 	Written, Read, Outside, Exec said
-	Prompt                       said
+	Prompt, Continued, Unknown   said
 	Cancelled                    struct{ Cancelled string }
 	Progress                     int
 	Resource, Page, Nobody       string
@@ -87,6 +87,9 @@ func TestALibraryNotOursUsesTheComputer(t *testing.T) {
 	}
 	if got.Prompt.Refused || !strings.Contains(got.Prompt.Text, `"status":`) {
 		t.Errorf("%+v", got.Prompt)
+	}
+	if got.Continued.Refused || !got.Unknown.Refused || !strings.Contains(got.Unknown.Text, "continues") {
+		t.Errorf("a prompt that goes on from another: %+v; from none: %+v", got.Continued, got.Unknown)
 	}
 	if got.Cancelled.Cancelled == "" {
 		t.Error("a call that was cancelled has an answer")

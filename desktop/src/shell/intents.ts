@@ -63,9 +63,9 @@ export function openThing(kind: string, id: string, title: string): void {
   else useToasts.getState().say('warn', `No app opens a ${kind}.`)
 }
 
-/** Sends a prompt; opens the run's window as soon as the prompt is in the log. */
-export async function submitPrompt(text: string): Promise<void> {
-  const { run } = await link.act('prompt.submitted', { text })
+/** Sends a prompt, which may go on from a run that has ended; opens the run's window as soon as the prompt is in the log. */
+export async function submitPrompt(text: string, continues?: string): Promise<void> {
+  const { run } = await link.act('prompt.submitted', continues ? { text, continues } : { text })
   if (!run) return
   follow(run)
   openThing('run', run, text)

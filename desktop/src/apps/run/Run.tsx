@@ -262,7 +262,7 @@ function Foot({ run }: { run: RunView }) {
   ].filter(Boolean)
   return (
     <footer className={css.foot}>
-      {!over && !readOnly && (
+      {!readOnly && (
         <form
           className={css.steer}
           onSubmit={(e) => {
@@ -270,12 +270,20 @@ function Foot({ run }: { run: RunView }) {
             if (!text.trim()) return
             const said = text.trim()
             setText('')
-            act('run.steered', { text: said }, { run: run.run }).catch(() => setText(said)) // the link told why
+            const back = () => setText(said)
+            if (over) submitPrompt(said, run.run).catch((e: unknown) => (back(), tell(e)))
+            else act('run.steered', { text: said }, { run: run.run }).catch(back) // the link told why
           }}
         >
-          <input data-framed value={text} onChange={(e) => setText(e.target.value)} placeholder="Steer it: say what should be different" aria-label="Steer this run" />
+          <input
+            data-framed
+            value={text}
+            onChange={(e) => setText(e.target.value)}
+            placeholder={over ? 'Go on from here: say what comes next' : 'Steer it: say what should be different'}
+            aria-label={over ? 'Go on from this run' : 'Steer this run'}
+          />
           <button type="submit" className={parts.ghost} disabled={!text.trim()}>
-            Steer
+            {over ? 'Continue' : 'Steer'}
           </button>
         </form>
       )}
