@@ -40,7 +40,14 @@ $(GUEST): $(GO_SOURCES)
 	go build -ldflags "-s -w" -o $(GUEST:.zst=) ./cmd/choir-guest
 	go run ./internal/guest/image/pack $(GUEST:.zst=) $@
 
-bin/choir: desktop/dist/index.html $(GUEST) $(GO_SOURCES)
+# So is what reads pages of the web (docs/adr/0391).
+READER := internal/guest/image/payload/choir-reader.zst
+
+$(READER): $(GO_SOURCES)
+	go build -ldflags "-s -w" -o $(READER:.zst=) ./cmd/choir-reader
+	go run ./internal/guest/image/pack $(READER:.zst=) $@
+
+bin/choir: desktop/dist/index.html $(GUEST) $(READER) $(GO_SOURCES)
 	go build -tags embedguest -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/choir
 
 test:
@@ -91,7 +98,7 @@ bin/cache/modelserver: $(GO_SOURCES)
 test-browser: build bin/cache/modelserver desktop/node_modules/.package-lock.json
 	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=3 --test-timeout=600000 $(filter-out $(PROOF_PAGES),$(notdir $(wildcard test/browser/*.test.mjs)))
 
-check: $(GUEST) desktop/node_modules/.package-lock.json
+check: $(GUEST) $(READER) desktop/node_modules/.package-lock.json
 	@LONGEST='$(LONGEST)' scripts/check
 
 # A build whose defences can be switched off (internal/defence); as root it

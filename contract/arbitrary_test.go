@@ -210,6 +210,9 @@ func fit(v reflect.Value) {
 			p.Allow, p.Reason = nil, ""
 		}
 	case *contract.ApprovalRequested:
+		if p.Act.URL = ""; p.Act.Kind == contract.ApprovalFetch {
+			p.Act.URL = "https://a.example/"
+		}
 		p.Digest, _ = p.Act.Digest()
 		p.Claim = contract.Claim(p.Claim)
 	case *contract.ApprovalAnswered:

@@ -28,7 +28,7 @@ var _ = []bool{
 	enum(KindExec, KindAgent, KindInspect, KindGit),
 	enum(GitCheckpoint, GitRestore, GitDiff, GitLog, GitStatus),
 	enum(EgressNone, EgressDefault, EgressCustom),
-	enum(ApprovalEgress),
+	enum(ApprovalEgress, ApprovalFetch),
 	enum(ApprovalOnce, ApprovalRun, ApprovalDeny),
 	enum(VerifyNone, VerifySmoke, VerifyStandard, VerifyStrict),
 	enum(Rollback, Keep),

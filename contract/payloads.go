@@ -55,11 +55,13 @@ type (
 		Budget    Budget `json:"budget,omitzero"`
 		Continues string `json:"continues,omitempty" v:"id"`
 	}
-	// RunStarted opens a run and its living document.
+	// RunStarted opens a run and its living document. Facts are what the computer kept then,
+	// oldest first, which all loops of the run are told word for word in each request.
 	RunStarted struct {
 		Document string `json:"document" v:"required,id"`
 		Provider string `json:"provider" v:"required,max=100"`
 		Model    string `json:"model" v:"required,max=200"`
+		Facts    []Fact `json:"facts,omitempty" v:"items=40"`
 	}
 	// RunPlanned is the Director's plan, whole, each time it changes.
 	RunPlanned struct {

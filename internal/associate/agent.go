@@ -142,7 +142,7 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 		Model:     harness.HTTPModel{Client: h.Client, Base: h.Base, Fence: h.Fence},
 		ModelName: m.Model,
 		Tools:     tools,
-		System:    system,
+		System:    system + m.Kept,
 		Opening:   func(context.Context) (string, error) { return opening(m), nil },
 		News: func(ctx context.Context) ([]string, error) {
 			var w WakeReply

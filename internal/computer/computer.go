@@ -27,6 +27,7 @@ import (
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/memory"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
@@ -60,6 +61,7 @@ type Computer struct {
 	keeper    *boxes.Keeper
 	workspace *workspace.Workspace
 	documents *document.Documents
+	memory    *memory.Memory
 	mirror    *mirror.Mirror
 	runs      *dispatch.Dispatcher
 	shell     *shell.Shell
@@ -195,7 +197,7 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 		w.Opened(c)
 	}
 	c.own("projection", c.project)
-	c.documents = document.New(c.log, c.state)
+	c.documents, c.memory = document.New(c.log, c.state), memory.New(c.log, c.state)
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return err
 	}

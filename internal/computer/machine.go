@@ -10,6 +10,7 @@ import (
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
@@ -32,6 +33,7 @@ type Machine struct {
 
 	Gateway *gateway.Gateway
 	Boxes   *boxes.Machine
+	Search  ports.Search // nil: none is configured
 	Modules *shell.Modules
 	Reserve *datadir.Reserve
 

@@ -9,9 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/runspace"
-	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/dispatch"
-	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -28,11 +26,14 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 			return c.machine.Bus.Conn().Publish(subject, data)
 		},
 		Past:    c.runPast(),
+		Memory:  c.memory,
+		Pages:   opens.Pages(),
+		Search:  c.machine.Search,
 		Render:  c.shell,
 		Install: c.boxes,
 		Budget:  contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:   b.Turns, Repairs: c.machine.Config.Loops.Repairs,
-		Times: times(c.machine.Config),
+		Times: runspace.Times(c.machine.Config),
 	})
 }
 
@@ -43,11 +44,6 @@ func (c *Computer) runWorkspace() *runspace.Workspace {
 
 func (c *Computer) runPast() runspace.Past {
 	return runspace.Past{Log: c.log, State: c.state, Page: c.Events}
-}
-
-func times(c config.Config) ports.Times {
-	silence := time.Duration(c.Runtime.SilenceS) * time.Second
-	return ports.Times{Approval: time.Duration(c.Approvals.WaitS) * time.Second, Silence: silence, Heartbeat: min(2*time.Second, silence/4)}
 }
 
 // setAside moves what tasks left to another folder, without reading it.

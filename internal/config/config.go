@@ -21,6 +21,7 @@ type Config struct {
 	Models    Models    `koanf:"models"`
 	Budget    Budget    `koanf:"budget"`
 	Egress    Egress    `koanf:"egress"`
+	Search    Search    `koanf:"search"`
 	Approvals Approvals `koanf:"approvals"`
 	Loops     Loops     `koanf:"loops"`
 }
@@ -155,6 +156,14 @@ type Egress struct {
 	Allow        []string `koanf:"allow"`         // host:port or *.suffix:port, for every profile but none
 	AllowPrivate []string `koanf:"allow_private"` // ADDR:PORT that may be private, such as a mirror of one's own
 	CAFile       string   `koanf:"ca_file"`       // PEM certificates that boxes trust beside the machine's
+}
+
+// Search names the service by which tasks search the web. Its key never stands here: it comes from the
+// environment or from `choir secrets set`.
+type Search struct {
+	Provider string `koanf:"provider"` // empty: no task searches
+	BaseURL  string `koanf:"base_url"` // empty: the vendor's own
+	Key      string `koanf:"key"`      // the name of its key; empty: the usual one
 }
 
 // Approvals says how a person is asked.
@@ -353,7 +362,7 @@ func (c Config) validateAmounts() error {
 func (c Config) validateAddresses() error {
 	addresses := map[string]string{
 		"models.anthropic_base_url": c.Models.AnthropicBaseURL, "models.openai_base_url": c.Models.OpenAIBaseURL,
-		"tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,
+		"search.base_url": c.Search.BaseURL, "tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,
 	}
 	for name, p := range c.Models.Providers {
 		addresses["models.providers."+name+".base_url"] = p.BaseURL

@@ -83,7 +83,7 @@ func Direct(ctx context.Context, o Options, m Message) Report {
 		Model:     harness.HTTPModel{Client: o.Client, Base: o.Base},
 		ModelName: m.Model,
 		Tools:     l,
-		System:    system,
+		System:    system + m.Kept,
 		Opening:   func(context.Context) (string, error) { return l.opening(), nil },
 		News:      l.news,
 		Facts:     func(_ context.Context, most int) (string, error) { return l.facts(most), nil },
@@ -132,7 +132,7 @@ func (l *loop) news(ctx context.Context) ([]string, error) {
 	if err := l.host.Post(ctx, "/wake", nil, struct{}{}, &l.wake); err != nil {
 		return nil, err
 	}
-	out := l.wake.Steering
+	out := append(slices.Clip(l.wake.Kept), l.wake.Steering...)
 	if doc := l.wake.Document; doc != "" {
 		// Its end is marked, so that a shorter one is not taken for a part of one that was told.
 		out = append(out, "The user edited the run's document. What they wrote:\n"+harness.Clip(doc, 6<<10)+"\n(end of what they wrote)")
@@ -259,6 +259,22 @@ func orNone(s string) string {
 	return s
 }
 
+func (l *loop) remember(ctx context.Context, c contract.ToolCall) (tool.Result, error) {
+	in := Remember{}
+	if err := json.Unmarshal(c.Args, &in); err != nil {
+		return tool.Failed("%v", err), nil
+	}
+	in.Call = c.ID
+	var got Remembered
+	if no, err := l.post(ctx, "/remember", in, &got); no != nil || err != nil {
+		if err != nil {
+			return tool.Result{}, err
+		}
+		return *no, nil
+	}
+	return said(got.Text)
+}
+
 func (l *loop) plan(ctx context.Context, c contract.ToolCall) (tool.Result, error) {
 	var p contract.RunPlanned
 	if err := json.Unmarshal(c.Args, &p); err != nil {
@@ -306,6 +322,7 @@ func (l *loop) facts(most int) string {
 		fmt.Fprintf(&answers, "- %s → %s\n", harness.Clip(a.Question, 500), harness.Clip(orNone(a.Answer), 500))
 	}
 	return harness.Compose(most,
+		harness.Section{Title: "Kept since this run began", Body: strings.Join(w.Kept, "\n")},
 		harness.Section{Title: "The user's words (newest first)", Body: newest(w.Steering, max(most/2, 8<<10))},
 		harness.Section{Title: "Objective", Body: w.Objective, Max: 4 << 10},
 		harness.Section{Title: "Plan", Body: plan.String(), Max: 6 << 10},

@@ -47,6 +47,7 @@ func (a *directorAPI) handler() http.Handler {
 	mux.HandleFunc("POST /events", loops.Endpoint(contract.MaxTask, a.event))
 	mux.HandleFunc("POST /tasks", loops.Endpoint(4*contract.MaxTask, a.tasks))
 	mux.HandleFunc("POST /tools/{name}", a.look)
+	mux.HandleFunc("POST /remember", loops.Endpoint(64<<10, a.remember))
 	mux.HandleFunc("POST /ask", loops.Endpoint(64<<10, a.ask))
 	return mux
 }
@@ -66,11 +67,15 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	if err != nil {
 		return nil, err
 	}
+	kept, err := r.KeptSince(ctx)
+	if err != nil {
+		return nil, err
+	}
 	edited := r.doc.Edited(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := director.WakeReply{Objective: r.story.Objective, Plan: r.story.Plan, Tree: folders, Document: edited,
-		Steering: summary.Words(r.story)}
+		Steering: summary.Words(r.story), Kept: kept}
 	for _, t := range r.story.Tasks {
 		w.Tasks = append(w.Tasks, summary.Task(t))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,9 @@ type Options struct {
 	Logger      *slog.Logger
 	// Tools are the tools that the host carries out for tasks, besides git.
 	Tools []catalogue.HostTool
+	// Pages reads pages of the web for tasks, and Search asks a search service; without them no task does.
+	Pages  ports.Pages
+	Search ports.Search
 	// Render is the third part of the shell's verification. Without it the verification reports that only
 	// type check and build were done.
 	Render ports.Renderer
@@ -45,6 +49,8 @@ type Options struct {
 	// Publish sends messages that are not logged: the result of a run on contract.SubjectResult, and the
 	// Director's text on contract.SubjectWords while the model produces it. nil sends none.
 	Publish func(ctx context.Context, subject string, data []byte) error
+	// Memory is what people told the computer to keep; without it nothing is kept.
+	Memory ports.Memory
 	// Past answers questions about earlier events of runs.
 	Past ports.Past
 	// Budget is the owner's bound for every run; a prompt can only lower it.
@@ -105,7 +111,7 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.WithDefaults()
-	tools, err := catalogue.New(append([]catalogue.HostTool{task.GitTool(), task.RecallTool()}, o.Tools...))
+	tools, err := catalogue.New(slices.Concat([]catalogue.HostTool{task.GitTool(), task.RecallTool()}, task.WebTools(o.Pages, o.Search), o.Tools))
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}

@@ -330,8 +330,12 @@ func (r *run) open() error {
 		if err != nil {
 			return err
 		}
+		kept, err := r.kept(r.ctx)
+		if err != nil {
+			return err
+		}
 		drafts := []contract.Draft{{ID: contract.DeriveID(r.story.ID, "started"), Actor: contract.System(), Type: "run.started",
-			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model}}}
+			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model, Facts: kept}}}
 		if to, news := r.doing(false); news {
 			drafts = append(drafts, r.moved(to, "")) // in one call, which is one sync of the log
 		}
@@ -371,7 +375,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 		return director.Report{}, err
 	}
 	r.mu.Lock()
-	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Model: r.story.Prompt.Model, Budget: r.Budget(), Tools: r.dispatcher.tools.For(tool.Director),
+	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Kept: summary.Pinned(r.story.Facts), Model: r.story.Prompt.Model, Budget: r.Budget(), Tools: r.dispatcher.tools.For(tool.Director),
 		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Window: r.dispatcher.options.Models.Window(ctx, contract.KindDirector, r.story.Prompt.Model), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
 	closed := summary.Closed(r.story.Turns, m.Turns)
 	for _, t := range m.Turns {

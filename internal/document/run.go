@@ -54,7 +54,7 @@ func SectionsOf(r *run.Run, end *contract.RunReported) Sections {
 	return Sections{
 		{"objective", "Objective", objective(r)},
 		{"plan", "Plan", plan(r, report)},
-		{"questions", "Questions", questions(r)},
+		{"questions", "Questions", questions(r) + noted(r)},
 		{"evidence", "Evidence", allEvidence(r)},
 		{"result", "Result", result(status, report)},
 		{"cost", "Cost", cost(used, took)},
@@ -192,6 +192,18 @@ func questions(r *run.Run) string {
 		return "None.\n"
 	}
 	return tail(items, maxAsked, "- … %d earlier\n")
+}
+
+// noted shows what the computer keeps from now on because it was said to this run.
+func noted(r *run.Run) string {
+	var items []string
+	for _, f := range r.Noted {
+		items = append(items, "- Kept for later runs, until you have it forgotten (`choir forget "+f.ID+"`): “"+line(f.Text, 2*maxLine)+"”\n")
+	}
+	if len(items) == 0 {
+		return ""
+	}
+	return "\n" + tail(items, maxAsked, "- … %d earlier\n")
 }
 
 // allEvidence shows the newest tasks in full and older ones in a line each.

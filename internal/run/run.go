@@ -26,16 +26,35 @@ type Run struct {
 	epoch       uint64        // of the newest event
 
 	Started   bool
+	Opened    uint64                  // sequence of run.started
+	Facts     []contract.Fact         // that the computer kept then
+	Noted     []contract.Fact         // that its Director noted of what the user said
 	Tasks     []*Task                 // in the order they were requested
 	Turns     []contract.TurnRecorded // the Director's
 	Questions []Question
 	Steering  []string
+	Said      []Saying // by people, or in their names
 	Approvals []*Approval
 	Paused    bool
 	Switched  string // the model that the user chose for it while it went on
 	Cancelled bool
 	Report    *contract.RunReported
 	Metered   contract.Usage // every model call of the run, its tasks' included
+	Web       Web
+}
+
+// Saying is something that a person said to the run, or the desktop's page in their name.
+type Saying struct {
+	Text string
+	By   contract.ActorKind
+	// Choice says that it is one of the answers that a model offered.
+	Choice bool
+}
+
+// Web is what the run's tasks have of the web.
+type Web struct {
+	Found map[string]bool                 // the addresses that searches named
+	Pages map[string]contract.PageFetched // by the address that was asked for
 }
 
 // Question is a question of a run, and its answer.
@@ -113,10 +132,14 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 	case *contract.PromptSubmitted:
 		r.Prompt, r.User, r.Cause, r.Sequence, r.Began = *p, e.User, e.ID, e.Sequence, e.Time
 		r.Correlation, r.Head = e.ID, NewHead(*p)
+		r.Said = append(r.Said, Saying{Text: p.Text, By: e.Kind()})
 	case *contract.RunStarted:
-		r.Started = true
+		r.Started, r.Opened, r.Facts = true, e.Sequence, p.Facts
+	case *contract.MemoryRemembered:
+		r.Noted = append(r.Noted, contract.Fact{ID: e.ID, Text: p.Text})
 	case *contract.RunSteered:
 		r.Steering = append(r.Steering, p.Text)
+		r.Said = append(r.Said, Saying{Text: p.Text, By: e.Kind()})
 	case *contract.RunCommanded:
 		switch p.Command {
 		case contract.CommandPause:
@@ -139,6 +162,7 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		for i := range r.Questions {
 			if q := &r.Questions[i]; q.ID == p.Question && !q.Answered {
 				q.Answer, q.Answered, q.ByDefault = p.Answer, true, p.Default
+				r.Said = append(r.Said, Saying{Text: p.Answer, By: e.Kind(), Choice: p.Default || p.Answer == q.Default || slices.Contains(q.Choices, p.Answer)})
 			}
 		}
 	case *contract.UsageMetered:
@@ -146,6 +170,18 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		if t := r.Task(e.Task); t != nil {
 			t.Metered = t.Metered.Add(p.Usage)
 		}
+	case *contract.SearchAnswered:
+		for _, f := range p.Results {
+			if r.Web.Found == nil {
+				r.Web.Found = map[string]bool{}
+			}
+			r.Web.Found[f.URL] = true
+		}
+	case *contract.PageFetched:
+		if r.Web.Pages == nil {
+			r.Web.Pages = map[string]contract.PageFetched{}
+		}
+		r.Web.Pages[p.URL] = *p
 	case *contract.RunReported:
 		if r.Report == nil {
 			r.Report = p

@@ -78,6 +78,9 @@ type Tool struct {
 	// With is a tool without which this one is of no use, and that may do all that this one may:
 	// who is granted that one is granted this one, too.
 	With string `json:"with,omitempty"`
+	// Addressed says that what each call reaches follows from the owner's configuration, or from what a person
+	// said or allowed for that very call, so that a task needs no grant of network for it.
+	Addressed bool `json:"addressed,omitempty"`
 }
 
 // Spec is the tool as a model sees it, in every provider's wire format.

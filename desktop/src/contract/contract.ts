@@ -7,7 +7,7 @@ export type ActorKind = 'person' | 'app' | 'program' | 'director' | 'associate' 
 export type ApprovalAnswer = 'once' | 'run' | 'deny'
 
 /** ApprovalKind says what kind of act an approval is about. */
-export type ApprovalKind = 'egress'
+export type ApprovalKind = 'egress' | 'fetch'
 
 /** AttemptState is where an attempt at a task stands. What an attempt may do next is decided by it alone, while it goes on and after a crash. */
 export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'repairing' | 'publishing' | 'taking_back' | 'left' | 'ended'
@@ -84,6 +84,8 @@ export interface Act {
   run: string
   host: string
   port: number
+  /** of a fetch: the whole address */
+  url?: string
 }
 
 /** ApprovalAnswered is the one answer to an approval. Reason says why the system denied it; a person gives none. */
@@ -458,6 +460,12 @@ export interface Event {
   traceparent?: string
 }
 
+/** Fact is a fact as loops are told of it. */
+export interface Fact {
+  id: string
+  text: string
+}
+
 /** FileRemoved is a file that was removed; Trash is the entry of the trash that has it. */
 export interface FileRemoved {
   path: string
@@ -477,6 +485,12 @@ export interface FileWritten {
   deed?: FileOperation
   trash?: string
   from?: string
+}
+
+/** FoundPage is one result of a search. */
+export interface FoundPage {
+  url: string
+  title?: string
 }
 
 /** Frame is a window's place in CSS pixels. */
@@ -557,6 +571,23 @@ export interface LogRecovered {
   aside?: string
 }
 
+/** MemoryForgotten says that facts hold no longer: one, and what followed from it. */
+export interface MemoryForgotten {
+  facts: string[]
+}
+
+/** MemoryRemembered is a fact that a person told the computer to keep, in their own words. The event's id names the fact. */
+export interface MemoryRemembered {
+  text: string
+  /** From are the events that it came from: where the person said it, or the facts that it follows from. None: it was said here. */
+  from?: string[]
+}
+
+/** MemoryRestored says that facts which were forgotten are kept again. */
+export interface MemoryRestored {
+  facts: string[]
+}
+
 /** Message is one message of a conversation with a model. */
 export interface Message {
   role: MessageRole
@@ -603,6 +634,21 @@ export interface ModelWaiting {
 export interface Output {
   name: string
   schema: unknown
+}
+
+/** PageFetched is a page that was read for a task, as text in a blob. URL is the address that was asked for, From the one that answered, which differs where the server named another place. */
+export interface PageFetched {
+  url: string
+  from: string
+  title?: string
+  /** the media type that the server named */
+  media: string
+  status: number
+  /** of the answer's body, decompressed */
+  bytes: number
+  text: string
+  /** there was more than is kept */
+  truncated?: boolean
 }
 
 /** Part is a piece of a message; exactly one field is set. */
@@ -776,11 +822,12 @@ export interface RunReported {
   error?: string
 }
 
-/** RunStarted opens a run and its living document. */
+/** RunStarted opens a run and its living document. Facts are what the computer kept then, oldest first, which all loops of the run are told word for word in each request. */
 export interface RunStarted {
   document: string
   provider: string
   model: string
+  facts?: Fact[]
 }
 
 /** RunSteered is what the user said to a run while it goes on. */
@@ -799,6 +846,13 @@ export interface RunStep {
 export interface RunStood {
   for_ms: number
   why: StoodWhy
+}
+
+/** SearchAnswered is what a search service answered: the addresses that it named, which the run's tasks may read without asking a person. */
+export interface SearchAnswered {
+  provider: string
+  query: string
+  results?: FoundPage[]
 }
 
 /** SecretRemoved says that a secret is gone. */
@@ -1117,12 +1171,20 @@ export interface EventData {
   'file.written': FileWritten
   /** The log was refilled, or what was missing given up; what is before it and what could not be had. */
   'log.recovered': LogRecovered
+  /** Facts hold no longer. */
+  'memory.forgotten': MemoryForgotten
+  /** A person told the computer to keep a fact, or the Director noted what they said. */
+  'memory.remembered': MemoryRemembered
+  /** Facts that were forgotten are kept again. */
+  'memory.restored': MemoryRestored
   /** A loop does not wait for its model any more, or another model answers in its place. */
   'model.resumed': ModelResumed
   /** The user chose another model for a run. */
   'model.switched': ModelSwitched
   /** A loop waits for its model, which can't be had now. */
   'model.waiting': ModelWaiting
+  /** A page was read for a task, in a box without the workspace. */
+  'page.fetched': PageFetched
   /** A person's intention; it causes a run. */
   'prompt.submitted': PromptSubmitted
   /** A proposed change was accepted, dismissed or superseded. */
@@ -1155,6 +1217,8 @@ export interface EventData {
   'run.steered': RunSteered
   /** A run stood still with the machine, choir or a box, and went on. */
   'run.stood': RunStood
+  /** A search service answered a task. */
+  'search.answered': SearchAnswered
   /** A secret was removed. */
   'secret.removed': SecretRemoved
   /** A secret was stored. */
@@ -1224,9 +1288,13 @@ export const EVENT_TYPES = [
   'file.removed',
   'file.written',
   'log.recovered',
+  'memory.forgotten',
+  'memory.remembered',
+  'memory.restored',
   'model.resumed',
   'model.switched',
   'model.waiting',
+  'page.fetched',
   'prompt.submitted',
   'proposal.resolved',
   'publish.finished',
@@ -1243,6 +1311,7 @@ export const EVENT_TYPES = [
   'run.started',
   'run.steered',
   'run.stood',
+  'search.answered',
   'secret.removed',
   'secret.set',
   'service.failed',

@@ -39,6 +39,9 @@ func Kinds() map[string]cli.Kind {
 		"INVITATION": {Asks: listed(rpc.InvitationList, rpc.Of{}, func(i view.Invitation) cli.Name {
 			return cli.Name{Word: i.ID, About: string(i.Role) + " until " + terminal.Time(i.Expires)}
 		})},
+		"FACT": {Asks: listed(rpc.MemoryList, rpc.MemoryRequest{Paged: rpc.Paged{Limit: offered}}, func(f view.Fact) cli.Name {
+			return cli.Name{Word: f.ID, About: f.Text}
+		}), Wakes: true},
 		"ACCOUNT": {Asks: listed(rpc.AccountList, rpc.Nothing{}, func(a view.Account) cli.Name { return cli.Name{Word: a.ID, About: a.Name} })},
 		"TOKEN":   {Asks: listed(rpc.TokenList, rpc.Nothing{}, func(k view.Token) cli.Name { return cli.Name{Word: k.ID, About: k.Name + " " + tokenFor(k)} })},
 		"VERSION": {Words: fixed(view.AnyVersion, view.NoVersion)},

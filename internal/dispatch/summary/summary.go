@@ -155,6 +155,11 @@ func ResumableRun(s *story.Run) []contract.TurnRecorded {
 				return contract.ToolReturn{Content: director.DescribeAnswer(director.Answer{Answer: q.Answer, Default: q.ByDefault})}, true
 			}
 		}
+		for _, f := range s.Noted {
+			if f.ID == Noted(s.ID, call) {
+				return contract.ToolReturn{Content: DescribeNoted(f.Text)}, true
+			}
+		}
 		return contract.ToolReturn{Content: "Not run: the computer restarted before it.", IsError: true}, false
 	})
 }

@@ -197,6 +197,12 @@ func (a *attempt) openLoop(ctx context.Context) *loops.Opening {
 	return o
 }
 
+// pinned is what the computer kept when the run began.
+func (a *attempt) pinned() (text string) {
+	a.run.Story(func(s *story.Run) { text = summary.Pinned(s.Facts) })
+	return text
+}
+
 // converse opens the attempt's boxes, records that in the log, and lets the loop work. The loop's box may
 // be open already.
 func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Opening) (associate.Draft, error) {
@@ -251,7 +257,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Openin
 	}
 	given := a.task
 	given.Budget.WallS = max(1, given.Budget.WallS-int(a.worked/time.Second))
-	m := associate.Message{Task: given, Fence: a.fence, Model: a.model, Tools: a.host.Tools.Offered(a.task), MaxTurns: o.Turns, Heartbeat: int(o.Times.Heartbeat / time.Millisecond)}
+	m := associate.Message{Task: given, Fence: a.fence, Model: a.model, Kept: a.pinned(), Tools: a.host.Tools.Offered(a.task), MaxTurns: o.Turns, Heartbeat: int(o.Times.Heartbeat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx, note); err != nil {
 		return associate.Draft{}, err
 	}

@@ -88,6 +88,8 @@ type Run interface {
 	Waited() time.Duration
 	// Story calls look with what the log says of the run, which nothing changes meanwhile.
 	Story(look func(*story.Run))
+	// KeptSince returns what loops are told of facts that were remembered or forgotten since the run began.
+	KeptSince(ctx context.Context) ([]string, error)
 	// Until waits until cond, which is called as by Story, holds.
 	Until(ctx context.Context, cond func(*story.Run) bool) error
 	// Append stores events of the run. When it returns, the story contains them.
