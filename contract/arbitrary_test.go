@@ -209,6 +209,8 @@ func fit(v reflect.Value) {
 		if p.Profile != contract.EgressCustom {
 			p.Allow, p.Reason = nil, ""
 		}
+	case *contract.MCPAdded:
+		p.URL, p.Bearer, p.Command, p.Secrets = "", "", []string{"server"}, nil
 	case *contract.ApprovalRequested:
 		if p.Act.URL = ""; p.Act.Kind == contract.ApprovalFetch {
 			p.Act.URL = "https://a.example/"

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/computer/gitserve"
 	"choir.dev/choiros/internal/computer/history"
+	"choir.dev/choiros/internal/computer/mcpservers"
 	"choir.dev/choiros/internal/computer/mounts"
 	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/computer/runspace"
@@ -64,6 +65,7 @@ type Computer struct {
 	memory    *memory.Memory
 	mirror    *mirror.Mirror
 	runs      *dispatch.Dispatcher
+	servers   *mcpservers.Servers // of the Model Context Protocol
 	shell     *shell.Shell
 	upkeep    *upkeep.Upkeep
 	mounts    *mounts.Mounts
@@ -91,7 +93,7 @@ type WakeOptions struct {
 func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*Computer, error) {
 	return m.open(ctx, cid, w, func(c *Computer) (err error) {
 		if w.WithoutTasks {
-			if err := c.setAside(); err != nil {
+			if err := runspace.SetAside(c.path("boxes")); err != nil {
 				return err
 			}
 		}
@@ -104,6 +106,13 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*C
 		if c.runs, err = c.newDispatcher(); err != nil {
 			return err
 		}
+		if c.servers, err = mcpservers.New(ctx, mcpservers.Options{
+			Append: c.log.Append, Events: c.Events, Payload: c.log.Payload, Boxes: c.boxes, Secret: c.machine.Secret,
+			Offer: c.runs.Offer, Version: c.machine.Version, Awake: c.ctx, Logger: c.logger,
+		}); err != nil {
+			return err
+		}
+		c.own("MCP servers", c.servers.Keep)
 		c.Actions = &actions.Actions{Log: c.log, Runs: c.runs}
 		c.methods = c.bindMethods()
 		if w.WithoutTasks {
@@ -397,7 +406,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	}
 	return view.Computer{
 		ID: c.cid, Name: row.Name, State: state, Created: past.When(row.Created), Driver: row.Driver, Isolation: row.Isolation,
-		Notes: slices.Concat(row.Notes, c.troubles(), c.DamageNotes(), c.machine.Notices()), Sequence: c.log.Last(),
+		Notes: slices.Concat(row.Notes, c.troubles(), c.DamageNotes(), c.servers.Notes(), c.machine.Notices()), Sequence: c.log.Last(),
 	}, nil
 }
 

@@ -39,6 +39,8 @@ type Machine struct {
 
 	// Secrets lists the values of secrets, which no stored text may contain.
 	Secrets func(ctx context.Context) ([]string, error)
+	// Secret returns one of them by its name; fault.NotFound if there is none.
+	Secret func(ctx context.Context, name string) (string, error)
 	// Count adds what a log records as spent to the machine's sum, up to the log's end. If
 	// it is nil, nothing is counted.
 	Count func(ctx context.Context, log *ledger.Log) error

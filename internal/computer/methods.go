@@ -28,6 +28,7 @@ func (c *Computer) bindMethods() rpc.Table {
 	c.Files.Bind(t)
 	c.Commands.Bind(t)
 	c.Actions.Bind(t)
+	c.servers.Bind(t)
 	c.upkeep.Bind(t)
 	proposals.Proposals{Log: c.log, State: c.state, Documents: c.documents}.Bind(t)
 	facts.Facts{Log: c.log, State: c.state, Memory: c.memory}.Bind(t)

@@ -2,15 +2,10 @@ package computer
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/dispatch"
-	"choir.dev/choiros/internal/fault"
 )
 
 // newDispatcher makes the dispatcher from the computer's other parts.
@@ -39,15 +34,6 @@ func (c *Computer) runWorkspace() *runspace.Workspace {
 
 func (c *Computer) runPast() runspace.Past {
 	return runspace.Past{Log: c.log, State: c.state, Page: c.Events}
-}
-
-// setAside moves what tasks left to another folder, without reading it.
-func (c *Computer) setAside() error {
-	boxes := c.path("boxes")
-	if _, err := os.Lstat(boxes); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return fault.Wrap("computer.setAside", os.Rename(boxes, c.path(fmt.Sprintf("boxes.aside-%d", time.Now().UnixNano()))))
 }
 
 // note appends one event whose actor is the system.

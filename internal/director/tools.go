@@ -2,6 +2,7 @@ package director
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -37,6 +38,12 @@ const taskSchema = `{"type":"object","additionalProperties":false,"required":["k
 	"on_failure":{"type":"string","enum":["rollback","keep"]},
 	"want":{"type":"object","additionalProperties":false,"properties":{"diff":{"type":"boolean"},"logs":{"type":"boolean"},"artifacts":` + strings1k + `}}}}`
 
+// inJSON is a text as it stands within a JSON string: what a tool says of itself may be somebody else's words.
+func inJSON(s string) string {
+	b, _ := json.Marshal(s) // strings always encode
+	return string(b[1 : len(b)-1])
+}
+
 // declared is a tool and the method of the loop that carries it out.
 type declared struct {
 	tool.Tool
@@ -54,7 +61,7 @@ func table(agent []string) []declared {
 			Effects:     []tool.Effect{tool.Reads, tool.Writes, tool.Network},
 			Limits:      tool.Limits{In: contract.MaxTurn, Out: 64 << 10, Time: tool.Untimed},
 			Description: "Give tasks to the Associate and wait for their results. Tasks of one call run side by side, so they must not need each other.",
-			Schema:      tool.Object(`"tasks":{"type":"array","minItems":1,"maxItems":8,"items":`+fmt.Sprintf(taskSchema, strings.Join(agent, " "))+`}`, "tasks")},
+			Schema:      tool.Object(`"tasks":{"type":"array","minItems":1,"maxItems":8,"items":`+fmt.Sprintf(taskSchema, inJSON(strings.Join(agent, " ")))+`}`, "tasks")},
 			(*loop).delegate},
 		{tool.Tool{Name: "ask_user", Executor: tool.Host, Callers: caller,
 			Effects:     []tool.Effect{tool.Writes},

@@ -125,6 +125,12 @@ func New(o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
+// Offer makes tools of the host the ones that tasks may use besides Options.Tools. What was offered
+// before is replaced, for runs under way, too.
+func (d *Dispatcher) Offer(added []catalogue.HostTool) error {
+	return fault.Wrap("dispatch.Offer", d.tools.Add(added))
+}
+
 // Close stops everything under way without ending it: Recover continues it from the log. It returns when
 // all boxes of the runs have ended.
 func (d *Dispatcher) Close() error {

@@ -105,7 +105,7 @@ func New(opts Options) (*Fleet, error) {
 			Path: opts.Path, Runtime: opts.Config.Runtime, Storage: opts.Config.Storage, Reader: opts.Reader,
 			Policy: &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
 		},
-		Secrets: opts.Vault.Values, Count: fl.count, ServicesFailed: fl.servicesFailed, Notices: fl.notices,
+		Secrets: opts.Vault.Values, Secret: opts.Vault.Get, Count: fl.count, ServicesFailed: fl.servicesFailed, Notices: fl.notices,
 	}
 	fl.wake = fl.machine.Wake
 	if fl.machine.Search, err = search(opts); err != nil {

@@ -571,6 +571,58 @@ export interface LogRecovered {
   aside?: string
 }
 
+/** MCPAdded says that a person added a server of the Model Context Protocol: a program, which runs in a box of its own, or the address of one that runs elsewhere. Only a person adds one, and nothing in a tree can. */
+export interface MCPAdded {
+  server: string
+  /** Command is the program and its arguments; URL the address. One of them is set. */
+  command?: string[]
+  url?: string
+  /** Egress lists the hosts that the box may reach, as host:port or *.suffix:port. A server with an address is reached there and nowhere else. */
+  egress?: string[]
+  /** Secrets lists what the program finds in its environment. */
+  secrets?: MCPSecret[]
+  /** Bearer names the secret that requests to the address carry. */
+  bearer?: string
+  /** Files says that the box sees the computer's files, read-only. */
+  files?: boolean
+}
+
+/** MCPApproved says that a person approved a tool of a server as it was then. */
+export interface MCPApproved {
+  server: string
+  tool: string
+  /** Definition is what the server said of the tool, and Digest is of that. */
+  definition: unknown
+  digest: string
+  /** Reads says that the person believes the server that the tool only reads. */
+  reads?: boolean
+}
+
+/** MCPChanged says that a tool was found to be other than what was approved, or gone, so that it is not used until a person approves it again. Digest is of what it is now. */
+export interface MCPChanged {
+  server: string
+  tool: string
+  digest?: string
+  reason: string
+}
+
+/** MCPRemoved says that a person removed a server, with all that was approved of it. */
+export interface MCPRemoved {
+  server: string
+}
+
+/** MCPRevoked says that a person took an approval back. */
+export interface MCPRevoked {
+  server: string
+  tool: string
+}
+
+/** MCPSecret names a secret of the vault, and the variable of the environment that it is given in. */
+export interface MCPSecret {
+  variable: string
+  secret: string
+}
+
 /** MemoryForgotten says that facts hold no longer: one, and what followed from it. */
 export interface MemoryForgotten {
   facts: string[]
@@ -1171,6 +1223,16 @@ export interface EventData {
   'file.written': FileWritten
   /** The log was refilled, or what was missing given up; what is before it and what could not be had. */
   'log.recovered': LogRecovered
+  /** A person added a server of the Model Context Protocol, whose tools tasks may use once they are approved. */
+  'mcp.added': MCPAdded
+  /** A person approved a tool of a server, as the server described it then. */
+  'mcp.approved': MCPApproved
+  /** A tool of a server is other than what was approved, and is not used until it is approved again. */
+  'mcp.changed': MCPChanged
+  /** A person removed a server of the Model Context Protocol. */
+  'mcp.removed': MCPRemoved
+  /** A person took the approval of a server's tool back. */
+  'mcp.revoked': MCPRevoked
   /** Facts hold no longer. */
   'memory.forgotten': MemoryForgotten
   /** A person told the computer to keep a fact, or the Director noted what they said. */
@@ -1288,6 +1350,11 @@ export const EVENT_TYPES = [
   'file.removed',
   'file.written',
   'log.recovered',
+  'mcp.added',
+  'mcp.approved',
+  'mcp.changed',
+  'mcp.removed',
+  'mcp.revoked',
   'memory.forgotten',
   'memory.remembered',
   'memory.restored',

@@ -157,6 +157,22 @@ function words(e: Event): Description | null {
       const d = dataOf(e, e.type)
       return loud('ok', 'Pushed', d ? `${d.path ?? 'the computer’s files'}, ${count((d.refs?.length ?? 0) + (d.more ?? 0), 'ref')}` : '')
     }
+    case 'mcp.added':
+      return loud('ok', 'MCP server added', dataOf(e, e.type)?.server)
+    case 'mcp.removed':
+      return loud('ok', 'MCP server removed', dataOf(e, e.type)?.server)
+    case 'mcp.approved': {
+      const d = dataOf(e, e.type)
+      return loud('ok', 'Tool approved', d ? `${d.tool} of ${d.server}` : '')
+    }
+    case 'mcp.revoked': {
+      const d = dataOf(e, e.type)
+      return loud('ok', 'Tool no longer approved', d ? `${d.tool} of ${d.server}` : '')
+    }
+    case 'mcp.changed': {
+      const d = dataOf(e, e.type)
+      return loud('warn', 'Tool waits for you', d ? `${d.tool} of ${d.server}: ${d.reason}` : '')
+    }
     case 'desktop.broke':
       return loud('danger', 'The desktop broke', dataOf(e, e.type)?.reason)
     case 'desktop.built':
