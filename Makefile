@@ -67,7 +67,7 @@ RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 # What make test leaves out, and make proofs runs: tests of whole computers, packages
 # and pages that take long and prove something of the whole that few changes touch.
 # The second format of a model tells nothing of verification that the first does not.
-PROOFS := ^(TestALongTaskSurvivesKills|TestEachTaskCanBeSolved|TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified)$$|^TestCheatsAreNotVerified$$/^openai$$
+PROOFS := ^(TestALongTaskSurvivesKills|TestEachTaskCanBeSolved|TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified|TestEveryCutOfAnAnswer)$$|^TestCheatsAreNotVerified$$/^openai$$
 PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
 
 # All of Go in one call, so that neither core waits for the other: whole computers wait a
@@ -85,7 +85,7 @@ test-go: build test/mcp/node_modules/.package-lock.json
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m -skip '$(PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./eval/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
 
 proofs: build bin/cache/modelserver desktop/node_modules/.package-lock.json
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m -run '$(PROOFS)' ./test/e2e ./eval
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m -run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m ./test/chaos
 	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=600000 $(PROOF_PAGES)
 

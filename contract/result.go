@@ -180,11 +180,14 @@ type Usage struct {
 	CostUSD   float64 `json:"cost_usd" v:"min=0,max=1000000000"`
 	// TokensCached are those of TokensIn that the service had kept from an earlier request.
 	TokensCached int64 `json:"tokens_cached,omitempty" v:"min=0,max=1000000000000"`
+	// TokensRepeated are those of TokensIn with which the same loop's request before began, too, so that a service can keep them: that
+	// share of the request's bytes.
+	TokensRepeated int64 `json:"tokens_repeated,omitempty" v:"min=0,max=1000000000000"`
 }
 
 // Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.WallMS + v.WallMS, u.ToolCalls + v.ToolCalls, u.TokensIn + v.TokensIn, u.TokensOut + v.TokensOut, u.CostUSD + v.CostUSD, u.TokensCached + v.TokensCached}
+	return Usage{u.WallMS + v.WallMS, u.ToolCalls + v.ToolCalls, u.TokensIn + v.TokensIn, u.TokensOut + v.TokensOut, u.CostUSD + v.CostUSD, u.TokensCached + v.TokensCached, u.TokensRepeated + v.TokensRepeated}
 }
 
 // Validate refuses negative usage.

@@ -349,6 +349,9 @@ func result(status contract.RunStatus, r *contract.RunReported) string {
 // cost is what was used so far, and how long the run took once it has ended.
 func cost(u contract.Usage, took time.Duration) string {
 	s := fmt.Sprintf("%d tool %s, %d tokens in, %d out, $%.4f", u.ToolCalls, plural(u.ToolCalls, "call"), u.TokensIn, u.TokensOut, u.CostUSD)
+	if u.TokensIn > 0 && u.TokensRepeated > 0 {
+		s += fmt.Sprintf("; of what went in, %d%% was the request before's, %d%% was cached", 100*u.TokensRepeated/u.TokensIn, 100*u.TokensCached/u.TokensIn)
+	}
 	if took > 0 {
 		s += ", " + took.Round(time.Second).String()
 	}

@@ -1086,6 +1086,8 @@ export interface Usage {
   cost_usd: number
   /** TokensCached are those of TokensIn that the service had kept from an earlier request. */
   tokens_cached?: number
+  /** TokensRepeated are those of TokensIn with which the same loop's request before began, too, so that a service can keep them: that share of the request's bytes. */
+  tokens_repeated?: number
 }
 
 /** UsageMetered is what one model call consumed, estimated when Estimated. */

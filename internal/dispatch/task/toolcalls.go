@@ -75,6 +75,7 @@ func (a *attempt) wake(ctx context.Context, _ *http.Request, _ struct{}) (any, e
 
 // known answers with what the log knows of the attempt, for a loop that compacts its conversation.
 func (a *attempt) known(ctx context.Context, _ *http.Request, in associate.FactsRequest) (any, error) {
+	crash.At("dispatch.compaction.asked")
 	var f associate.Facts
 	kept, err := a.run.KeptSince(ctx)
 	if err != nil {
@@ -89,6 +90,9 @@ func (a *attempt) known(ctx context.Context, _ *http.Request, in associate.Facts
 func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
 	t.Attempt = a.ref.Attempt
 	_, err := a.run.Append(ctx, contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
+	if err == nil && t.Compacted != nil {
+		crash.At("dispatch.compaction.recorded")
+	}
 	return struct{}{}, err
 }
 
