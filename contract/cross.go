@@ -17,6 +17,7 @@ var _ = []bool{
 	enum(StoodSuspended, StoodStopped, StoodBox),
 	enum(WaitAnswered, WaitGaveUp, WaitLeft, WaitSwitched),
 	enum(CommandPause, CommandResume, CommandCancel),
+	enum(RoutePlan, RouteDirect),
 	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointPush, CheckpointAfter, CheckpointSafety, CheckpointRestore),
 	enum(FilePut, FileMoved, FileBack),
 	enum(ProposalAccepted, ProposalDismissed, ProposalSuperseded),

@@ -22,7 +22,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		},
 		Past: c.runPast(), Memory: c.memory, Pages: opens.Pages(), Search: c.machine.Search, Render: c.shell, Install: c.boxes,
 		Budget: contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
-		Turns:  b.Turns, Repairs: c.machine.Config.Loops.Repairs,
+		Turns:  b.Turns, Repairs: c.machine.Config.Loops.Repairs, DirectWords: c.machine.Config.Loops.DirectWords,
 		Times: runspace.Times(c.machine.Config),
 	})
 }

@@ -28,7 +28,8 @@ type Config struct {
 
 // Loops says how the loops of runs work.
 type Loops struct {
-	Repairs int `koanf:"repairs"` // how often a task whose checks failed goes back to its loop; 0: never
+	Repairs     int `koanf:"repairs"`      // how often a task whose checks failed goes back to its loop; 0: never
+	DirectWords int `koanf:"direct_words"` // a prompt of one line and at most so many words goes to one Associate at once; 0: none does
 }
 
 // Server says where the control plane listens and keeps its data.
@@ -191,6 +192,9 @@ const minSilenceS, maxSilenceS = 2, 600
 // maxRepairs bounds Loops.Repairs: a loop that has failed so often does not get there.
 const maxRepairs = 20
 
+// maxDirectWords bounds Loops.DirectWords: what is longer is worth a plan, or a wish of its own.
+const maxDirectWords = 1000
+
 // maxPatienceS bounds Models.PatienceS, in seconds.
 const maxPatienceS = 24 * 3600
 
@@ -203,7 +207,7 @@ func Default() Config {
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50, KeptTrees: 20, KeptDays: 30},
 		Approvals: Approvals{WaitS: 300},
 		Models:    Models{PatienceS: 1800},
-		Loops:     Loops{Repairs: 3},
+		Loops:     Loops{Repairs: 3, DirectWords: 30},
 		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
@@ -338,6 +342,9 @@ func (c Config) validateBounds() error {
 	}
 	if n := c.Loops.Repairs; n < 0 || n > maxRepairs {
 		return bad("loops.repairs", "is %d; it must be from 0 (never) to %d", n, maxRepairs)
+	}
+	if n := c.Loops.DirectWords; n < 0 || n > maxDirectWords {
+		return bad("loops.direct_words", "is %d; it must be from 0 (every prompt is planned) to %d", n, maxDirectWords)
 	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)

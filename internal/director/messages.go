@@ -71,6 +71,7 @@ type TaskView struct {
 	Ran          []string                    `json:"ran,omitempty"` // of fixed steps: each command, and what it wrote
 	Head         string                      `json:"head,omitempty"`
 	Kept         *contract.KeptTree          `json:"kept,omitempty"` // what it wrote, if it was not published
+	Overlaps     []contract.Overlap          `json:"overlaps,omitempty"`
 	Questions    []string                    `json:"questions,omitempty"`
 	Next         string                      `json:"suggested_next,omitempty"`
 }

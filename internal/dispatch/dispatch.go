@@ -54,13 +54,16 @@ type Options struct {
 	// Past answers questions about earlier events of runs.
 	Past ports.Past
 	// Budget is the owner's bound for every run; a prompt can only lower it.
-	Budget   contract.Budget
-	Repairs  int // how often the loop of an attempt is asked to repair what the checks found; 0: never
-	Turns    int // model turns of one loop; 0 leaves the harness's default
-	Parallel int // how many tasks of one computer work at the same time; 3
-	Runs     int // how many runs of one computer go on at the same time, while others wait; 4
-	Times    ports.Times
-	Now      func() time.Time
+	Budget  contract.Budget
+	Repairs int // how often the loop of an attempt is asked to repair what the checks found; 0: never
+	Turns   int // model turns of one loop; 0 leaves the harness's default
+	// DirectWords is how many words a prompt of one line has at most that goes to one Associate at once; 0: every
+	// prompt is planned, unless its user wants otherwise.
+	DirectWords int
+	Parallel    int // how many tasks of one computer work at the same time; 3
+	Runs        int // how many runs of one computer go on at the same time, while others wait; 4
+	Times       ports.Times
+	Now         func() time.Time
 }
 
 // maxTasks bounds the tasks of one run.
@@ -153,16 +156,20 @@ type Prompt struct {
 	Budget contract.Budget
 	// Continues is the ended run of this computer that the new run goes on from, if any.
 	Continues string
+	Route     contract.Route
 }
 
 // Submit appends prompt.submitted and starts its run. It returns as soon as the event is on disk.
 func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Submit"
-	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues}
+	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route}
 	if err := payload.Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
 	}
 	if p.Continues != "" {
+		if p.Route == contract.RouteDirect {
+			return "", 0, fault.New(op, fault.Invalid, "Leave one of them out.", &contract.FieldError{Field: "route", Reason: "is direct, but a prompt that continues a run is planned: it is the Director who is told of that run"})
+		}
 		if _, err := d.earlier(ctx, p.Continues); err != nil {
 			return "", 0, fault.Wrap(op, err)
 		}

@@ -148,6 +148,8 @@ func continued(r *run.Run) string {
 
 func plan(r *run.Run, report *contract.RunReported) string {
 	switch {
+	case len(r.Plan) == 0 && r.Direct != "" && len(r.Turns) == 0:
+		return "It went to one Associate at once: " + line(r.Direct, maxLine) + ".\n"
 	case len(r.Plan) == 0 && report == nil:
 		return "No plan yet.\n"
 	case len(r.Plan) == 0:
@@ -294,6 +296,16 @@ func evidence(t *run.Task) string {
 	}
 	if r.Kept != nil {
 		fmt.Fprintf(&b, "  - Not published; what it wrote is kept as %s (%d %s)\n", code(r.Kept.Commit), r.Kept.Paths, plural(r.Kept.Paths, "path"))
+	}
+	for _, o := range r.Overlaps {
+		names := make([]string, len(o.Paths))
+		for i, p := range o.Paths {
+			names[i] = code(p)
+		}
+		if o.More > 0 {
+			names = append(names, fmt.Sprintf("and %d more", o.More))
+		}
+		fmt.Fprintf(&b, "  - Overlaps with task %s, merged in the order they ended: %s\n", code(o.Task), strings.Join(names, ", "))
 	}
 	if len(r.Egress.Denied) > 0 {
 		fmt.Fprintf(&b, "  - Refused network: %s\n", line(strings.Join(r.Egress.Denied, ", "), maxLine))

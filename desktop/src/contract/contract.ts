@@ -51,6 +51,9 @@ export type Resolution = 'accepted' | 'dismissed' | 'superseded'
 /** ResultStatus is how a task ended. */
 export type ResultStatus = 'ok' | 'failed' | 'needs_input' | 'cancelled' | 'refused'
 
+/** Route is the way of a prompt: to a Director, who plans it, or to one Associate at once. */
+export type Route = 'plan' | 'direct'
+
 /** RunCommand is what a user tells a run to do. */
 export type RunCommand = 'pause' | 'resume' | 'cancel'
 
@@ -142,6 +145,8 @@ export interface AssociateResult {
   repairs?: number
   /** what it wrote, if it was not published and differs from Base */
   kept?: KeptTree
+  /** siblings that had changed the same paths when its work was merged */
+  overlaps?: Overlap[]
 }
 
 /** AttemptMerge is what publishing an attempt's work would make of the live tree. */
@@ -688,6 +693,14 @@ export interface Output {
   schema: unknown
 }
 
+/** Overlap names a task of the same delegation that changed the same paths. Siblings are merged in the order in which they end, each with what the ones before it published. */
+export interface Overlap {
+  task: string
+  paths: string[]
+  /** paths that are not listed */
+  more?: number
+}
+
 /** PageFetched is a page that was read for a task, as text in a blob. URL is the address that was asked for, From the one that answered, which differs where the server named another place. */
 export interface PageFetched {
   url: string
@@ -728,12 +741,13 @@ export interface PlanItem {
   task?: string
 }
 
-/** PromptSubmitted is a person's intention. Its event id is the run's cause. Continues names a run of the same computer that had ended, of which the new run's Director is told what it did; nothing that was granted to that run is granted to this one. */
+/** PromptSubmitted is a person's intention. Its event id is the run's cause. Continues names a run of the same computer that had ended, of which the new run's Director is told what it did; nothing that was granted to that run is granted to this one. Route is the person's wish whether it is planned first. */
 export interface PromptSubmitted {
   text: string
   model?: string
   budget?: Budget
   continues?: string
+  route?: Route
 }
 
 /** ProposalResolved ends a proposal. Revision is the one that holds an accepted proposal's text; Successor is the proposal that replaced a superseded one. */
@@ -874,11 +888,12 @@ export interface RunReported {
   error?: string
 }
 
-/** RunStarted opens a run and its living document. Facts are what the computer kept then, oldest first, which all loops of the run are told word for word in each request. */
+/** RunStarted opens a run and its living document. Direct is why the prompt goes to one Associate at once, without a Director's plan; it is empty if a Director plans it. It is decided once. Facts are what the computer kept then, oldest first, which all loops of the run are told word for word in each request. */
 export interface RunStarted {
   document: string
   provider: string
   model: string
+  direct?: string
   facts?: Fact[]
 }
 
@@ -1117,6 +1132,8 @@ export interface Verification {
   said?: string[]
   /** why it is unknown */
   reason?: string
+  /** NoCheck says that it is unknown for no other reason than that nothing checks what changed. */
+  no_check?: boolean
   /** Installed is what lock files name and had to be installed for the checks. */
   installed?: Installation[]
 }
@@ -1291,7 +1308,7 @@ export interface EventData {
   'service.failed': ServiceFailed
   /** The one result of an attempt. */
   'task.finished': TaskFinished
-  /** The Director delegated a task. */
+  /** A task was requested: by the Director, or for a prompt that goes to one Associate at once. */
   'task.requested': TaskRequested
   /** An attempt at a task began. */
   'task.started': TaskStarted

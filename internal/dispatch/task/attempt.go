@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -296,9 +297,13 @@ func (a *attempt) brief(ctx context.Context, told bool) (string, error) {
 	if err != nil || provider == ports.Rehearsal {
 		return "", err
 	}
-	return a.host.Briefs.Text(ctx, a.task.Goal, func(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
+	before, err := a.run.Before(ctx, a.ref.Task)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(before + "\n\n" + a.host.Briefs.Text(ctx, a.task.Goal, func(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 		return a.inBox(ctx, a.box, t, args)
-	}), nil
+	})), nil
 }
 
 // spent returns how much of its time the attempt has used since its boxes were opened.

@@ -307,6 +307,7 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	if err := a.describe(ctx, &res, m); err != nil {
 		return err
 	}
+	a.run.Story(func(s *story.Run) { res.Overlaps = summary.Overlaps(s, a.ref.Task, m.Changes) })
 	p.Merge = &contract.AttemptMerge{Commit: m.Commit, Tree: m.Tree}
 	if err := a.move(p, &contract.AttemptMoved{State: contract.AttemptVerifying}); err != nil {
 		return err

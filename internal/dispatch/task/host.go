@@ -92,6 +92,8 @@ type Run interface {
 	KeptSince(ctx context.Context) ([]string, error)
 	// Until waits until cond, which is called as by Story, holds.
 	Until(ctx context.Context, cond func(*story.Run) bool) error
+	// Before returns what the loop of a task is told of what was before its run; "" if a Director tells it.
+	Before(ctx context.Context, task string) (string, error)
 	// Append stores events of the run. When it returns, the story contains them.
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	// Move sets the run's status, MoveTo also if only the reason has changed; Settle sets it to what the
