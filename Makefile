@@ -81,7 +81,12 @@ test/mcp/node_modules/.package-lock.json: test/mcp/package.json test/mcp/package
 	cd test/mcp && npm ci --no-audit --no-fund
 	@touch $@
 
-test-go: build test/mcp/node_modules/.package-lock.json
+# An agent program that is not ours.
+test/acp/node_modules/.package-lock.json: test/acp/package.json test/acp/package-lock.json
+	cd test/acp && npm ci --no-audit --no-fund
+	@touch $@
+
+test-go: build test/mcp/node_modules/.package-lock.json test/acp/node_modules/.package-lock.json
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m -skip '$(PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./eval/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
 
 proofs: build bin/cache/modelserver desktop/node_modules/.package-lock.json

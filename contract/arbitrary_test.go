@@ -148,7 +148,14 @@ func fit(v reflect.Value) {
 		if p.DataRef != "" {
 			p.Data = nil
 		}
+	case *contract.ProgramReported:
+		if p.Status = ""; p.What == contract.ProgramCall {
+			p.Status = contract.CallDone
+		}
 	case *contract.DirectorTask:
+		if p.Kind != contract.KindAgent {
+			p.Program = ""
+		}
 		p.Version = 1
 		for i := range p.Steps {
 			p.Steps[i] = contract.Step{Write: &contract.WriteStep{Path: "x", Content: "\x00"}}

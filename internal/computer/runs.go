@@ -20,7 +20,8 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		Publish: func(_ context.Context, subject string, data []byte) error {
 			return c.machine.Bus.Conn().Publish(subject, data)
 		},
-		Past: c.runPast(), Memory: c.memory, Pages: opens.Pages(), Search: c.machine.Search, Render: c.shell, Install: c.boxes,
+		Past: c.runPast(), Programs: runspace.Programs(c.machine.Config.Agents), Version: c.machine.Version,
+		Memory: c.memory, Pages: opens.Pages(), Search: c.machine.Search, Render: c.shell, Install: c.boxes,
 		Budget: contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:  b.Turns, Repairs: c.machine.Config.Loops.Repairs, DirectWords: c.machine.Config.Loops.DirectWords,
 		Times: runspace.Times(c.machine.Config),

@@ -24,6 +24,14 @@ type Config struct {
 	Search    Search    `koanf:"search"`
 	Approvals Approvals `koanf:"approvals"`
 	Loops     Loops     `koanf:"loops"`
+	// Agents are agent programs that a task may be given to, by names of the owner's.
+	Agents map[string]Agent `koanf:"agents"`
+}
+
+// Agent is a program that speaks the Agent Client Protocol on its standard streams.
+type Agent struct {
+	Command []string `koanf:"command"` // what starts it in a box
+	Env     []string `koanf:"env"`     // NAME=VALUE, beside what the box has; no keys
 }
 
 // Loops says how the loops of runs work.
@@ -263,7 +271,7 @@ func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
 
 // validate checks every value that would otherwise fail later in another part.
 func (c Config) validate() error {
-	return cmp.Or(c.validateServer(), c.validateRuntime(), c.validateCounts(), c.validateBounds(), c.validateAmounts(), c.validateAddresses())
+	return cmp.Or(c.validateServer(), c.validateRuntime(), c.validateCounts(), c.validateBounds(), c.validateAmounts(), c.validateAddresses(), c.validateAgents())
 }
 
 func bad(key, format string, args ...any) error { return &KeyError{key, fmt.Sprintf(format, args...)} }
@@ -364,6 +372,40 @@ func (c Config) validateAmounts() error {
 		}
 	}
 	return nil
+}
+
+// maxAgents bounds Agents: each is told of to the Director's model.
+const maxAgents = 20
+
+func (c Config) validateAgents() error {
+	if n := len(c.Agents); n > maxAgents {
+		return bad("agents", "has %d entries; it may have %d", n, maxAgents)
+	}
+	for name, a := range c.Agents {
+		key := "agents." + name
+		if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			return bad(key, "has a name that can't be used; write it in up to 32 small letters, digits and -")
+		}
+		if len(a.Command) == 0 || a.Command[0] == "" {
+			return bad(key+".command", "names no program")
+		}
+		for _, v := range a.Env {
+			if name, _, ok := strings.Cut(v, "="); !ok || name == "" {
+				return bad(key+".env", "has %q; write each as NAME=VALUE", v)
+			}
+		}
+	}
+	return nil
+}
+
+// Environ is Env as a map; of a name that is there twice the last counts.
+func (a Agent) Environ() map[string]string {
+	env := map[string]string{}
+	for _, v := range a.Env {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	return env
 }
 
 func (c Config) validateAddresses() error {

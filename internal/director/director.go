@@ -158,7 +158,7 @@ func (l *loop) ReadOnly(name string) bool {
 
 // Call implements harness.Tools.
 func (l *loop) Call(ctx context.Context, c contract.ToolCall) (harness.Return, error) {
-	for _, d := range table(nil) {
+	for _, d := range table(nil, nil) {
 		if t, ok := l.tools.Lookup(c.Name); ok && d.Name == c.Name {
 			res, err := t.Do(ctx, c.Args, func(ctx context.Context) (tool.Result, error) { return d.call(l, ctx, c) })
 			return harness.Return{Content: res.Output, IsError: !res.OK, End: t.Ends && res.OK}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,9 @@ type Options struct {
 	// Pages reads pages of the web for tasks, and Search asks a search service; without them no task does.
 	Pages  ports.Pages
 	Search ports.Search
+	// Programs are the agent programs that a task may name, and Version is ours, as they are told.
+	Programs map[string]ports.Program
+	Version  string
 	// Render is the third part of the shell's verification. Without it the verification reports that only
 	// type check and build were done.
 	Render ports.Renderer
@@ -114,7 +118,7 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.WithDefaults()
-	tools, err := catalogue.New(slices.Concat([]catalogue.HostTool{task.GitTool(), task.RecallTool()}, task.WebTools(o.Pages, o.Search), o.Tools))
+	tools, err := catalogue.New(slices.Concat([]catalogue.HostTool{task.GitTool(), task.RecallTool()}, task.WebTools(o.Pages, o.Search), o.Tools), slices.Sorted(maps.Keys(o.Programs)))
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -122,7 +126,7 @@ func New(o Options) (*Dispatcher, error) {
 	d.briefs = &look.Briefs{Tools: tools, Now: o.Now}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	d.host = task.NewHost(task.Options{CID: o.CID, Blobs: o.Blobs, Boxes: o.Boxes, Workspace: o.Workspace, Documents: o.Documents, Models: o.Models,
-		Egress: o.Egress, BeyondGrant: o.BeyondGrant, Logger: o.Logger, Tools: tools, Briefs: d.briefs, Render: o.Render, Install: o.Install, Repairs: o.Repairs, Turns: o.Turns,
+		Egress: o.Egress, BeyondGrant: o.BeyondGrant, Logger: o.Logger, Tools: tools, Briefs: d.briefs, Render: o.Render, Install: o.Install, Programs: o.Programs, Version: o.Version, Repairs: o.Repairs, Turns: o.Turns,
 		Parallel: o.Parallel, Times: o.Times, Now: o.Now, Awake: d.ctx})
 	d.unwatch = awake.Notify(d.stoodStill)
 	return d, nil

@@ -79,8 +79,15 @@ type Task struct {
 	Returns map[string]contract.ToolReturned
 	Metered contract.Usage
 	Repairs []Repair
+	Program Program  // what an agent program that does it has said
 	Reached []string // host:port pairs that its boxes were let out to
 	Refused []string
+}
+
+// Program is what an agent program says of an attempt.
+type Program struct {
+	Calls int    // how many tool calls it has told of
+	Said  string // its newest words
 }
 
 // Repair is that the loop of an attempt was asked to repair its work.
@@ -261,6 +268,13 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 		if p.Attempt == t.Now.Number {
 			t.Calls = append(t.Calls, *p)
 		}
+	case *contract.ProgramReported:
+		if p.Attempt == t.Now.Number {
+			t.Program.Calls = max(t.Program.Calls, p.Calls)
+			if p.What == contract.ProgramSaid {
+				t.Program.Said = p.Text
+			}
+		}
 	case *contract.ToolReturned:
 		if p.Attempt == t.Now.Number {
 			t.Returns[p.Call] = *p
@@ -317,7 +331,7 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 // next makes an attempt the newest one, without anything else known of it.
 func (t *Task) next(a attempt.Attempt) {
 	t.Now, t.Turns, t.Calls, t.Metered = a, nil, nil, contract.Usage{}
-	t.Reached, t.Refused, t.Repairs = nil, nil, nil
+	t.Reached, t.Refused, t.Repairs, t.Program = nil, nil, nil, Program{}
 	t.Returns = map[string]contract.ToolReturned{}
 }
 

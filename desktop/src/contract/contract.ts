@@ -15,6 +15,9 @@ export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verify
 /** BoxKind names what a box is for; it decides what the box may do. */
 export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' | 'desktop' | 'keeper' | 'scratch'
 
+/** CallStatus is where an agent program's own tool call stands, as it says. */
+export type CallStatus = 'begun' | 'done' | 'failed'
+
 /** ChangeOp is what happened to a path. */
 export type ChangeOp = 'added' | 'modified' | 'deleted' | 'mode'
 
@@ -44,6 +47,9 @@ export type OnFailure = 'rollback' | 'keep'
 
 /** PlanStatus is where a plan item stands. */
 export type PlanStatus = 'open' | 'active' | 'done' | 'failed' | 'dropped'
+
+/** ProgramReport says what a ProgramReported is about. */
+export type ProgramReport = 'said' | 'call' | 'plan'
 
 /** Resolution is how a proposal ended. */
 export type Resolution = 'accepted' | 'dismissed' | 'superseded'
@@ -360,6 +366,8 @@ export interface DirectorTask {
   inputs?: Input[]
   /** empty allows none */
   tools?: string[]
+  /** the agent program, by its name in the owner's configuration, that does the task in place of our own loop; kind agent only */
+  program?: string
   egress: EgressSpec
   verify: VerifySpec
   budget: Budget
@@ -739,6 +747,19 @@ export interface PlanItem {
   text: string
   status: PlanStatus
   task?: string
+}
+
+/** ProgramReported is what an agent program in a task's box says of its work. Nothing of it was seen by the host: it is shown, and decides nothing. */
+export interface ProgramReported {
+  attempt: number
+  program: string
+  what: ProgramReport
+  text: string
+  /** the program's id of the call */
+  call?: string
+  status?: CallStatus
+  /** Calls counts the tool calls that the program has told of in this attempt so far. */
+  calls: number
 }
 
 /** PromptSubmitted is a person's intention. Its event id is the run's cause. Continues names a run of the same computer that had ended, of which the new run's Director is told what it did; nothing that was granted to that run is granted to this one. Route is the person's wish whether it is planned first. */
@@ -1266,6 +1287,8 @@ export interface EventData {
   'model.waiting': ModelWaiting
   /** A page was read for a task, in a box without the workspace. */
   'page.fetched': PageFetched
+  /** What an agent program says of its work on a task; nobody vouches for it. */
+  'program.reported': ProgramReported
   /** A person's intention; it causes a run. */
   'prompt.submitted': PromptSubmitted
   /** A proposed change was accepted, dismissed or superseded. */
@@ -1381,6 +1404,7 @@ export const EVENT_TYPES = [
   'model.switched',
   'model.waiting',
   'page.fetched',
+  'program.reported',
   'prompt.submitted',
   'proposal.resolved',
   'publish.finished',

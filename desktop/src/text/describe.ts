@@ -88,6 +88,12 @@ function words(e: Event): Description | null {
       const d = dataOf(e, e.type)
       return quiet(`Tool ${d?.name ?? ''} ${d?.ok ? 'returned' : 'failed'}`, oneLine(d?.output ?? ''), d?.ok ? 'plain' : 'danger')
     }
+    case 'program.reported': {
+      const d = dataOf(e, e.type)
+      const name = d?.program ?? 'program'
+      if (d?.what === 'call') return quiet(`${name}: call ${d.status ?? ''}`, oneLine(d.text), d.status === 'failed' ? 'danger' : 'plain')
+      return quiet(d?.what === 'plan' ? `${name}: plan` : `${name} says`, oneLine(d?.text ?? ''))
+    }
     case 'turn.recorded':
       return quiet('Model turn')
     case 'verification.finished': {

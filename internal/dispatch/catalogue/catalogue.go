@@ -21,9 +21,10 @@ import (
 // is a grant like the others and bounded by the task's budget, but no tool: nobody calls it.
 const Model = "model"
 
-// ModelGranted reports whether programs in a task's box may ask the model. A task that only reads runs none.
+// ModelGranted reports whether programs in a task's box may ask the model. A task that only reads runs none;
+// one that an agent program does is asked of that program's model.
 func ModelGranted(t contract.DirectorTask) bool {
-	return (t.Kind == contract.KindAgent || t.Kind == contract.KindExec) && slices.Contains(t.Tools, Model)
+	return (t.Kind == contract.KindAgent || t.Kind == contract.KindExec) && slices.Contains(t.Tools, Model) || t.Program != ""
 }
 
 // HostTool is a tool that the host carries out, outside of every box.
@@ -41,8 +42,9 @@ type HostCall struct {
 // Catalogue holds every tool of a computer with who may call it and where it is carried
 // out. It is safe for concurrent use.
 type Catalogue struct {
-	fixed []HostTool
-	now   atomic.Pointer[tools]
+	fixed    []HostTool
+	programs []string // names of agent programs
+	now      atomic.Pointer[tools]
 }
 
 // tools are all of a moment.
@@ -51,9 +53,10 @@ type tools struct {
 	host map[string]HostTool
 }
 
-// New collects the declared tools of the boxes, of the host and of both loops.
-func New(host []HostTool) (*Catalogue, error) {
-	c := &Catalogue{fixed: host}
+// New collects the declared tools of the boxes, of the host and of both loops. programs are the names of
+// the agent programs that the Director may give a task to.
+func New(host []HostTool, programs []string) (*Catalogue, error) {
+	c := &Catalogue{fixed: host, programs: programs}
 	return c, c.Add(nil)
 }
 
@@ -81,7 +84,7 @@ func (c *Catalogue) Add(added []HostTool) error {
 			agent = append(agent, d.Name)
 		}
 	}
-	all = append(append(all, associate.Declared()...), director.Declared(agent)...)
+	all = append(append(all, associate.Declared()...), director.Declared(agent, c.programs)...)
 	var err error
 	if t.Registry, err = tool.NewRegistry(all...); err == nil {
 		c.now.Store(t)

@@ -15,7 +15,7 @@ import (
 // TestWhatComesWithAToolIsGranted: a task that lists bash can look at what it runs in the background, and one
 // that only looks gets nothing that writes by that.
 func TestWhatComesWithAToolIsGranted(t *testing.T) {
-	c, err := catalogue.New(nil)
+	c, err := catalogue.New(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestWhatComesWithAToolIsGranted(t *testing.T) {
 // TestWhatIsAddedIsOfferedUntilItIsReplaced adds a tool whose description would end the Director's schema, and
 // that can't be undone: a task may use it because a person granted it, and nobody once it is taken away.
 func TestWhatIsAddedIsOfferedUntilItIsReplaced(t *testing.T) {
-	c, err := catalogue.New(nil)
+	c, err := catalogue.New(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

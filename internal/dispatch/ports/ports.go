@@ -110,12 +110,30 @@ type Box interface {
 	ID() string
 	// Transport returns a transport to the box's guest.
 	Transport() http.RoundTripper
+	// Run runs a program in the box's tree until it ends, and returns its exit code, which is
+	// 128+n after signal n. Ending ctx kills it. Errors: fault.NotFound, fault.Denied (it
+	// can't be started), fault.Unavailable (the box ended).
+	Run(ctx context.Context, p Process) (code int, err error)
 	// Done is closed when everything in the box has ended; Err then returns why it ended.
 	Done() <-chan struct{}
 	Err() error
 	// Kill ends everything in the box and returns when nothing of it is left. It may be
 	// called more than once.
 	Kill() error
+}
+
+// Process is a program with its streams.
+type Process struct {
+	Argv        []string
+	Env         map[string]string // beside what the box has
+	Stdin       io.Reader
+	Out, Stderr io.Writer
+}
+
+// Program is an agent program that the owner has configured: how it is started in a box.
+type Program struct {
+	Command []string
+	Env     map[string]string
 }
 
 // TaskRef names an attempt. It is the key of the attempt's overlay and publishes.

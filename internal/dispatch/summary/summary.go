@@ -119,7 +119,7 @@ const (
 // Repair describes to a loop what the checks of its work found, for its n-th repair of at most max.
 func Repair(v contract.Verification, n, max int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Not over: your work failed its checks and was not published. Your tree is as you left it. Repair the work, not the checks: they run with the tests and configuration that were there before. Then call finish again. This is repair %d of at most %d.\n", n, max)
+	fmt.Fprintf(&b, "Not over: your work failed its checks and was not published. Your tree is as you left it. Repair the work, not the checks: they run with the tests and configuration that were there before. Then end the task again. This is repair %d of at most %d.\n", n, max)
 	for _, c := range v.Checks {
 		if c.Status != contract.VerificationFail {
 			continue

@@ -44,9 +44,11 @@ type Options struct {
 	Briefs      *look.Briefs
 	Render      ports.Renderer
 	Install     ports.Installer
-	Repairs     int // how often the loop of an attempt is asked to repair what the checks found
-	Turns       int // model turns of one loop; 0 leaves the harness's default
-	Parallel    int // how many overlays may be removed at once
+	Programs    map[string]ports.Program // the agent programs that a task may name
+	Version     string                   // ours, as programs are told
+	Repairs     int                      // how often the loop of an attempt is asked to repair what the checks found
+	Turns       int                      // model turns of one loop; 0 leaves the harness's default
+	Parallel    int                      // how many overlays may be removed at once
 	Times       ports.Times
 	Now         func() time.Time
 	// Awake ends when the dispatcher closes.
