@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
+	"choir.dev/choiros/internal/supervise"
 )
 
 // Machine is what the computers of one machine share. It is filled before the
@@ -44,8 +45,10 @@ type Machine struct {
 	// Count adds what a log records as spent to the machine's sum, up to the log's end. If
 	// it is nil, nothing is counted.
 	Count func(ctx context.Context, log *ledger.Log) error
-	// ServicesFailed is called when a computer's own services keep failing.
-	ServicesFailed func(c *Computer, err error)
+	// Parts is the tree of the machine's parts, under which each computer's is; nil: there is none.
+	Parts *supervise.Tree
+	// PartsFailed is called when a part that a computer can't do without was given up.
+	PartsFailed func(c *Computer, err error)
 	// Notices returns messages about the machine that every computer's user is shown.
 	Notices func() []string
 }

@@ -11,8 +11,8 @@ import (
 // newDispatcher makes the dispatcher from the computer's other parts.
 func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 	b := c.machine.Config.Budget
-	opens := runspace.Boxes{Boxes: c.boxes, Mounts: c.mounts, Awake: c.ctx, Once: c.once, Logger: c.logger, Pool: runspace.NewPool(c.boxes, c.once, c.logger)}
-	c.own("spare boxes", opens.Pool.Keep)
+	opens := runspace.Boxes{Boxes: c.boxes, Mounts: c.mounts, Awake: c.ctx, Once: c.parts.Task, Logger: c.logger, Pool: runspace.NewPool(c.boxes, c.parts.Task, c.logger)}
+	c.parts.Own("spare boxes", opens.Pool.Keep)
 	return dispatch.New(dispatch.Options{
 		CID: c.cid, Log: c.log, Blobs: c.machine.Blobs, Boxes: opens, Workspace: c.runWorkspace(),
 		Documents: runspace.Documents{Log: c.log, State: c.state, Documents: c.documents},

@@ -23,6 +23,7 @@ import (
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/vault"
 	"choir.dev/choiros/internal/view"
 )
@@ -63,6 +64,7 @@ type Fleet struct {
 	wake func(context.Context, contract.CID, computer.WakeOptions) (*computer.Computer, error)
 
 	upkeep upkeep
+	parts  *supervise.Tree // the machine's own, and under it each awake computer's
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -105,7 +107,7 @@ func New(opts Options) (*Fleet, error) {
 			Path: opts.Path, Runtime: opts.Config.Runtime, Storage: opts.Config.Storage, Reader: opts.Reader,
 			Policy: &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
 		},
-		Secrets: opts.Vault.Values, Secret: opts.Vault.Get, Count: fl.count, ServicesFailed: fl.servicesFailed, Notices: fl.notices,
+		Secrets: opts.Vault.Values, Secret: opts.Vault.Get, Count: fl.count, PartsFailed: fl.partsFailed, Notices: fl.notices,
 	}
 	fl.wake = fl.machine.Wake
 	if fl.machine.Search, err = search(opts); err != nil {

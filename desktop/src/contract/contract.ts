@@ -953,14 +953,32 @@ export interface SecretSet {
   name: string
 }
 
-/** ServiceFailed says that one of a computer's own services, such as the one that keeps its state up to the log, failed or panicked. */
+/** ServiceFailed says that one of a computer's own services, such as the one that keeps its state up to the log, failed or panicked. Of failures in a row only the first is an event. */
 export interface ServiceFailed {
   service: string
   error: string
   /** failures since it last ran steadily */
   in_row: number
-  /** it is started again; false: the computer is put to sleep */
+  /** it is started again; false: it was to run once */
   again: boolean
+}
+
+/** ServiceGaveUp says that a service failed too often within a time and is not started again by itself. */
+export interface ServiceGaveUp {
+  service: string
+  /** of the last failure */
+  error: string
+  /** within that time */
+  failures: number
+  /** the computer can't do without it and is put to sleep */
+  sleeps: boolean
+}
+
+/** ServiceRestarted says that a service that failed has run steadily since. */
+export interface ServiceRestarted {
+  service: string
+  /** in a row, before it did */
+  failures: number
 }
 
 /** Step is one deterministic step; exactly one field is set. */
@@ -1329,6 +1347,10 @@ export interface EventData {
   'secret.set': SecretSet
   /** One of the computer's own services failed. */
   'service.failed': ServiceFailed
+  /** A service of the computer's own failed too often and is not started again by itself. */
+  'service.gave_up': ServiceGaveUp
+  /** A service of the computer's own that had failed runs again. */
+  'service.restarted': ServiceRestarted
   /** The one result of an attempt. */
   'task.finished': TaskFinished
   /** A task was requested: by the Director, or for a prompt that goes to one Associate at once. */
@@ -1425,6 +1447,8 @@ export const EVENT_TYPES = [
   'secret.removed',
   'secret.set',
   'service.failed',
+  'service.gave_up',
+  'service.restarted',
   'task.finished',
   'task.requested',
   'task.started',
