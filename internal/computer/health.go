@@ -17,7 +17,7 @@ func (c *Computer) Health(ctx context.Context) (view.ComputerHealth, error) {
 	h := view.ComputerHealth{ID: c.cid, Name: row.Name, State: view.StateAwake, Parts: parts.Shown(c.parts.Tree)}
 	if c.runs != nil {
 		for _, r := range c.runs.Health(mostRuns) {
-			h.Runs = append(h.Runs, view.RunHealth(r))
+			h.Runs = append(h.Runs, view.UnderWay(r))
 		}
 	}
 	switch {

@@ -10,8 +10,8 @@ import (
 	story "choir.dev/choiros/internal/run"
 )
 
-// RunHealth is how a run stands that has not ended.
-type RunHealth struct {
+// UnderWay is how a run stands that has not ended.
+type UnderWay struct {
 	ID     string
 	Status contract.RunStatus
 	For    string    // what it waits for: person, model or slot; "" if for nothing
@@ -20,7 +20,7 @@ type RunHealth struct {
 }
 
 // Health lists the runs that have not ended, by id, at most so many. It reads nothing.
-func (d *Dispatcher) Health(most int) []RunHealth {
+func (d *Dispatcher) Health(most int) []UnderWay {
 	d.mu.Lock()
 	open := make([]*run, 0, len(d.runs))
 	for _, r := range d.runs {
@@ -28,7 +28,7 @@ func (d *Dispatcher) Health(most int) []RunHealth {
 	}
 	d.mu.Unlock()
 	slices.SortFunc(open, func(a, b *run) int { return strings.Compare(a.story.ID, b.story.ID) })
-	out := make([]RunHealth, 0, min(most, len(open)))
+	out := make([]UnderWay, 0, min(most, len(open)))
 	for _, r := range open[:min(most, len(open))] {
 		r.Story(func(s *story.Run) { out = append(out, healthOf(s)) })
 	}
@@ -37,8 +37,8 @@ func (d *Dispatcher) Health(most int) []RunHealth {
 
 // healthOf says what a run waits for: for its person before its model, since the person can do
 // something about it.
-func healthOf(s *story.Run) RunHealth {
-	h := RunHealth{ID: s.ID, Status: s.Status}
+func healthOf(s *story.Run) UnderWay {
+	h := UnderWay{ID: s.ID, Status: s.Status}
 	say := func(what, why string, since time.Time) {
 		if h.For == "" {
 			h.For, h.Reason, h.Since = what, summary.OneLine(why, 200), since

@@ -159,19 +159,9 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 	case *contract.ModelSwitched:
 		r.Switched = p.Model
 	case *contract.QuestionAsked:
-		for _, q := range r.Questions {
-			if q.ID == p.Question.ID {
-				return
-			}
-		}
-		r.Questions = append(r.Questions, Question{Question: p.Question})
+		r.asked(p)
 	case *contract.QuestionAnswered:
-		for i := range r.Questions {
-			if q := &r.Questions[i]; q.ID == p.Question && !q.Answered {
-				q.Answer, q.Answered, q.ByDefault = p.Answer, true, p.Default
-				r.Said = append(r.Said, Saying{Text: p.Answer, By: e.Kind(), Choice: p.Default || p.Answer == q.Default || slices.Contains(q.Choices, p.Answer)})
-			}
-		}
+		r.answered(e, p)
 	case *contract.UsageMetered:
 		r.Metered = r.Metered.Add(p.Usage)
 		if t := r.Task(e.Task); t != nil {
@@ -207,6 +197,21 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		}
 		if t := r.Task(e.Task); t != nil {
 			t.apply(e, p)
+		}
+	}
+}
+
+func (r *Run) asked(p *contract.QuestionAsked) {
+	if !slices.ContainsFunc(r.Questions, func(q Question) bool { return q.ID == p.Question.ID }) {
+		r.Questions = append(r.Questions, Question{Question: p.Question})
+	}
+}
+
+func (r *Run) answered(e contract.Event, p *contract.QuestionAnswered) {
+	for i := range r.Questions {
+		if q := &r.Questions[i]; q.ID == p.Question && !q.Answered {
+			q.Answer, q.Answered, q.ByDefault = p.Answer, true, p.Default
+			r.Said = append(r.Said, Saying{Text: p.Answer, By: e.Kind(), Choice: p.Default || p.Answer == q.Default || slices.Contains(q.Choices, p.Answer)})
 		}
 	}
 }

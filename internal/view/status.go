@@ -31,8 +31,8 @@ type Part struct {
 // Well says whether nothing about a part needs anybody's attention.
 func (p Part) Well() bool { return p.State == PartRunning || p.State == PartWaiting }
 
-// RunHealth is a run that has not ended, and what it waits for.
-type RunHealth struct {
+// UnderWay is a run that has not ended, and what it waits for.
+type UnderWay struct {
 	ID     string             `json:"id"`
 	Status contract.RunStatus `json:"status"`
 	For    string             `json:"for,omitempty"`    // person, model or slot: what it waits for
@@ -47,7 +47,7 @@ type ComputerHealth struct {
 	State   ComputerState `json:"state"`
 	Trouble *Trouble      `json:"trouble,omitempty"` // why it does not wake, or was put to sleep
 	Parts   []Part        `json:"parts,omitempty"`   // while it is awake
-	Runs    []RunHealth   `json:"runs,omitempty"`    // that have not ended; at most 100
+	Runs    []UnderWay    `json:"runs,omitempty"`    // that have not ended; at most 100
 }
 
 // Well says whether nothing about a computer needs anybody's attention.
