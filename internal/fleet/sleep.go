@@ -98,21 +98,21 @@ func (fl *Fleet) release(p *place) {
 	p.used = time.Now()
 }
 
-// ownSleep puts computers to sleep of which nothing has been asked for a while and that do
-// nothing themselves.
-func (fl *Fleet) ownSleep(after time.Duration) {
+// keepIdleAsleep puts computers to sleep of which nothing has been asked for a while and
+// that do nothing themselves.
+func (fl *Fleet) keepIdleAsleep(after time.Duration) {
 	if after <= 0 {
 		return
 	}
-	fl.own("putting idle computers to sleep", func(ctx context.Context) error {
+	fl.upkeep.done.Go(func() {
 		tick := time.NewTicker(min(max(after/idleLooks, idleLeast), idleMost))
 		defer tick.Stop()
 		for {
 			select {
-			case <-ctx.Done():
-				return nil
+			case <-fl.ctx.Done():
+				return
 			case <-tick.C:
-				fl.sleepIdle(ctx, after)
+				fl.sleepIdle(fl.ctx, after)
 				fl.closeIdleLogs(after)
 			}
 		}

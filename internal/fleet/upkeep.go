@@ -24,11 +24,12 @@ type upkeep struct {
 	space    view.Finding
 	accounts view.Finding
 	since    map[string]time.Time // by finding: since when it is not ok
+	done     sync.WaitGroup
 }
 
-// ownUpkeep checks space and accounts at once, and then again and again until the fleet closes.
-func (fl *Fleet) ownUpkeep() {
-	fl.own("looking after the machine", func(ctx context.Context) error {
+// startUpkeep checks space and accounts at once, and then again and again until the fleet closes.
+func (fl *Fleet) startUpkeep() {
+	fl.upkeep.done.Go(func() {
 		space, accounts := time.NewTicker(spaceEvery), time.NewTicker(accountsEvery)
 		defer space.Stop()
 		defer accounts.Stop()
@@ -36,12 +37,12 @@ func (fl *Fleet) ownUpkeep() {
 		fl.sweep()
 		for {
 			select {
-			case <-ctx.Done():
-				return nil
+			case <-fl.ctx.Done():
+				return
 			case <-space.C:
 				fl.checkSpace()
 			case <-accounts.C:
-				fl.checkAccounts(ctx)
+				fl.checkAccounts(fl.ctx)
 				fl.sweep()
 			}
 		}

@@ -50,7 +50,7 @@ var cannot = map[string]string{
 
 // rows returns the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, desktopRows, wholeRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, gitHTTPRows, logRows, actorRows, besideRows, spareRows, mcpRows, inwardRows, webRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, desktopRows, wholeRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, gitHTTPRows, logRows, actorRows, besideRows, spareRows, mcpRows, inwardRows)
 	for i, r := range all {
 		if r.Inside != nil {
 			all[i].Run = inBox(r.Inside...)
