@@ -111,7 +111,7 @@ large: build
 	CHOIR_LARGE_MB=$(LARGE_MB) go test -count=1 -timeout 15m -run '^TestLargeFilesComeBack$$' -v ./test/e2e
 
 chaos: build
-	CHOIR_DEATHS=all go test -count=1 -run '^(TestDeathAtEachEdge|TestDeathAfterEveryEvent|TestKilledAtEveryPoint)$$' ./internal/dispatch ./internal/workspace/keeper/engine
+	CHOIR_DEATHS=all go test -count=1 -timeout 20m -run '^(TestDeathAtEachEdge|TestDeathAfterEveryEvent|TestKilledAtEveryPoint)$$' ./internal/dispatch ./internal/workspace/keeper/engine
 	go test -count=1 -timeout 12m ./test/damage
 	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -run '$(CHAOS_RUN)' -v ./test/chaos
 
