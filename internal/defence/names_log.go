@@ -15,4 +15,5 @@ const (
 	RunReturns   Name = "run.returns"      // row 51: a model that is asked again hears of each call what became of it
 	LoopReturns  Name = "loop.returns"     // row 51: the same, by the loop that asks
 	RunQuestions Name = "run.question-ids" // row 51: a question has the id of the call that asks it
+	RunAsked     Name = "run.asked"        // row 51: what was asked in the same words is not asked again
 )

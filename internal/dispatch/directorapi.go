@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/look"
@@ -263,7 +264,7 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	}
 	for _, k := range r.story.Questions {
 		// What was asked before, in another call, is known: nobody is asked the same twice.
-		if !asked && k.Text == q.Text && slices.Equal(k.Choices, q.Choices) {
+		if !asked && !defence.Off(defence.RunAsked) && k.Text == q.Text && slices.Equal(k.Choices, q.Choices) {
 			q.ID, asked = k.ID, true
 		}
 	}

@@ -131,7 +131,7 @@ var besideRows = []Row{
 	beside(51, "a call that a restart interrupted goes to the model without its result", "dispatch", "TestAttack51_NoCallGoesWithoutItsResult",
 		`calls went to the model without their results: .*`, defence.RunReturns, defence.LoopReturns),
 	beside(51, "a question is asked again after a restart", "dispatch", "TestAttack51_AQuestionIsAskedOnce",
-		`it was asked 2 times`, defence.RunQuestions),
+		`it was asked 2 times`, defence.RunQuestions, defence.RunAsked),
 	byChance(beside(51, "half of what was stored together is remembered after a kill", "ledger", "TestACallIsStoredWholeOrNotAtAll",
 		`call .*: [12] of 3 drafts are stored`, defence.LogBatch)),
 	beside(54, "an approval is given for another act than the one that was shown", "dispatch", "TestATaskWaitsForAPerson/run",
