@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -112,8 +113,12 @@ func usedBy(t testing.TB) (u used) {
 // TestARestoreCostsWhatChanged shows that in a tree ten times as large restoring one file reads no
 // more files, and takes no more room than its few larger folders need.
 func TestARestoreCostsWhatChanged(t *testing.T) {
+	// A pool that a collection empties, or a race detector, which drops a quarter of what is given
+	// back, is filled anew in whichever round meets it: no round is measured with a collection, and
+	// the room taken may be twice as much, where a tree that is read whole takes ten times as much.
 	cost := func(files int) used {
 		c := manyFiles(t, files)
+		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		first := c.checkpoint("first").Commit.Commit
 		c.write("workspace/new", "new")
 		c.still = "after"
@@ -130,9 +135,13 @@ func TestARestoreCostsWhatChanged(t *testing.T) {
 	}
 	small, large := cost(500), cost(5000)
 	t.Logf("small %+v, large %+v", small, large)
-	for what, n := range map[string][2]int64{"bytes read": {small.read, large.read}, "reads": {small.calls, large.calls}, "bytes of memory": {small.made, large.made}} {
-		if n[1]*2 > n[0]*3 {
-			t.Errorf("going back takes %d %s in a small tree, and %d in a large one", n[0], what, n[1])
+	for _, n := range []struct {
+		what         string
+		small, large int64
+		times        float64
+	}{{"bytes read", small.read, large.read, 1.5}, {"reads", small.calls, large.calls, 1.5}, {"bytes of memory", small.made, large.made, 2}} {
+		if float64(n.large) > float64(n.small)*n.times {
+			t.Errorf("going back takes %d %s in a small tree, and %d in a large one", n.small, n.what, n.large)
 		}
 	}
 }
