@@ -29,25 +29,27 @@ const (
 )
 
 // TestMatrix tries every row with all of its defences off, with each one alone, and with all of
-// them, as root and as an ordinary user.
+// them, as root and as an ordinary user, who beside root tries rows that are alike for both with all
+// of them.
 func TestMatrix(t *testing.T) {
 	if path := os.Getenv(asUser); path != "" {
-		writeResults(t, path, runMatrix(t, "user"))
+		writeResults(t, path, runMatrix(t, "user", true))
 		return
 	}
 	results := map[string][]Result{}
 	if os.Geteuid() != 0 {
 		t.Log("this is an ordinary user: the rows are not tried as root")
-		results["user"] = runMatrix(t, "user")
+		results["user"] = runMatrix(t, "user", false)
 	} else {
 		finish := startAsUser(t)
-		results["root"] = runMatrix(t, "root")
+		results["root"] = runMatrix(t, "root", false)
 		results["user"] = finish()
 	}
 	t.Log("\n" + printed(results))
 }
 
-func runMatrix(t *testing.T, user string) []Result {
+// runMatrix tries the rows. besideRoot says whether root tries them as well.
+func runMatrix(t *testing.T, user string, besideRoot bool) []Result {
 	matrix = t
 	switches := filepath.Join(t.TempDir(), "off")
 	off := func(names ...defence.Name) {
@@ -104,10 +106,12 @@ func runMatrix(t *testing.T, user string) []Result {
 				})
 				return out
 			}
-			res.Off = try("all-off", true, r.Defences...)
-			for _, d := range r.Defences {
-				rest := slices.DeleteFunc(slices.Clone(r.Defences), func(n defence.Name) bool { return n == d })
-				res.Alone = append(res.Alone, try("only-"+string(d), false, rest...))
+			if !r.Alike || !besideRoot {
+				res.Off = try("all-off", true, r.Defences...)
+				for _, d := range r.Defences {
+					rest := slices.DeleteFunc(slices.Clone(r.Defences), func(n defence.Name) bool { return n == d })
+					res.Alone = append(res.Alone, try("only-"+string(d), false, rest...))
+				}
 			}
 			res.On = try("all-on", false)
 		})
@@ -210,8 +214,8 @@ func writeResults(t *testing.T, path string, results []Result) {
 
 // Result is the outcome of a row for one user.
 type Result struct {
-	Row   int // index in rows()
-	Off   string
+	Row   int    // index in rows()
+	Off   string // empty, as Alone is, where it was tried with all on only
 	Alone []string
 	On    string
 	Not   string // why it was not tried: a key of cannot
@@ -231,6 +235,8 @@ func printed(results map[string][]Result) string {
 			switch got := results[user][i]; {
 			case got.Not != "":
 				fmt.Fprintf(&b, "%-4d %-72.72s %-5s can't: %s\n", r.Number, r.Attack, user, cannot[got.Not])
+			case got.Off == "":
+				fmt.Fprintf(&b, "%-4d %-72.72s %-5s %-8s %-28s %s\n", r.Number, r.Attack, user, "-", "as root", got.On)
 			default:
 				alone := make([]string, len(got.Alone))
 				for k, a := range got.Alone {

@@ -22,6 +22,9 @@ type Row struct {
 	Beside *besideTest
 	// Whole says whether it uses the shared computer (whole_test.go).
 	Whole bool
+	// Alike says that what stops it asks nothing of the machine's user: a rule of the control plane, the
+	// log, the gateway or a browser. Beside root, an ordinary user is tried with all on.
+	Alike bool
 	// NotAs says, for "root" or "user", why it can't be tried as that user: a key of cannot.
 	NotAs map[string]string
 	// Lacks returns a key of cannot if this machine lacks something that the row needs.
@@ -48,10 +51,26 @@ var cannot = map[string]string{
 	"calls":      "this kernel has not got the system call, or keeps it from everybody",
 }
 
+// alikePackages hold rules that know no user of the machine.
+var alikePackages = []string{"bus", "cli", "computer", "control", "control/service", "dispatch", "gateway", "identity"}
+
+func alikeRow(r Row) bool { return r.Beside != nil && slices.Contains(alikePackages, r.Beside.pkg) }
+
+// alike marks rows of which no defence asks for the machine's user.
+func alike(groups ...[]Row) []Row {
+	all := slices.Concat(groups...)
+	for i := range all {
+		all[i].Alike = true
+	}
+	return all
+}
+
 // rows returns the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, controlRows, browserRows, scriptRows, outboxRows, desktopRows, wholeRows, verifyRows, lockRows, hostRows, grantRows, keeperRows, gitRows, gitHTTPRows, logRows, actorRows, besideRows, spareRows, mcpRows, inwardRows)
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, wholeRows, verifyRows, lockRows, hostRows, keeperRows, gitRows, gitHTTPRows, besideRows, spareRows,
+		alike(controlRows, browserRows, scriptRows, outboxRows, desktopRows, grantRows, logRows, actorRows, mcpRows, inwardRows))
 	for i, r := range all {
+		all[i].Alike = r.Alike || alikeRow(r)
 		if r.Inside != nil {
 			all[i].Run = inBox(r.Inside...)
 			r.Run, r.Attack = inWaiting(r.Inside...), r.Attack+"; in a box that waits for a run"
