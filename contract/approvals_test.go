@@ -21,6 +21,7 @@ func TestActDigest(t *testing.T) {
 		"host": {Kind: act.Kind, Run: act.Run, Host: "b.example", Port: act.Port},
 		"port": {Kind: act.Kind, Run: act.Run, Host: act.Host, Port: 444},
 		"kind": {Kind: "deploy", Run: act.Run, Host: act.Host, Port: act.Port},
+		"url":  {Kind: act.Kind, Run: act.Run, Host: act.Host, Port: act.Port, URL: "https://a.example/"},
 	} {
 		if d, err := other.Digest(); err != nil || d == first {
 			t.Errorf("another %s has the same digest (%v)", name, err)

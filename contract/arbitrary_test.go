@@ -148,7 +148,14 @@ func fit(v reflect.Value) {
 		if p.DataRef != "" {
 			p.Data = nil
 		}
+	case *contract.ProgramReported:
+		if p.Status = ""; p.What == contract.ProgramCall {
+			p.Status = contract.CallDone
+		}
 	case *contract.DirectorTask:
+		if p.Kind != contract.KindAgent {
+			p.Program = ""
+		}
 		p.Version = 1
 		for i := range p.Steps {
 			p.Steps[i] = contract.Step{Write: &contract.WriteStep{Path: "x", Content: "\x00"}}
@@ -209,7 +216,12 @@ func fit(v reflect.Value) {
 		if p.Profile != contract.EgressCustom {
 			p.Allow, p.Reason = nil, ""
 		}
+	case *contract.MCPAdded:
+		p.URL, p.Bearer, p.Command, p.Secrets = "", "", []string{"server"}, nil
 	case *contract.ApprovalRequested:
+		if p.Act.URL = ""; p.Act.Kind == contract.ApprovalFetch {
+			p.Act.URL = "https://a.example/"
+		}
 		p.Digest, _ = p.Act.Digest()
 		p.Claim = contract.Claim(p.Claim)
 	case *contract.ApprovalAnswered:

@@ -279,6 +279,7 @@ func TestNestedValuesAreBounded(t *testing.T) {
 		{"successor", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: contract.ProposalSuperseded, By: "u", Successor: task.Run}.Validate()},
 		{"successor", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: contract.ProposalAccepted, By: "u", Revision: 1, Successor: task.ID}.Validate()},
 		{"digest", contract.ApprovalRequested{Approval: task.ID, Act: contract.Act{Kind: contract.ApprovalEgress, Run: task.Run, Host: "a.example", Port: 443}, Digest: "x", Attempt: 1, Deadline: "2026-01-02T03:04:05Z"}.Validate()},
+		{"act.url", contract.ApprovalRequested{Approval: task.ID, Act: contract.Act{Kind: contract.ApprovalFetch, Run: task.Run, Host: "a.example", Port: 443}, Attempt: 1, Deadline: "2026-01-02T03:04:05Z"}.Validate()},
 		{"act.port", contract.ApprovalRequested{Approval: task.ID, Act: contract.Act{Kind: contract.ApprovalEgress, Run: task.Run, Host: "a.example"}, Attempt: 1, Deadline: "2026-01-02T03:04:05Z"}.Validate()},
 		{"reason", contract.ApprovalAnswered{Approval: task.ID, Digest: "x", Answer: contract.ApprovalRun, Reason: "timeout"}.Validate()},
 		{"resolution", contract.ProposalResolved{Proposal: task.Run, Document: task.ID, Resolution: "maybe", By: "u"}.Validate()},

@@ -17,6 +17,7 @@ var _ = []bool{
 	enum(StoodSuspended, StoodStopped, StoodBox),
 	enum(WaitAnswered, WaitGaveUp, WaitLeft, WaitSwitched),
 	enum(CommandPause, CommandResume, CommandCancel),
+	enum(RoutePlan, RouteDirect),
 	enum(CheckpointInitial, CheckpointAuto, CheckpointManual, CheckpointBefore, CheckpointTask, CheckpointPush, CheckpointAfter, CheckpointSafety, CheckpointRestore),
 	enum(FilePut, FileMoved, FileBack),
 	enum(ProposalAccepted, ProposalDismissed, ProposalSuperseded),
@@ -28,12 +29,14 @@ var _ = []bool{
 	enum(KindExec, KindAgent, KindInspect, KindGit),
 	enum(GitCheckpoint, GitRestore, GitDiff, GitLog, GitStatus),
 	enum(EgressNone, EgressDefault, EgressCustom),
-	enum(ApprovalEgress),
+	enum(ApprovalEgress, ApprovalFetch),
 	enum(ApprovalOnce, ApprovalRun, ApprovalDeny),
 	enum(VerifyNone, VerifySmoke, VerifyStandard, VerifyStrict),
 	enum(Rollback, Keep),
 	enum(AttemptBegun, AttemptWorking, AttemptFinished, AttemptMerged, AttemptVerifying, AttemptVerified, AttemptRepairing, AttemptPublishing, AttemptTakingBack, AttemptLeft, AttemptEnded),
 	enum(MessageUser, MessageAssistant),
+	enum(ProgramSaid, ProgramCall, ProgramPlan),
+	enum(CallBegun, CallDone, CallFailed),
 	enum(StopEnd, StopToolUse, StopLength, StopRefusal, StopTruncate),
 	enum(EffortNone, EffortLow, EffortMedium, EffortHigh),
 }
@@ -139,6 +142,8 @@ func (t DirectorTask) crossCheck() error {
 		return fieldErr("steps", "is empty; a task of kind %s needs steps", t.Kind)
 	case (t.Kind == KindAgent || t.Kind == KindInspect) && len(t.Steps) > 0:
 		return fieldErr("steps", "are not for kind %s", t.Kind)
+	case t.Program != "" && t.Kind != KindAgent:
+		return fieldErr("program", "is only for kind agent")
 	}
 	for i, s := range t.Steps {
 		if t.Kind == KindGit && s.Git == nil {

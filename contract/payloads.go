@@ -48,18 +48,25 @@ type (
 	}
 	// PromptSubmitted is a person's intention. Its event id is the run's cause. Continues
 	// names a run of the same computer that had ended, of which the new run's Director is
-	// told what it did; nothing that was granted to that run is granted to this one.
+	// told what it did; nothing that was granted to that run is granted to this one. Route
+	// is the person's wish whether it is planned first.
 	PromptSubmitted struct {
 		Text      string `json:"text" v:"required,max=32768"`
 		Model     string `json:"model,omitempty" v:"max=200"`
 		Budget    Budget `json:"budget,omitzero"`
 		Continues string `json:"continues,omitempty" v:"id"`
+		Route     Route  `json:"route,omitempty"`
 	}
-	// RunStarted opens a run and its living document.
+	// RunStarted opens a run and its living document. Direct is why the prompt goes to one
+	// Associate at once, without a Director's plan; it is empty if a Director plans it. It is
+	// decided once. Facts are what the computer kept then, oldest first, which all loops of the
+	// run are told word for word in each request.
 	RunStarted struct {
 		Document string `json:"document" v:"required,id"`
 		Provider string `json:"provider" v:"required,max=100"`
 		Model    string `json:"model" v:"required,max=200"`
+		Direct   string `json:"direct,omitempty" v:"max=400"`
+		Facts    []Fact `json:"facts,omitempty" v:"items=40"`
 	}
 	// RunPlanned is the Director's plan, whole, each time it changes.
 	RunPlanned struct {
@@ -256,6 +263,15 @@ const (
 	StoodBox       StoodWhy = "box"       // a box of the run, which was replaced
 )
 
+// Route is the way of a prompt: to a Director, who plans it, or to one Associate at once.
+type Route string
+
+// The ways of a prompt. If none is named, a small prompt goes to one Associate at once.
+const (
+	RoutePlan   Route = "plan"
+	RouteDirect Route = "direct"
+)
+
 // RunCommand is what a user tells a run to do.
 type RunCommand string
 
@@ -363,7 +379,7 @@ func init() {
 	register[QuestionAsked](TypeInfo{Type: "question.asked", Doc: "The Director asked the user.", By: []ActorKind{KindDirector}, Needs: CanPlan, Boxes: []BoxKind{BoxDirector}, Projected: true})
 	register[QuestionAnswered](TypeInfo{Type: "question.answered", Doc: "The user answered, or the deadline passed.", By: clientsOrHost, Needs: CanPrompt, Action: true, Projected: true})
 	register[RunReported](TypeInfo{Type: "run.reported", Doc: "A run ended.", By: []ActorKind{KindDirector, KindSystem}, Needs: CanPlan, Projected: true})
-	register[TaskRequested](TypeInfo{Type: "task.requested", Doc: "The Director delegated a task.", By: []ActorKind{KindDirector}, Needs: CanPlan, Projected: true})
+	register[TaskRequested](TypeInfo{Type: "task.requested", Doc: "A task was requested: by the Director, or for a prompt that goes to one Associate at once.", By: []ActorKind{KindDirector, KindSystem}, Needs: CanPlan, Projected: true})
 	register[TaskStarted](TypeInfo{Type: "task.started", Doc: "An attempt at a task began.", By: host, Needs: CanRecord, Projected: true})
 	register[TaskFinished](TypeInfo{Type: "task.finished", Doc: "The one result of an attempt.", By: []ActorKind{KindAssociate, KindSystem}, Needs: CanWork, Projected: true})
 	register[TurnRecorded](TypeInfo{Type: "turn.recorded", Doc: "One model turn of an agent task, or of the Director when it has no task.", By: []ActorKind{KindAssociate, KindDirector}, Needs: CanThink, Projected: false})

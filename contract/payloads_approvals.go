@@ -16,6 +16,8 @@ type ApprovalKind string
 const (
 	// ApprovalEgress lets one run's tasks out to one host and port.
 	ApprovalEgress ApprovalKind = "egress"
+	// ApprovalFetch has one page read for a run's tasks, in a box that has nothing of the computer's.
+	ApprovalFetch ApprovalKind = "fetch"
 )
 
 // ApprovalAnswer is what a person decided; the system itself only denies.
@@ -38,6 +40,7 @@ type (
 		Run  string       `json:"run" v:"required,id"`
 		Host string       `json:"host" v:"required,line,max=300"`
 		Port int          `json:"port" v:"min=1,max=65535"`
+		URL  string       `json:"url,omitempty" v:"line,max=2048"` // of a fetch: the whole address
 	}
 	// ApprovalRequested asks a person for something that a computer was not
 	// granted. Everything but Claim is the host's own knowledge; Claim is what
@@ -77,7 +80,11 @@ type (
 // Digest is the SHA-256 of the act's canonical JSON: its fields in the order of
 // their names, without space.
 func (a Act) Digest() (string, error) {
-	b, err := json.Marshal(map[string]any{"kind": a.Kind, "run": a.Run, "host": a.Host, "port": a.Port})
+	fields := map[string]any{"kind": a.Kind, "run": a.Run, "host": a.Host, "port": a.Port}
+	if a.URL != "" {
+		fields["url"] = a.URL
+	}
+	b, err := json.Marshal(fields)
 	if err != nil {
 		return "", err
 	}
@@ -85,8 +92,11 @@ func (a Act) Digest() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Target is the act's host and port as a person writes them.
+// Target is what the act reaches as a person writes it: an address, or host and port.
 func (a Act) Target() string {
+	if a.URL != "" {
+		return a.URL
+	}
 	host := a.Host
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
@@ -134,6 +144,13 @@ func (p ApprovalAnswered) Validate() error { return check(p) }
 
 // Validate implements Payload.
 func (p EgressMetered) Validate() error { return check(p) }
+
+func (a Act) crossCheck() error {
+	if (a.Kind == ApprovalFetch) != (a.URL != "") {
+		return fieldErr("url", "is required for a fetch, and only for one")
+	}
+	return nil
+}
 
 func (p ApprovalRequested) crossCheck() error {
 	d, err := p.Act.Digest()

@@ -35,6 +35,15 @@ type AssociateResult struct {
 	SuggestedNext string       `json:"suggested_next,omitempty" v:"max=32768"`
 	Repairs       int          `json:"repairs,omitempty" v:"min=0,max=100"` // how often its loop was asked to repair what the checks found
 	Kept          *KeptTree    `json:"kept,omitempty"`                      // what it wrote, if it was not published and differs from Base
+	Overlaps      []Overlap    `json:"overlaps,omitempty" v:"items=100"`    // siblings that had changed the same paths when its work was merged
+}
+
+// Overlap names a task of the same delegation that changed the same paths. Siblings are
+// merged in the order in which they end, each with what the ones before it published.
+type Overlap struct {
+	Task  string   `json:"task" v:"required,id"`
+	Paths []string `json:"paths" v:"nonempty,items=200;required,max=12288"`
+	More  int      `json:"more,omitempty" v:"min=0"` // paths that are not listed
 }
 
 // KeptTree is the tree of an attempt that was not published. A later task can name Commit
@@ -101,6 +110,8 @@ type Verification struct {
 	Tests   int                `json:"tests,omitempty" v:"min=0"`
 	Said    []string           `json:"said,omitempty" v:"items=100;required,max=8192"`
 	Reason  string             `json:"reason,omitempty" v:"max=8192"` // why it is unknown
+	// NoCheck says that it is unknown for no other reason than that nothing checks what changed.
+	NoCheck bool `json:"no_check,omitempty"`
 	// Installed is what lock files name and had to be installed for the checks.
 	Installed []Installation `json:"installed,omitempty" v:"items=100"`
 }
@@ -180,11 +191,14 @@ type Usage struct {
 	CostUSD   float64 `json:"cost_usd" v:"min=0,max=1000000000"`
 	// TokensCached are those of TokensIn that the service had kept from an earlier request.
 	TokensCached int64 `json:"tokens_cached,omitempty" v:"min=0,max=1000000000000"`
+	// TokensRepeated are those of TokensIn with which the same loop's request before began, too, so that a service can keep them: that
+	// share of the request's bytes.
+	TokensRepeated int64 `json:"tokens_repeated,omitempty" v:"min=0,max=1000000000000"`
 }
 
 // Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.WallMS + v.WallMS, u.ToolCalls + v.ToolCalls, u.TokensIn + v.TokensIn, u.TokensOut + v.TokensOut, u.CostUSD + v.CostUSD, u.TokensCached + v.TokensCached}
+	return Usage{u.WallMS + v.WallMS, u.ToolCalls + v.ToolCalls, u.TokensIn + v.TokensIn, u.TokensOut + v.TokensOut, u.CostUSD + v.CostUSD, u.TokensCached + v.TokensCached, u.TokensRepeated + v.TokensRepeated}
 }
 
 // Validate refuses negative usage.

@@ -36,6 +36,7 @@ type DirectorTask struct {
 	Steps      []Step     `json:"steps,omitempty" v:"items=200"`
 	Inputs     []Input    `json:"inputs,omitempty" v:"items=200"`
 	Tools      []string   `json:"tools,omitempty" v:"items=200;required,max=64"` // empty allows none
+	Program    string     `json:"program,omitempty" v:"line,max=32"`             // the agent program, by its name in the owner's configuration, that does the task in place of our own loop; kind agent only
 	Egress     EgressSpec `json:"egress"`
 	Verify     VerifySpec `json:"verify"`
 	Budget     Budget     `json:"budget"`

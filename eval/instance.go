@@ -41,6 +41,9 @@ price_out = 0
 var roomy = []string{"CHOIR_BUDGET_SESSION_EVENTS=1000000", "CHOIR_BUDGET_SESSION_MB=4096", "CHOIR_BUDGET_COMPUTER_EVENTS=1000000",
 	"CHOIR_BUDGET_COMPUTER_MB=4096", "CHOIR_BUDGET_DAY_EVENTS=10000000", "CHOIR_BUDGET_DAY_MB=65536"}
 
+// planned is set where cassettes are played or written: they hold the turns of a Director.
+const planned = "CHOIR_LOOPS_DIRECT_WORDS=0"
+
 // instance is a control plane of the suite's own, on a data directory that goes with it.
 type instance struct {
 	URL   string `json:"url"`
@@ -95,6 +98,9 @@ func start(ctx context.Context, o Options) (_ *instance, err error) {
 	}
 	args := []string{"up", "--data", data, "--listen", "127.0.0.1:0", "--no-open", "--json"}
 	env := append(inherited(o.Cassette != ""), roomy...)
+	if o.Cassette != "" || o.Record != "" {
+		env = append(env, planned)
+	}
 	if o.Cassette != "" {
 		if args, env, err = in.play(args, env); err != nil {
 			return nil, err

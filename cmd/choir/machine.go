@@ -24,17 +24,20 @@ import (
 
 // statusReport is what status --json prints.
 type statusReport struct {
-	URL       string          `json:"url"`
-	Version   string          `json:"version"`
-	PID       int             `json:"pid,omitempty"`
-	Data      string          `json:"data,omitempty"`
-	Computers []view.Computer `json:"computers"`
+	URL     string `json:"url"`
+	Version string `json:"version"`
+	PID     int    `json:"pid,omitempty"`
+	Data    string `json:"data,omitempty"`
+	view.Status
 }
 
 func statusVerb() cli.Verb {
 	return cli.Verb{
-		Use: "status", Short: "Say whether a control plane runs, where, and how its computers are", Args: cli.Exactly(0), JSON: statusReport{},
-		Long:     "It ends with 3 when none runs, and with 1 when a computer is in trouble.",
+		Use: "status", Short: "Say whether a control plane runs, where, and how its parts and computers are", Args: cli.Exactly(0), JSON: statusReport{},
+		Long: `Of each computer it says what its parts do, which runs have not ended, and what they wait for:
+a person, a model, or their turn. It wakes none.
+It ends with 3 when none runs, and with 1 when something needs attention: a part of the machine or of
+a computer failed or is started again, or a computer does not wake.`,
 		Examples: []string{"choir status", "choir status --json --data ~/choir-data"},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, _ []string) error {
 			health, err := c.Health(ctx)
@@ -48,39 +51,96 @@ func statusVerb() cli.Verb {
 			} else if r, err := client.ReadRuntime(data); err == nil && r.URL == c.Base() {
 				s.PID, s.Data = r.PID, data
 			}
-			if s.Computers, err = c.Computers(ctx); err != nil {
+			if s.Status, err = c.Status(ctx); err != nil {
 				return err
 			}
 			s.Computers = cli.List(s.Computers)
-			if err := t.Show(s, func(w io.Writer) {
-				terminal.Row(w, "up", s.URL)
-				terminal.Row(w, "version", s.Version)
-				if s.PID > 0 {
-					terminal.Row(w, "process", s.PID)
-					terminal.Row(w, "data", s.Data)
-				}
-				for _, c := range s.Computers {
-					terminal.Row(w, "computer", c.ID, terminal.OneLine(c.Name, 80), string(c.State), trouble(c))
-				}
-			}); err != nil {
+			if err := t.Show(s, func(w io.Writer) { showStatus(w, s) }); err != nil {
 				return err
 			}
-			for _, c := range s.Computers {
-				if c.Trouble != nil {
-					return cli.ExitFailed
-				}
+			if !s.Well {
+				return cli.ExitFailed
 			}
 			return nil
 		},
 	}
 }
 
-// trouble is what status says of a computer that is not well.
-func trouble(c view.Computer) string {
-	if c.Trouble == nil {
-		return ""
+// showStatus writes a status for people. Parts that simply run are only counted.
+func showStatus(w io.Writer, s statusReport) {
+	terminal.Row(w, "up", s.URL)
+	terminal.Row(w, "version", s.Version)
+	if s.PID > 0 {
+		terminal.Row(w, "process", s.PID)
+		terminal.Row(w, "data", s.Data)
 	}
-	return terminal.OneLine(c.Trouble.Reason, 300)
+	if len(s.Machine) > 0 {
+		terminal.Row(w, "machine", counted(s.Machine))
+		showParts(w, s.Machine)
+	}
+	for _, c := range s.Computers {
+		said := counted(c.Parts)
+		if c.Trouble != nil {
+			said = terminal.OneLine(c.Trouble.Reason, 300)
+		}
+		terminal.Row(w, "computer", c.ID, terminal.OneLine(c.Name, 80), string(c.State), said)
+		showParts(w, c.Parts)
+		for _, r := range c.Runs {
+			said := string(r.Status)
+			if r.For != "" {
+				said += ", waits for " + waitedFor(r.For) + ": " + terminal.OneLine(r.Reason, 200)
+			}
+			terminal.Row(w, "", "run", r.ID, said)
+		}
+	}
+}
+
+// waitedFor is what a run waits for, in words.
+func waitedFor(what string) string {
+	switch what {
+	case "person":
+		return "a person"
+	case "model":
+		return "its model"
+	}
+	return "its turn"
+}
+
+// counted says how many parts there are, and how many of them are not well.
+func counted(parts []view.Part) string {
+	ill := 0
+	for _, p := range parts {
+		if !p.Well() {
+			ill++
+		}
+	}
+	switch {
+	case len(parts) == 0:
+		return ""
+	case ill == 0:
+		return fmt.Sprintf("%d parts, all well", len(parts))
+	}
+	return fmt.Sprintf("%d of %d parts are not well", ill, len(parts))
+}
+
+// showParts lists the parts about which there is something to say.
+func showParts(w io.Writer, parts []view.Part) {
+	for _, p := range parts {
+		if p.Well() && p.Restarts == 0 && p.Reason == "" {
+			continue
+		}
+		said := string(p.State)
+		if p.Restarts > 0 {
+			said += fmt.Sprintf(", restarted %d times", p.Restarts)
+		}
+		if p.Reason != "" {
+			said += ": " + terminal.OneLine(p.Reason, 300)
+		}
+		if p.Hint != "" {
+			said += " " + terminal.OneLine(p.Hint, 300)
+		}
+		terminal.Row(w, "", p.Name, said)
+	}
 }
 
 // stopDone is what stop --json prints.

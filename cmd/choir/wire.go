@@ -95,7 +95,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	}
 	if err := p.openFleet(ctx, fleet.Options{
 		Dir: p.dir, Config: cfg, Version: version, Bus: nats, Blobs: blobs, Vault: secrets, Spending: p.identity, Driver: driver,
-		Source: desktop.Source(), Build: build, Path: boxPath, Getenv: os.Getenv, Logger: logger, Report: report,
+		Source: desktop.Source(), Build: build, Path: boxPath, Reader: boxes.Reader{Name: image.ReaderName(), Binary: image.Reader}, Getenv: os.Getenv, Logger: logger, Report: report,
 		StateChanged: func(cid contract.CID, name string, state view.ComputerState, err error) {
 			o.computer(string(cid), name, state, err)
 		},

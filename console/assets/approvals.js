@@ -8,7 +8,8 @@ export function approvalCard(approval, decide) {
   const card = document.createElement('li')
   card.className = 'approval'
   const id = `approval-${++cards}`
-  const title = element('h3', `A task asks to connect to ${target(approval)}`)
+  const page = approval.kind === 'fetch'
+  const title = element('h3', page ? `A task asks to read a page at ${target(approval)}` : `A task asks to connect to ${target(approval)}`)
   title.id = id
   card.setAttribute('aria-labelledby', id)
   const facts = document.createElement('dl')
@@ -22,7 +23,13 @@ export function approvalCard(approval, decide) {
   fact('You said', approval.prompt)
   fact('Run', short(approval.run), approval.run)
   fact('Task', `${short(approval.task)}, attempt ${approval.attempt}`, approval.task)
-  fact('Not granted', 'This host and port are beyond what this computer was granted.')
+  if (page) {
+    // All of it is shown: what it would carry out may stand at its end.
+    fact('Address', approval.url)
+    fact('Not granted', 'Neither you nor a search named this address. Whoever reads it sees all of it.')
+  } else {
+    fact('Not granted', 'This host and port are beyond what this computer was granted.')
+  }
   fact('Without an answer', `Denied at ${clock(approval.deadline)}.`)
   card.append(title, facts)
   if (approval.claim) {

@@ -18,6 +18,7 @@ function view(r: RunView): unknown {
     tokens_in: r.usage?.tokens_in, tokens_out: r.usage?.tokens_out, cost_usd: r.usage?.cost_usd, stood_ms: r.stood,
     waits: r.waits.length > 0 ? r.waits.map((w) => ({ task: w.task, model: `${w.provider}/${w.model}`, code: w.code, since: w.since })) : undefined,
     fallback: r.fallback || undefined,
+    direct: r.direct || undefined,
     questions: r.questions.map((q) => ({ id: q.id, answer: q.answer ?? '' })),
     tasks: r.tasks.map((t) => ({
       task: t.task, kind: t.kind, goal: t.goal, status: statuses[t.status] ?? t.status, attempt: t.attempt, verification: t.result?.verification.status ?? '',

@@ -142,8 +142,8 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 		Model:     harness.HTTPModel{Client: h.Client, Base: h.Base, Fence: h.Fence},
 		ModelName: m.Model,
 		Tools:     tools,
-		System:    system,
-		Opening:   func(context.Context) (string, error) { return opening(m), nil },
+		System:    system + m.Kept,
+		Opening:   func(context.Context) (string, error) { return Opening(m), nil },
 		News: func(ctx context.Context) ([]string, error) {
 			var w WakeReply
 			err := h.Post(ctx, "/wake", nil, struct{}{}, &w)
@@ -179,8 +179,8 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 	return d, nil
 }
 
-// opening is the first message of a task's conversation.
-func opening(m Message) string {
+// Opening is the first message of a task's conversation.
+func Opening(m Message) string {
 	var inputs strings.Builder
 	for _, in := range m.Inputs {
 		fmt.Fprintf(&inputs, "### %s\n\n%s\n\n", in.Name, harness.Clip(in.Text, 8<<10))

@@ -32,6 +32,8 @@ type Message struct {
 	// Window is how many tokens the model reads at once; 0: not known.
 	Window int     `json:"window,omitempty"`
 	Inputs []Input `json:"inputs,omitempty"`
+	// Kept is what people told the computer to keep. It stands in each request behind what the loop says of itself.
+	Kept string `json:"kept,omitempty"`
 	// Brief is what the host says of the tree and the machine, as sections of Markdown.
 	Brief     string                  `json:"brief,omitempty"`
 	Turns     []contract.TurnRecorded `json:"turns,omitempty"`

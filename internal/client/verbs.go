@@ -410,6 +410,11 @@ func (c *Client) Rebuild(ctx context.Context, check bool) (view.Rebuilt, error) 
 	return Call(ctx, c, rpc.ComputerRebuild, in)
 }
 
+// Status says how the machine and the caller's computers are.
+func (c *Client) Status(ctx context.Context) (view.Status, error) {
+	return Call(ctx, c, rpc.SystemStatus, rpc.Nothing{})
+}
+
 // Doctor checks what the machine provides.
 func (c *Client) Doctor(ctx context.Context) ([]view.Finding, error) {
 	l, err := Call(ctx, c, rpc.Doctor, rpc.Nothing{})

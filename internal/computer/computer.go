@@ -18,7 +18,9 @@ import (
 	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/computer/gitserve"
 	"choir.dev/choiros/internal/computer/history"
+	"choir.dev/choiros/internal/computer/mcpservers"
 	"choir.dev/choiros/internal/computer/mounts"
+	"choir.dev/choiros/internal/computer/parts"
 	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/computer/upkeep"
@@ -27,11 +29,11 @@ import (
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/memory"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
-	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
 	"choir.dev/choiros/internal/workspace"
 )
@@ -60,15 +62,17 @@ type Computer struct {
 	keeper    *boxes.Keeper
 	workspace *workspace.Workspace
 	documents *document.Documents
+	memory    *memory.Memory
 	mirror    *mirror.Mirror
 	runs      *dispatch.Dispatcher
+	servers   *mcpservers.Servers // of the Model Context Protocol
 	shell     *shell.Shell
 	upkeep    *upkeep.Upkeep
 	mounts    *mounts.Mounts
 	seeded    bool // it was made by this waking, and has the files of every new computer
 
-	ctx      context.Context // ends with the computer; what it started runs under it
-	services *supervise.Tree
+	ctx   context.Context // ends with the computer; what it started runs under it
+	parts *parts.Parts
 
 	methods rpc.Table
 }
@@ -89,7 +93,7 @@ type WakeOptions struct {
 func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*Computer, error) {
 	return m.open(ctx, cid, w, func(c *Computer) (err error) {
 		if w.WithoutTasks {
-			if err := c.setAside(); err != nil {
+			if err := runspace.SetAside(c.path("boxes")); err != nil {
 				return err
 			}
 		}
@@ -97,11 +101,18 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*C
 			return err
 		}
 		if c.seeded {
-			c.once("checking the first checkpoint out", c.mounts.CheckOut)
+			c.parts.Task("checking the first checkpoint out", c.mounts.CheckOut)
 		}
 		if c.runs, err = c.newDispatcher(); err != nil {
 			return err
 		}
+		if c.servers, err = mcpservers.New(ctx, mcpservers.Options{
+			Append: c.log.Append, Events: c.Events, Payload: c.log.Payload, Boxes: c.boxes, Secret: c.machine.Secret,
+			Offer: c.runs.Offer, Version: c.machine.Version, Awake: c.ctx, Logger: c.logger,
+		}); err != nil {
+			return err
+		}
+		c.parts.Own("MCP servers", c.servers.Keep)
 		c.Actions = &actions.Actions{Log: c.log, Runs: c.runs}
 		c.methods = c.bindMethods()
 		if w.WithoutTasks {
@@ -112,12 +123,12 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*C
 		if err := c.runs.Recover(ctx); err != nil {
 			return err
 		}
-		c.own("dev server", c.shell.Serve)
-		c.own("desktop builds", c.shell.Builds)
-		c.own("theme", c.shell.WatchTheme)
-		c.own("mirroring documents", c.mirror.Run)
-		c.own("maintenance", c.upkeep.Maintain)
-		c.own("scrub", c.upkeep.Scrub)
+		c.parts.Add(c.shell.DevServer())
+		c.parts.Own("desktop builds", c.shell.Builds)
+		c.parts.Own("theme", c.shell.WatchTheme)
+		c.parts.Own("mirroring documents", c.mirror.Run)
+		c.parts.Own("maintenance", c.upkeep.Maintain)
+		c.parts.Own("scrub", c.upkeep.Scrub)
 		return nil
 	})
 }
@@ -157,8 +168,8 @@ func (m *Machine) open(ctx context.Context, cid contract.CID, w WakeOptions, do 
 // newComputer makes a computer of which nothing is open yet.
 func (m *Machine) newComputer(ctx context.Context, cid contract.CID) *Computer {
 	c := &Computer{machine: m, cid: cid, logger: m.Logger.With("computer", string(cid))}
-	c.services = c.newServices(ctx, serviceBackoff)
-	c.ctx = c.services.Context()
+	c.parts = parts.New(ctx, parts.Options{CID: cid, Under: m.Parts, Logger: c.logger, Escalate: func(err error) { m.PartsFailed(c, err) }})
+	c.ctx = c.parts.Context()
 	return c
 }
 
@@ -185,6 +196,7 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 		return err
 	}
 	c.keeper = c.boxes.NewKeeper()
+	c.parts.Add(c.keeper.Part())
 	if err := (consistency.Check{CID: c.cid, Volumes: c.boxes.Volumes(), State: c.state, Log: c.log, Keeper: c.keeper}).Run(ctx); err != nil {
 		return err
 	}
@@ -194,8 +206,9 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	if w.Opened != nil {
 		w.Opened(c)
 	}
-	c.own("projection", c.project)
-	c.documents = document.New(c.log, c.state)
+	c.parts.RecordWith(c.note)
+	c.parts.Own("projection", c.project)
+	c.documents, c.memory = document.New(c.log, c.state), memory.New(c.log, c.state)
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return err
 	}
@@ -209,7 +222,7 @@ func (c *Computer) openHistory(ctx context.Context, w WakeOptions) (err error) {
 	}); err != nil {
 		return err
 	}
-	c.own("following revisions", c.mirror.Follow)
+	c.parts.Own("following revisions", c.mirror.Follow)
 	if err := c.openWorkspace(ctx); err != nil {
 		return err
 	}
@@ -242,7 +255,7 @@ func (c *Computer) openBoxes(ctx context.Context) error {
 		return err
 	}
 	c.boxes = boxes.New(boxes.Options{
-		CID: c.cid, Machine: c.machine.Boxes, On: on, Awake: c.ctx, Once: c.once, Logger: c.logger,
+		CID: c.cid, Machine: c.machine.Boxes, On: on, Awake: c.ctx, Once: c.parts.Task, Logger: c.logger,
 		// The log and what is read of it are opened after this.
 		Remotes: func(ctx context.Context) ([]string, error) { return c.Remotes(ctx) },
 		Append: func(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
@@ -270,7 +283,7 @@ func (c *Computer) openState(ctx context.Context) (err error) {
 		return err
 	}
 	c.Past = past.New(c.cid, c.log, c.state, c.machine.Blobs, c.Info)
-	c.Counter = &upkeep.Counter{Log: c.log, Once: c.once, Logger: c.logger, Count: func() func(context.Context, *ledger.Log) error { return c.machine.Count }}
+	c.Counter = &upkeep.Counter{Log: c.log, Once: c.parts.Task, Logger: c.logger, Count: func() func(context.Context, *ledger.Log) error { return c.machine.Count }}
 	return c.state.Recover(ctx, c.log)
 }
 
@@ -348,7 +361,7 @@ func (c *Computer) Close() error {
 	if c.runs != nil {
 		errs = append(errs, c.runs.Close())
 	}
-	c.services.Stop()
+	c.parts.Stop()
 	if c.boxes != nil {
 		errs = append(errs, c.boxes.EndAll())
 	}
@@ -366,7 +379,7 @@ func (c *Computer) Close() error {
 		c.projectRest()
 		errs = append(errs, c.log.Close())
 	}
-	c.services.Close()
+	c.parts.Close()
 	if c.state != nil {
 		errs = append(errs, c.state.Close())
 	}
@@ -395,7 +408,7 @@ func (c *Computer) Info(ctx context.Context) (view.Computer, error) {
 	}
 	return view.Computer{
 		ID: c.cid, Name: row.Name, State: state, Created: past.When(row.Created), Driver: row.Driver, Isolation: row.Isolation,
-		Notes: slices.Concat(row.Notes, c.troubles(), c.DamageNotes(), c.machine.Notices()), Sequence: c.log.Last(),
+		Notes: slices.Concat(row.Notes, c.parts.Notes(), c.DamageNotes(), c.servers.Notes(), c.machine.Notices()), Sequence: c.log.Last(),
 	}, nil
 }
 

@@ -26,7 +26,7 @@ func (c *Computer) openShell() *shell.Shell {
 			return c.mounts.Verify(ctx, tree, commit, true)
 		},
 		Modules: c.machine.Modules, Build: c.machine.Build,
-		Silence: times(c.machine.Config).Silence, Logger: c.logger,
+		Silence: runspace.Times(c.machine.Config).Silence, Logger: c.logger,
 	})
 }
 

@@ -10,10 +10,12 @@ import (
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/datadir"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
+	"choir.dev/choiros/internal/supervise"
 )
 
 // Machine is what the computers of one machine share. It is filled before the
@@ -32,16 +34,21 @@ type Machine struct {
 
 	Gateway *gateway.Gateway
 	Boxes   *boxes.Machine
+	Search  ports.Search // nil: none is configured
 	Modules *shell.Modules
 	Reserve *datadir.Reserve
 
 	// Secrets lists the values of secrets, which no stored text may contain.
 	Secrets func(ctx context.Context) ([]string, error)
+	// Secret returns one of them by its name; fault.NotFound if there is none.
+	Secret func(ctx context.Context, name string) (string, error)
 	// Count adds what a log records as spent to the machine's sum, up to the log's end. If
 	// it is nil, nothing is counted.
 	Count func(ctx context.Context, log *ledger.Log) error
-	// ServicesFailed is called when a computer's own services keep failing.
-	ServicesFailed func(c *Computer, err error)
+	// Parts is the tree of the machine's parts, under which each computer's is; nil: there is none.
+	Parts *supervise.Tree
+	// PartsFailed is called when a part that a computer can't do without was given up.
+	PartsFailed func(c *Computer, err error)
 	// Notices returns messages about the machine that every computer's user is shown.
 	Notices func() []string
 }

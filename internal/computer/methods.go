@@ -5,6 +5,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/commands"
+	"choir.dev/choiros/internal/computer/facts"
 	"choir.dev/choiros/internal/computer/files"
 	"choir.dev/choiros/internal/computer/fork"
 	"choir.dev/choiros/internal/computer/gitserve"
@@ -27,8 +28,10 @@ func (c *Computer) bindMethods() rpc.Table {
 	c.Files.Bind(t)
 	c.Commands.Bind(t)
 	c.Actions.Bind(t)
+	c.servers.Bind(t)
 	c.upkeep.Bind(t)
 	proposals.Proposals{Log: c.log, State: c.state, Documents: c.documents}.Bind(t)
+	facts.Facts{Log: c.log, State: c.state, Memory: c.memory}.Bind(t)
 	rpc.Bind(t, rpc.RunUndo, func(ctx context.Context, who rpc.Caller, in rpc.UndoRunRequest) (view.Restored, error) {
 		return c.Restore(ctx, view.RestoreRequest{Run: in.Run, DryRun: in.Body.DryRun, By: who.Actor})
 	})
@@ -38,7 +41,7 @@ func (c *Computer) bindMethods() rpc.Table {
 // openAsked makes the parts that answer methods about files and documents.
 func (c *Computer) openAsked() {
 	c.History = history.New(history.Options{
-		CID: c.cid, Log: c.log, State: c.state, Workspace: c.workspace, Documents: c.documents, Mirror: c.mirror, Shell: c.shell,
+		CID: c.cid, Log: c.log, State: c.state, Workspace: c.workspace, Documents: c.documents, Mirror: c.mirror, Shell: c.shell, Memory: c.memory,
 	})
 	c.Files = files.New(files.Options{
 		Log: c.log, Workspace: c.workspace, Mirror: c.mirror, Boxes: c.boxes, Changed: c.shell.Changed,

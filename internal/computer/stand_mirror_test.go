@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/bus"
 	"choir.dev/choiros/internal/computer/boxes"
 	"choir.dev/choiros/internal/computer/history"
+	"choir.dev/choiros/internal/computer/parts"
 	"choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/computer/proposals"
 	"choir.dev/choiros/internal/computer/upkeep"
@@ -127,8 +128,8 @@ func newDesk(t testing.TB, b *bus.Bus, blobs *disk.Store) *desk {
 func (d *desk) start() {
 	d.t.Helper()
 	c := &Computer{cid: d.cid, logger: slog.New(slog.DiscardHandler)}
-	c.services = c.newServices(d.t.Context(), time.Millisecond)
-	c.ctx = c.services.Context()
+	c.parts = parts.New(d.t.Context(), parts.Options{CID: d.cid, Logger: c.logger, Backoff: time.Millisecond, Escalate: func(err error) { c.machine.PartsFailed(c, err) }})
+	c.ctx = c.parts.Context()
 	d.Computer = c
 	check := func(err error) {
 		if err != nil {
@@ -145,14 +146,15 @@ func (d *desk) start() {
 	check(c.state.Recover(d.t.Context(), c.log))
 	_, err = c.log.Append(d.t.Context(), contract.Draft{Actor: contract.System(), Type: "computer.woken", Data: contract.ComputerWoken{Version: "0", Driver: "local", Isolation: "none"}})
 	check(err)
-	c.own("projection", func(ctx context.Context) error { return c.state.Project(ctx, c.log) })
+	c.parts.Own("projection", func(ctx context.Context) error { return c.state.Project(ctx, c.log) })
+	c.parts.RecordWith(c.note)
 	check(c.state.CaughtUp(d.t.Context(), c.log))
 	c.documents = document.New(c.log, c.state)
 	c.mirror, err = mirror.New(d.t.Context(), mirror.Options{
 		Log: mortal{c.log, d}, State: c.state, Documents: c.documents, Busy: d.busy.Load, Ended: func() bool { return c.ctx.Err() != nil }, Logger: c.logger,
 	})
 	check(err)
-	c.own("revisions", c.mirror.Follow)
+	c.parts.Own("revisions", c.mirror.Follow)
 	d.engine, err = engine.Open(d.t.Context(), engine.Options{Root: filepath.Join(d.dir, "workspace"), Snapshots: filepath.Join(d.dir, "snapshots"), Uppers: filepath.Join(d.dir, "boxes")})
 	check(err)
 	d.server = httptest.NewServer(httpapi.Handler(d.engine))
@@ -184,9 +186,9 @@ func (d *desk) newUpkeep() *upkeep.Upkeep {
 
 func (d *desk) end() {
 	d.t.Helper()
-	d.services.Stop()
+	d.parts.Stop()
 	err := errors.Join(d.workspace.Close(), d.log.Close())
-	d.services.Close()
+	d.parts.Close()
 	d.server.Close()
 	if err = errors.Join(err, d.state.Close(), d.engine.Close(), d.volumes.v.Close()); err != nil {
 		d.t.Error(err)

@@ -21,13 +21,23 @@ type Config struct {
 	Models    Models    `koanf:"models"`
 	Budget    Budget    `koanf:"budget"`
 	Egress    Egress    `koanf:"egress"`
+	Search    Search    `koanf:"search"`
 	Approvals Approvals `koanf:"approvals"`
 	Loops     Loops     `koanf:"loops"`
+	// Agents are agent programs that a task may be given to, by names of the owner's.
+	Agents map[string]Agent `koanf:"agents"`
+}
+
+// Agent is a program that speaks the Agent Client Protocol on its standard streams.
+type Agent struct {
+	Command []string `koanf:"command"` // what starts it in a box
+	Env     []string `koanf:"env"`     // NAME=VALUE, beside what the box has; no keys
 }
 
 // Loops says how the loops of runs work.
 type Loops struct {
-	Repairs int `koanf:"repairs"` // how often a task whose checks failed goes back to its loop; 0: never
+	Repairs     int `koanf:"repairs"`      // how often a task whose checks failed goes back to its loop; 0: never
+	DirectWords int `koanf:"direct_words"` // a prompt of one line and at most so many words goes to one Associate at once; 0: none does
 }
 
 // Server says where the control plane listens and keeps its data.
@@ -157,6 +167,14 @@ type Egress struct {
 	CAFile       string   `koanf:"ca_file"`       // PEM certificates that boxes trust beside the machine's
 }
 
+// Search names the service by which tasks search the web. Its key never stands here: it comes from the
+// environment or from `choir secrets set`.
+type Search struct {
+	Provider string `koanf:"provider"` // empty: no task searches
+	BaseURL  string `koanf:"base_url"` // empty: the vendor's own
+	Key      string `koanf:"key"`      // the name of its key; empty: the usual one
+}
+
 // Approvals says how a person is asked.
 type Approvals struct {
 	WaitS int `koanf:"wait_s"` // how long an answer is waited for; then it is denied
@@ -182,6 +200,9 @@ const minSilenceS, maxSilenceS = 2, 600
 // maxRepairs bounds Loops.Repairs: a loop that has failed so often does not get there.
 const maxRepairs = 20
 
+// maxDirectWords bounds Loops.DirectWords: what is longer is worth a plan, or a wish of its own.
+const maxDirectWords = 1000
+
 // maxPatienceS bounds Models.PatienceS, in seconds.
 const maxPatienceS = 24 * 3600
 
@@ -194,7 +215,7 @@ func Default() Config {
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50, KeptTrees: 20, KeptDays: 30},
 		Approvals: Approvals{WaitS: 300},
 		Models:    Models{PatienceS: 1800},
-		Loops:     Loops{Repairs: 3},
+		Loops:     Loops{Repairs: 3, DirectWords: 30},
 		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
@@ -250,7 +271,7 @@ func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
 
 // validate checks every value that would otherwise fail later in another part.
 func (c Config) validate() error {
-	return cmp.Or(c.validateServer(), c.validateRuntime(), c.validateCounts(), c.validateBounds(), c.validateAmounts(), c.validateAddresses())
+	return cmp.Or(c.validateServer(), c.validateRuntime(), c.validateCounts(), c.validateBounds(), c.validateAmounts(), c.validateAddresses(), c.validateAgents())
 }
 
 func bad(key, format string, args ...any) error { return &KeyError{key, fmt.Sprintf(format, args...)} }
@@ -330,6 +351,9 @@ func (c Config) validateBounds() error {
 	if n := c.Loops.Repairs; n < 0 || n > maxRepairs {
 		return bad("loops.repairs", "is %d; it must be from 0 (never) to %d", n, maxRepairs)
 	}
+	if n := c.Loops.DirectWords; n < 0 || n > maxDirectWords {
+		return bad("loops.direct_words", "is %d; it must be from 0 (every prompt is planned) to %d", n, maxDirectWords)
+	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)
 	}
@@ -350,10 +374,44 @@ func (c Config) validateAmounts() error {
 	return nil
 }
 
+// maxAgents bounds Agents: each is told of to the Director's model.
+const maxAgents = 20
+
+func (c Config) validateAgents() error {
+	if n := len(c.Agents); n > maxAgents {
+		return bad("agents", "has %d entries; it may have %d", n, maxAgents)
+	}
+	for name, a := range c.Agents {
+		key := "agents." + name
+		if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			return bad(key, "has a name that can't be used; write it in up to 32 small letters, digits and -")
+		}
+		if len(a.Command) == 0 || a.Command[0] == "" {
+			return bad(key+".command", "names no program")
+		}
+		for _, v := range a.Env {
+			if name, _, ok := strings.Cut(v, "="); !ok || name == "" {
+				return bad(key+".env", "has %q; write each as NAME=VALUE", v)
+			}
+		}
+	}
+	return nil
+}
+
+// Environ is Env as a map; of a name that is there twice the last counts.
+func (a Agent) Environ() map[string]string {
+	env := map[string]string{}
+	for _, v := range a.Env {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	return env
+}
+
 func (c Config) validateAddresses() error {
 	addresses := map[string]string{
 		"models.anthropic_base_url": c.Models.AnthropicBaseURL, "models.openai_base_url": c.Models.OpenAIBaseURL,
-		"tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,
+		"search.base_url": c.Search.BaseURL, "tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,
 	}
 	for name, p := range c.Models.Providers {
 		addresses["models.providers."+name+".base_url"] = p.BaseURL

@@ -58,25 +58,28 @@ func TestRefusals(t *testing.T) {
 		env  []string
 		want []string // parts of the error and the hint
 	}{
-		"unknown key":         {toml: "[git]\nauto_comit_interval = 1\n", want: []string{"git.auto_comit_interval", "git.auto_commit_interval"}},
-		"unknown section":     {toml: "[gti]\nremote_template = 'x'\n", want: []string{"gti.remote_template", "git.remote_template"}},
-		"unknown variable":    {env: []string{"CHOIR_GIT_AUTOCOMMIT_INTERVAL=3"}, want: []string{"CHOIR_GIT_AUTOCOMMIT_INTERVAL", "CHOIR_GIT_AUTO_COMMIT_INTERVAL"}},
-		"not TOML":            {toml: "[git", want: []string{"config.toml"}},
-		"wrong type":          {toml: "[git]\nauto_commit_interval = 'soon'\n", want: []string{"git.auto_commit_interval", "config.toml", `"soon" is no whole number`}},
-		"wrong variable":      {env: []string{"CHOIR_BUDGET_TURNS=abc"}, want: []string{"budget.turns", "CHOIR_BUDGET_TURNS", `"abc" is no whole number`}},
-		"negative":            {toml: "[git]\nauto_commit_threshold = -1\n", want: []string{"git.auto_commit_threshold"}},
-		"no patience":         {toml: "[approvals]\nwait_s = 9\n", want: []string{"approvals.wait_s", "from 10 to 86400"}},
-		"endless patience":    {env: []string{"CHOIR_APPROVALS_WAIT_S=86401"}, want: []string{"approvals.wait_s", "from 10 to 86400"}},
-		"unknown mode":        {toml: "[runtime]\nmode = 'docker'\n", want: []string{"runtime.mode", "local"}},
-		"mode not there yet":  {toml: "[runtime]\nmode = 'microvm'\n", want: []string{"runtime.mode", "not have yet"}},
-		"listen not loopback": {toml: "[server]\nlisten = '0.0.0.0:7700'\n", want: []string{"server.listen", "loopback"}},
-		"listen not parsable": {toml: "[server]\nlisten = 'x'\n", want: []string{"server.listen", "ADDR:PORT"}},
-		"credentials in URL":  {toml: "[models]\nopenai_base_url = 'http://u:p@h'\n", want: []string{"models.openai_base_url"}},
-		"a provider's URL":    {toml: "[models.providers.acme]\nbase_url = 'ftp://h'\n", want: []string{"models.providers.acme.base_url"}},
-		"a provider's key":    {toml: "[models.providers.acme]\nbase_ulr = 'https://h'\n", want: []string{"models.providers.acme.base_ulr", "models.providers.*.base_url"}},
-		"a provider's name":   {toml: "[models.providers.'a.b']\nbase_url = 'https://h'\n", want: []string{"models.providers.a.b.base_url"}},
-		"a role":              {toml: "[models.roles]\ndirektor = 'smart'\n", want: []string{"models.roles.direktor", "models.roles.director"}},
-		"S3 blobs":            {toml: "[storage]\nblobs_url = 's3://b'\n", want: []string{"storage.blobs_url"}},
+		"unknown key":           {toml: "[git]\nauto_comit_interval = 1\n", want: []string{"git.auto_comit_interval", "git.auto_commit_interval"}},
+		"unknown section":       {toml: "[gti]\nremote_template = 'x'\n", want: []string{"gti.remote_template", "git.remote_template"}},
+		"unknown variable":      {env: []string{"CHOIR_GIT_AUTOCOMMIT_INTERVAL=3"}, want: []string{"CHOIR_GIT_AUTOCOMMIT_INTERVAL", "CHOIR_GIT_AUTO_COMMIT_INTERVAL"}},
+		"not TOML":              {toml: "[git", want: []string{"config.toml"}},
+		"wrong type":            {toml: "[git]\nauto_commit_interval = 'soon'\n", want: []string{"git.auto_commit_interval", "config.toml", `"soon" is no whole number`}},
+		"wrong variable":        {env: []string{"CHOIR_BUDGET_TURNS=abc"}, want: []string{"budget.turns", "CHOIR_BUDGET_TURNS", `"abc" is no whole number`}},
+		"negative":              {toml: "[git]\nauto_commit_threshold = -1\n", want: []string{"git.auto_commit_threshold"}},
+		"no patience":           {toml: "[approvals]\nwait_s = 9\n", want: []string{"approvals.wait_s", "from 10 to 86400"}},
+		"endless patience":      {env: []string{"CHOIR_APPROVALS_WAIT_S=86401"}, want: []string{"approvals.wait_s", "from 10 to 86400"}},
+		"unknown mode":          {toml: "[runtime]\nmode = 'docker'\n", want: []string{"runtime.mode", "local"}},
+		"mode not there yet":    {toml: "[runtime]\nmode = 'microvm'\n", want: []string{"runtime.mode", "not have yet"}},
+		"listen not loopback":   {toml: "[server]\nlisten = '0.0.0.0:7700'\n", want: []string{"server.listen", "loopback"}},
+		"listen not parsable":   {toml: "[server]\nlisten = 'x'\n", want: []string{"server.listen", "ADDR:PORT"}},
+		"credentials in URL":    {toml: "[models]\nopenai_base_url = 'http://u:p@h'\n", want: []string{"models.openai_base_url"}},
+		"a provider's URL":      {toml: "[models.providers.acme]\nbase_url = 'ftp://h'\n", want: []string{"models.providers.acme.base_url"}},
+		"a provider's key":      {toml: "[models.providers.acme]\nbase_ulr = 'https://h'\n", want: []string{"models.providers.acme.base_ulr", "models.providers.*.base_url"}},
+		"a provider's name":     {toml: "[models.providers.'a.b']\nbase_url = 'https://h'\n", want: []string{"models.providers.a.b.base_url"}},
+		"a role":                {toml: "[models.roles]\ndirektor = 'smart'\n", want: []string{"models.roles.direktor", "models.roles.director"}},
+		"a program":             {toml: "[agents.helper]\nenv = ['A=b']\n", want: []string{"agents.helper.command", "names no program"}},
+		"a program's name":      {toml: "[agents.My_Helper]\ncommand = ['x']\n", want: []string{"agents.My_Helper", "small letters"}},
+		"a program's variables": {toml: "[agents.helper]\ncommand = ['x']\nenv = ['A']\n", want: []string{"agents.helper.env", "NAME=VALUE"}},
+		"S3 blobs":              {toml: "[storage]\nblobs_url = 's3://b'\n", want: []string{"storage.blobs_url"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,6 +113,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 	for _, key := range append(config.Keys(), config.Families()...) {
 		key = strings.ReplaceAll(strings.Replace(key, "providers.*", "providers.NAME", 1), "computers.*", "computers.ID")
+		key = strings.Replace(key, "agents.*", "agents.NAME", 1)
 		section, name, _ := strings.Cut(key, ".")
 		if !strings.Contains(string(doc), "`"+key+"`") && (section != "budget" || !strings.Contains(string(doc), "`."+name+"`")) {
 			t.Errorf("docs/configuration.md does not list %s", key)

@@ -36,8 +36,11 @@ type Computers interface {
 	// its log is needed; it may also be one that can't be woken, if it is not damaged. History waits as
 	// Get does.
 	History(ctx context.Context, cid contract.CID) (History, error)
-	// Wake wakes a computer that is asleep, or tries again to wake one that did not wake. It returns at
-	// once.
+	// Health says how those of these computers are that there are, oldest first. It wakes none and reads
+	// no log.
+	Health(ctx context.Context, cids []contract.CID) ([]view.ComputerHealth, error)
+	// Wake wakes a computer that is asleep, or tries again to wake one that did not wake; of one that is
+	// awake, parts that were given up are started again. It returns at once.
 	Wake(ctx context.Context, cid contract.CID, r view.WakeRequest) error
 	// Remove hides a computer, and leaves its data as they are; for some days PutBack can undo it.
 	Remove(ctx context.Context, cid contract.CID, by string) (view.Computer, error)
@@ -143,6 +146,8 @@ type System interface {
 	// TestModel sends a model a short prompt; "" is the default model. A model that fails is no error:
 	// the outcome describes the failure.
 	TestModel(ctx context.Context, model string) (view.ModelTest, error)
+	// Machine says how the machine's own parts are. It returns at once.
+	Machine(ctx context.Context) []view.Part
 	// Doctor checks what the machine provides.
 	Doctor(ctx context.Context) ([]view.Finding, error)
 }

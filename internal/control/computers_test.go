@@ -124,6 +124,18 @@ func (m *memory) Asleep(_ context.Context, cid contract.CID) (view.Computer, boo
 	return view.Computer{}, false, nil
 }
 
+func (m *memory) Health(_ context.Context, cids []contract.CID) (out []view.ComputerHealth, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.list {
+		if slices.Contains(cids, c.cid) {
+			info := c.info()
+			out = append(out, view.ComputerHealth{ID: info.ID, Name: info.Name, State: info.State})
+		}
+	}
+	return out, nil
+}
+
 func (m *memory) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
 
 func (m *memory) Remove(context.Context, contract.CID, string) (view.Computer, error) {

@@ -26,7 +26,9 @@ var bodies = map[string]string{
 	"approvals-answer": `{"digest":"` + strings.Repeat("a", 64) + `","answer":"deny"}`, "computers-rename": `{"name":"n"}`, "computers-fork": `{"name":"n"}`,
 	"prompts-submit": `{"text":"hello"}`, "runs-steer": `{"text":"left"}`, "runs-answer": `{"question":"` + contract.NewID() + `","answer":"red"}`,
 	"exec-run": `{"argv":["true"]}`, "files-add-url": `{"url":"https://example.com/a.git"}`, "checkpoints-restore": `{"to":"aaaaaaa"}`,
-	"git-token": `{"name":"git"}`, "documents-revise": `{"base":1,"text":"words"}`, "files-move": `{"from":"workspace/a","to":"workspace/b"}`,
+	"git-token": `{"name":"git"}`, "documents-revise": `{"base":1,"text":"words"}`, "memory-remember": `{"text":"words"}`, "mcp-add": `{"name":"library","command":["true"]}`,
+	"mcp-approve": `{"tools":[{"tool":"look","digest":"d"}]}`, "mcp-revoke": `{"tools":["look"]}`,
+	"files-move": `{"from":"workspace/a","to":"workspace/b"}`,
 }
 
 // operations returns every operation on a computer that the API describes, each with an address
@@ -42,7 +44,7 @@ func (w *world) operations() map[string][3]string {
 	if err := json.Unmarshal([]byte(w.ask("GET", hostOf(w.console()), "/api/openapi.json", "").body), &doc); err != nil {
 		w.t.Fatal(err)
 	}
-	fill := strings.NewReplacer("{computer}", string(w.machine().cid), "{checkpoint}", "aaaaaaa")
+	fill := strings.NewReplacer("{computer}", string(w.machine().cid), "{checkpoint}", "aaaaaaa", "{server}", "library")
 	out := map[string][3]string{}
 	for path, methods := range doc.Paths {
 		if !strings.HasPrefix(path, "/api/computers/{computer}") {

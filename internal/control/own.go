@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -89,6 +90,7 @@ func (s *Server) bindPlane(t rpc.Table) {
 	rpc.Bind(t, rpc.ModelTest, func(ctx context.Context, _ rpc.Caller, in rpc.TestModelRequest) (view.ModelTest, error) {
 		return s.options.System.TestModel(ctx, in.Body.Model)
 	})
+	rpc.Bind(t, rpc.SystemStatus, s.status)
 	rpc.Bind(t, rpc.Doctor, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Finding], error) {
 		list, err := s.options.System.Doctor(ctx)
 		return rpc.Listed(list, false, err)
@@ -98,7 +100,7 @@ func (s *Server) bindPlane(t rpc.Table) {
 func (s *Server) bindRuns(t rpc.Table) {
 	rpc.Bind(t, rpc.PromptSubmit, func(ctx context.Context, who rpc.Caller, in rpc.PromptRequest) (view.Acted, error) {
 		p := in.Body
-		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues}})
+		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route}})
 	})
 	rpc.Bind(t, rpc.RunShow, func(ctx context.Context, who rpc.Caller, in rpc.ShowRunRequest) (view.Run, error) {
 		c, err := s.options.Computers.Get(ctx, who.Computer)
@@ -120,6 +122,23 @@ func (s *Server) bindRuns(t rpc.Table) {
 	rpc.Bind(t, rpc.RunAnswer, func(ctx context.Context, who rpc.Caller, in rpc.AnswerRequest) (view.Acted, error) {
 		return s.act(ctx, who, view.Action{Run: in.Run, Type: "question.answered", Data: &contract.QuestionAnswered{Question: in.Body.Question, Answer: in.Body.Answer}})
 	})
+}
+
+// status says how the computers of the caller are, and how the machine is if they may look after it.
+func (s *Server) status(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (out view.Status, err error) {
+	mine, err := s.mine(ctx, who.Actor.Account())
+	if err != nil {
+		return view.Status{}, err
+	}
+	if out.Computers, err = s.options.Computers.Health(ctx, mine); err != nil {
+		return view.Status{}, err
+	}
+	if who.Actor.Can(contract.CanMachine) {
+		out.Machine = s.options.System.Machine(ctx)
+	}
+	out.Well = !slices.ContainsFunc(out.Computers, func(c view.ComputerHealth) bool { return !c.Well() }) &&
+		!slices.ContainsFunc(out.Machine, func(p view.Part) bool { return !p.Well() })
+	return out, nil
 }
 
 // act passes a person's action on to a computer.

@@ -46,6 +46,10 @@ func (s *system) TestModel(_ context.Context, model string) (view.ModelTest, err
 	return view.ModelTest{ID: model, OK: true}, nil
 }
 
+func (s *system) Machine(context.Context) []view.Part {
+	return []view.Part{{Name: "log", State: view.PartRunning}}
+}
+
 func (s *system) Doctor(context.Context) ([]view.Finding, error) {
 	return []view.Finding{{ID: "git", Status: "ok", Detail: "found"}}, nil
 }

@@ -30,9 +30,10 @@ func place() (dir, role string) {
 	return os.Getenv(Env), ""
 }
 
-// At ends the process if the point is armed. The file "arm" contains a point's name and the
-// number of the pass that is meant, counted over all processes. The file "hit" is made
-// first, so that a point kills only once and the test knows that it did. The size of the
+// At ends the process if the point is armed. The file "arm" contains a point's name, the
+// number of the pass that is meant, counted over all processes, and how often the point kills
+// from then on: once, if it doesn't say. The file "hit", or "hit2" and so on, is made
+// first, so that a point kills only so often and the test knows that it did. The size of the
 // file "passed.NAME" is the number of passes.
 func At(point string) {
 	if dir == "" {
@@ -59,16 +60,16 @@ func At(point string) {
 	if name != point {
 		return
 	}
-	n, err := strconv.ParseInt(at, 10, 64)
-	if err != nil {
+	n, times := int64(0), 1
+	if _, err := fmt.Sscan(at+" 1", &n, &times); err != nil {
 		panic(fmt.Sprintf("crash: the armed pass %q is no number", at))
 	}
 	if info, err := os.Stat(passed); err != nil || info.Size() < n {
 		return
 	}
-	hit, err := os.OpenFile(filepath.Join(dir, "hit"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	hit, err := claim(times)
 	if err != nil {
-		return // another process was first
+		return // other processes were first
 	}
 	_, err = fmt.Fprintln(hit, point)
 	if err = errors.Join(err, hit.Close()); err != nil {
@@ -79,6 +80,20 @@ func At(point string) {
 	for {
 		syscall.Exit(137)
 	}
+}
+
+// claim makes the first file of so many that is not there yet.
+func claim(times int) (hit *os.File, err error) {
+	for n := 1; n <= times; n++ {
+		name := "hit"
+		if n > 1 {
+			name += strconv.Itoa(n)
+		}
+		if hit, err = os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err == nil {
+			return hit, nil
+		}
+	}
+	return nil, err
 }
 
 // BoxArgs are arguments of bubblewrap that make armed points visible in boxes.

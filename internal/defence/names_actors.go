@@ -7,3 +7,8 @@ const (
 	ActorAsk         Name = "actor.ask"          // row 22: a method is asked by a kind of actor that may ask it
 	ActorAskPower    Name = "actor.ask-power"    // row 22: and by an actor who was given what it takes
 )
+
+// Row 55: what a computer is told to keep.
+const (
+	MemoryWords Name = "memory.words" // a Director has only whole sentences kept that a person said to its run
+)

@@ -47,7 +47,7 @@ func TestTheUsersNewestWordsSurviveACompaction(t *testing.T) {
 	defer host.Close()
 	o := director.Options{Client: host.Client(), Base: host.URL}
 	o.Limits.Nudges = 100
-	rep := director.Direct(t.Context(), o, director.Message{Run: contract.NewID(), Prompt: "go", Tools: director.Declared(nil)})
+	rep := director.Direct(t.Context(), o, director.Message{Run: contract.NewID(), Prompt: "go", Tools: director.Declared(nil, nil)})
 	if rep.Status != contract.RunDone {
 		t.Fatalf("%+v", rep)
 	}

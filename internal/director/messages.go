@@ -26,6 +26,8 @@ type Message struct {
 	Window int                     `json:"window,omitempty"`
 	Spent  contract.Usage          `json:"spent"`
 	Turns  []contract.TurnRecorded `json:"turns,omitempty"`
+	// Kept is what people told the computer to keep. It stands in each request behind what the loop says of itself.
+	Kept string `json:"kept,omitempty"`
 	// Brief is what the host says of the tree and the machine, as sections of Markdown.
 	Brief     string `json:"brief,omitempty"`
 	Heartbeat int    `json:"beat_ms,omitempty"` // 2000 when 0
@@ -49,6 +51,7 @@ type WakeReply struct {
 	Tasks     []TaskView          `json:"tasks,omitempty"` // oldest first
 	Answers   []Answer            `json:"answers,omitempty"`
 	Steering  []string            `json:"steering,omitempty"`
+	Kept      []string            `json:"kept,omitempty"`     // what people had the computer keep, or forget, since the run began
 	Document  string              `json:"document,omitempty"` // set when the user edited the run's document
 	Tree      []string            `json:"tree,omitempty"`     // the workspace's upper folders
 	Notes     []string            `json:"notes,omitempty"`    // what the computer can't do here
@@ -68,6 +71,7 @@ type TaskView struct {
 	Ran          []string                    `json:"ran,omitempty"` // of fixed steps: each command, and what it wrote
 	Head         string                      `json:"head,omitempty"`
 	Kept         *contract.KeptTree          `json:"kept,omitempty"` // what it wrote, if it was not published
+	Overlaps     []contract.Overlap          `json:"overlaps,omitempty"`
 	Questions    []string                    `json:"questions,omitempty"`
 	Next         string                      `json:"suggested_next,omitempty"`
 }
@@ -100,6 +104,18 @@ type Ask struct {
 	Choices   []string `json:"choices,omitempty"`
 	Default   string   `json:"default,omitempty"`
 	DeadlineS int      `json:"deadline_s,omitempty"`
+}
+
+// Remember is the body of POST /remember: words of the user that hold beyond the run. The host looks for them in what
+// the user said.
+type Remember struct {
+	Call  string `json:"call"`
+	Words string `json:"words"`
+}
+
+// Remembered answers Remember.
+type Remembered struct {
+	Text string `json:"text"` // for the model
 }
 
 // Post is the body of POST /events: one event of a type that a Director's box

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,6 +49,7 @@ func (a *directorAPI) handler() http.Handler {
 	mux.HandleFunc("POST /events", loops.Endpoint(contract.MaxTask, a.event))
 	mux.HandleFunc("POST /tasks", loops.Endpoint(4*contract.MaxTask, a.tasks))
 	mux.HandleFunc("POST /tools/{name}", a.look)
+	mux.HandleFunc("POST /remember", loops.Endpoint(64<<10, a.remember))
 	mux.HandleFunc("POST /ask", loops.Endpoint(64<<10, a.ask))
 	return mux
 }
@@ -67,11 +69,15 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	if err != nil {
 		return nil, err
 	}
+	kept, err := r.KeptSince(ctx)
+	if err != nil {
+		return nil, err
+	}
 	edited := r.doc.Edited(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := director.WakeReply{Objective: r.story.Objective, Plan: r.story.Plan, Tree: folders, Document: edited,
-		Steering: summary.Words(r.story)}
+		Steering: summary.Words(r.story), Kept: kept}
 	for _, t := range r.story.Tasks {
 		w.Tasks = append(w.Tasks, summary.Task(t))
 	}
@@ -207,6 +213,9 @@ func (r *run) accept(ctx context.Context, raw json.RawMessage, n int) (contract.
 			return t, err
 		}
 	}
+	if err := r.checkProgram(t); err != nil {
+		return t, err
+	}
 	for i, name := range t.Tools {
 		field := fmt.Sprintf("tools[%d]", i)
 		if name == catalogue.Model {
@@ -228,11 +237,31 @@ func (r *run) accept(ctx context.Context, raw json.RawMessage, n int) (contract.
 			return t, &contract.FieldError{Field: field, Reason: fault.Text(err)}
 		}
 	}
-	if (t.Kind == contract.KindAgent || t.Kind == contract.KindInspect) && len(t.Tools) == 0 {
+	if (t.Kind == contract.KindAgent || t.Kind == contract.KindInspect) && len(t.Tools) == 0 && t.Program == "" {
 		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + strings.Join(r.dispatcher.tools.ToolNames(t.Kind), ", ")}
 	}
 	t.Budget = r.left(t.Budget)
 	return t, nil
+}
+
+// checkProgram refuses an agent program that the owner did not configure, and tools for one, which brings
+// its own.
+func (r *run) checkProgram(t contract.DirectorTask) error {
+	if t.Program == "" {
+		return nil
+	}
+	known := r.dispatcher.options.Programs
+	if _, ok := known[t.Program]; !ok {
+		there := "none is configured"
+		if len(known) > 0 {
+			there = "there are " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+		}
+		return &contract.FieldError{Field: "program", Reason: fmt.Sprintf("%q is no agent program of this computer's: %s", summary.OneLine(t.Program, 40), there)}
+	}
+	if len(t.Tools) > 0 {
+		return &contract.FieldError{Field: "tools", Reason: "are not for a task that an agent program does: it brings its own"}
+	}
+	return nil
 }
 
 func prefix(parent string, err error) error {

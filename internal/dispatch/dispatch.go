@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +39,12 @@ type Options struct {
 	Logger      *slog.Logger
 	// Tools are the tools that the host carries out for tasks, besides git.
 	Tools []catalogue.HostTool
+	// Pages reads pages of the web for tasks, and Search asks a search service; without them no task does.
+	Pages  ports.Pages
+	Search ports.Search
+	// Programs are the agent programs that a task may name, and Version is ours, as they are told.
+	Programs map[string]ports.Program
+	Version  string
 	// Render is the third part of the shell's verification. Without it the verification reports that only
 	// type check and build were done.
 	Render ports.Renderer
@@ -45,16 +53,21 @@ type Options struct {
 	// Publish sends messages that are not logged: the result of a run on contract.SubjectResult, and the
 	// Director's text on contract.SubjectWords while the model produces it. nil sends none.
 	Publish func(ctx context.Context, subject string, data []byte) error
+	// Memory is what people told the computer to keep; without it nothing is kept.
+	Memory ports.Memory
 	// Past answers questions about earlier events of runs.
 	Past ports.Past
 	// Budget is the owner's bound for every run; a prompt can only lower it.
-	Budget   contract.Budget
-	Repairs  int // how often the loop of an attempt is asked to repair what the checks found; 0: never
-	Turns    int // model turns of one loop; 0 leaves the harness's default
-	Parallel int // how many tasks of one computer work at the same time; 3
-	Runs     int // how many runs of one computer go on at the same time, while others wait; 4
-	Times    ports.Times
-	Now      func() time.Time
+	Budget  contract.Budget
+	Repairs int // how often the loop of an attempt is asked to repair what the checks found; 0: never
+	Turns   int // model turns of one loop; 0 leaves the harness's default
+	// DirectWords is how many words a prompt of one line has at most that goes to one Associate at once; 0: every
+	// prompt is planned, unless its user wants otherwise.
+	DirectWords int
+	Parallel    int // how many tasks of one computer work at the same time; 3
+	Runs        int // how many runs of one computer go on at the same time, while others wait; 4
+	Times       ports.Times
+	Now         func() time.Time
 }
 
 // maxTasks bounds the tasks of one run.
@@ -105,7 +118,7 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.WithDefaults()
-	tools, err := catalogue.New(append([]catalogue.HostTool{task.GitTool(), task.RecallTool()}, o.Tools...))
+	tools, err := catalogue.New(slices.Concat([]catalogue.HostTool{task.GitTool(), task.RecallTool()}, task.WebTools(o.Pages, o.Search), o.Tools), slices.Sorted(maps.Keys(o.Programs)))
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -113,10 +126,16 @@ func New(o Options) (*Dispatcher, error) {
 	d.briefs = &look.Briefs{Tools: tools, Now: o.Now}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	d.host = task.NewHost(task.Options{CID: o.CID, Blobs: o.Blobs, Boxes: o.Boxes, Workspace: o.Workspace, Documents: o.Documents, Models: o.Models,
-		Egress: o.Egress, BeyondGrant: o.BeyondGrant, Logger: o.Logger, Tools: tools, Briefs: d.briefs, Render: o.Render, Install: o.Install, Repairs: o.Repairs, Turns: o.Turns,
+		Egress: o.Egress, BeyondGrant: o.BeyondGrant, Logger: o.Logger, Tools: tools, Briefs: d.briefs, Render: o.Render, Install: o.Install, Programs: o.Programs, Version: o.Version, Repairs: o.Repairs, Turns: o.Turns,
 		Parallel: o.Parallel, Times: o.Times, Now: o.Now, Awake: d.ctx})
 	d.unwatch = awake.Notify(d.stoodStill)
 	return d, nil
+}
+
+// Offer makes tools of the host the ones that tasks may use besides Options.Tools. What was offered
+// before is replaced, for runs under way, too.
+func (d *Dispatcher) Offer(added []catalogue.HostTool) error {
+	return fault.Wrap("dispatch.Offer", d.tools.Add(added))
 }
 
 // Close stops everything under way without ending it: Recover continues it from the log. It returns when
@@ -141,16 +160,20 @@ type Prompt struct {
 	Budget contract.Budget
 	// Continues is the ended run of this computer that the new run goes on from, if any.
 	Continues string
+	Route     contract.Route
 }
 
 // Submit appends prompt.submitted and starts its run. It returns as soon as the event is on disk.
 func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Submit"
-	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues}
+	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route}
 	if err := payload.Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
 	}
 	if p.Continues != "" {
+		if p.Route == contract.RouteDirect {
+			return "", 0, fault.New(op, fault.Invalid, "Leave one of them out.", &contract.FieldError{Field: "route", Reason: "is direct, but a prompt that continues a run is planned: it is the Director who is told of that run"})
+		}
 		if _, err := d.earlier(ctx, p.Continues); err != nil {
 			return "", 0, fault.Wrap(op, err)
 		}

@@ -64,5 +64,5 @@ func (r *run) brief(ctx context.Context, api *directorAPI, resumes bool) (string
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSpace(told + "\n\n" + recent + "\n\n" + r.dispatcher.briefs.Text(ctx, r.story.Prompt.Text, api.eyes.Call)), nil
+	return strings.TrimSpace(r.tried() + "\n\n" + told + "\n\n" + recent + "\n\n" + r.dispatcher.briefs.Text(ctx, r.story.Prompt.Text, api.eyes.Call)), nil
 }

@@ -240,6 +240,7 @@ func (r *run) doing(more bool) (to contract.RunStatus, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	to = contract.RunPlanning
+	more = more || r.story.Direct != "" && len(r.story.Tasks) == 0 // it begins with its task
 	for _, t := range r.story.Tasks {
 		more = more || !t.Ended()
 	}
@@ -262,18 +263,22 @@ func (r *run) drive() error {
 		r.mu.Lock()
 		fresh := !r.story.Started && !r.story.Paused // otherwise the box might have to wait for long
 		r.mu.Unlock()
-		if fresh {
-			box.Begin()
-		}
-		if err := r.open(); err != nil && r.ctx.Err() == nil {
+		if err := r.open(func() {
+			if fresh {
+				box.Begin()
+			}
+		}); err != nil && r.ctx.Err() == nil {
 			box.close()
 			return err
 		}
 	}
-	var rep director.Report
-	for opening := 1; r.ctx.Err() == nil; opening++ {
-		var err error
-		rep, err = r.direct(box)
+	rep, over, err := r.alone(r.ctx)
+	if err != nil && r.ctx.Err() == nil {
+		box.close()
+		return err
+	}
+	for opening := 1; !over && r.ctx.Err() == nil; opening++ {
+		rep, err = r.plan(box)
 		if err == nil || r.ctx.Err() != nil {
 			break
 		}
@@ -323,16 +328,29 @@ func (r *run) endTasks(why error) {
 
 var errEnded = errors.New("the run has ended")
 
-// open starts the run in the log and makes its document.
-func (r *run) open() error {
+// open starts the run in the log and makes its document. It calls plans before, if a Director plans the run.
+func (r *run) open(plans func()) error {
 	if !r.story.Started {
-		provider, model, err := r.dispatcher.options.Models.Resolve(r.ctx, contract.KindDirector, r.story.Prompt.Model)
+		direct, err := r.direct(r.ctx)
+		role := contract.KindAssociate
+		if direct == "" {
+			role = contract.KindDirector
+			plans()
+		}
+		if err != nil {
+			return err
+		}
+		provider, model, err := r.dispatcher.options.Models.Resolve(r.ctx, role, r.story.Prompt.Model)
+		if err != nil {
+			return err
+		}
+		kept, err := r.kept(r.ctx)
 		if err != nil {
 			return err
 		}
 		drafts := []contract.Draft{{ID: contract.DeriveID(r.story.ID, "started"), Actor: contract.System(), Type: "run.started",
-			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model}}}
-		if to, news := r.doing(false); news {
+			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model, Direct: direct, Facts: kept}}}
+		if to, news := r.doing(direct != ""); news {
 			drafts = append(drafts, r.moved(to, "")) // in one call, which is one sync of the log
 		}
 		if _, err = r.Append(r.ctx, drafts...); err != nil {
@@ -345,9 +363,9 @@ func (r *run) open() error {
 	return r.Settle(r.ctx)
 }
 
-// direct gives the run to a Director's box once the box is open, and waits for its report. The box has
+// plan gives the run to a Director's box once the box is open, and waits for its report. The box has
 // ended when it returns.
-func (r *run) direct(b *directorBox) (director.Report, error) {
+func (r *run) plan(b *directorBox) (director.Report, error) {
 	defer b.close()
 	ctx := b.Ctx
 	// Tasks that an earlier Director requested end first, so that the new one finds their results in its
@@ -371,7 +389,7 @@ func (r *run) direct(b *directorBox) (director.Report, error) {
 		return director.Report{}, err
 	}
 	r.mu.Lock()
-	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Model: r.story.Prompt.Model, Budget: r.Budget(), Tools: r.dispatcher.tools.For(tool.Director),
+	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Kept: summary.Pinned(r.story.Facts), Model: r.story.Prompt.Model, Budget: r.Budget(), Tools: r.dispatcher.tools.For(tool.Director),
 		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Window: r.dispatcher.options.Models.Window(ctx, contract.KindDirector, r.story.Prompt.Model), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
 	closed := summary.Closed(r.story.Turns, m.Turns)
 	for _, t := range m.Turns {

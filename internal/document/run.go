@@ -54,7 +54,7 @@ func SectionsOf(r *run.Run, end *contract.RunReported) Sections {
 	return Sections{
 		{"objective", "Objective", objective(r)},
 		{"plan", "Plan", plan(r, report)},
-		{"questions", "Questions", questions(r)},
+		{"questions", "Questions", questions(r) + noted(r)},
 		{"evidence", "Evidence", allEvidence(r)},
 		{"result", "Result", result(status, report)},
 		{"cost", "Cost", cost(used, took)},
@@ -148,6 +148,8 @@ func continued(r *run.Run) string {
 
 func plan(r *run.Run, report *contract.RunReported) string {
 	switch {
+	case len(r.Plan) == 0 && r.Direct != "" && len(r.Turns) == 0:
+		return "It went to one Associate at once: " + line(r.Direct, maxLine) + ".\n"
 	case len(r.Plan) == 0 && report == nil:
 		return "No plan yet.\n"
 	case len(r.Plan) == 0:
@@ -192,6 +194,18 @@ func questions(r *run.Run) string {
 		return "None.\n"
 	}
 	return tail(items, maxAsked, "- … %d earlier\n")
+}
+
+// noted shows what the computer keeps from now on because it was said to this run.
+func noted(r *run.Run) string {
+	var items []string
+	for _, f := range r.Noted {
+		items = append(items, "- Kept for later runs, until you have it forgotten (`choir forget "+f.ID+"`): “"+line(f.Text, 2*maxLine)+"”\n")
+	}
+	if len(items) == 0 {
+		return ""
+	}
+	return "\n" + tail(items, maxAsked, "- … %d earlier\n")
 }
 
 // allEvidence shows the newest tasks in full and older ones in a line each.
@@ -283,6 +297,16 @@ func evidence(t *run.Task) string {
 	if r.Kept != nil {
 		fmt.Fprintf(&b, "  - Not published; what it wrote is kept as %s (%d %s)\n", code(r.Kept.Commit), r.Kept.Paths, plural(r.Kept.Paths, "path"))
 	}
+	for _, o := range r.Overlaps {
+		names := make([]string, len(o.Paths))
+		for i, p := range o.Paths {
+			names[i] = code(p)
+		}
+		if o.More > 0 {
+			names = append(names, fmt.Sprintf("and %d more", o.More))
+		}
+		fmt.Fprintf(&b, "  - Overlaps with task %s, merged in the order they ended: %s\n", code(o.Task), strings.Join(names, ", "))
+	}
 	if len(r.Egress.Denied) > 0 {
 		fmt.Fprintf(&b, "  - Refused network: %s\n", line(strings.Join(r.Egress.Denied, ", "), maxLine))
 	}
@@ -337,6 +361,9 @@ func result(status contract.RunStatus, r *contract.RunReported) string {
 // cost is what was used so far, and how long the run took once it has ended.
 func cost(u contract.Usage, took time.Duration) string {
 	s := fmt.Sprintf("%d tool %s, %d tokens in, %d out, $%.4f", u.ToolCalls, plural(u.ToolCalls, "call"), u.TokensIn, u.TokensOut, u.CostUSD)
+	if u.TokensIn > 0 && u.TokensRepeated > 0 {
+		s += fmt.Sprintf("; of what went in, %d%% was the request before's, %d%% was cached", 100*u.TokensRepeated/u.TokensIn, 100*u.TokensCached/u.TokensIn)
+	}
 	if took > 0 {
 		s += ", " + took.Round(time.Second).String()
 	}

@@ -23,6 +23,7 @@ import (
 	"choir.dev/choiros/internal/recovery"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/vault"
 	"choir.dev/choiros/internal/view"
 )
@@ -41,6 +42,7 @@ type Options struct {
 	Source   fs.FS  // the shell's source: the base of a new computer
 	Build    fs.FS  // its build, which is painted first
 	Path     string // what boxes have in PATH; empty: the guest's default
+	Reader   boxes.Reader
 	Getenv   func(string) string
 	Logger   *slog.Logger
 	// Report says what of the data directory is damaged. If the store is, Bus runs on an
@@ -62,6 +64,7 @@ type Fleet struct {
 	wake func(context.Context, contract.CID, computer.WakeOptions) (*computer.Computer, error)
 
 	upkeep upkeep
+	parts  *supervise.Tree // the machine's own, and under it each awake computer's
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -101,12 +104,15 @@ func New(opts Options) (*Fleet, error) {
 		Source: opts.Source, Build: opts.Build, Getenv: opts.Getenv, Logger: opts.Logger,
 		Modules: &shell.Modules{Source: opts.Source},
 		Boxes: &boxes.Machine{
-			Path: opts.Path, Runtime: opts.Config.Runtime, Storage: opts.Config.Storage,
+			Path: opts.Path, Runtime: opts.Config.Runtime, Storage: opts.Config.Storage, Reader: opts.Reader,
 			Policy: &egress.Sources{Registries: egress.Cached(egress.HostRegistries(opts.Logger), registriesTTL), Extra: extra, Logger: opts.Logger},
 		},
-		Secrets: opts.Vault.Values, Count: fl.count, ServicesFailed: fl.servicesFailed, Notices: fl.notices,
+		Secrets: opts.Vault.Values, Secret: opts.Vault.Get, Count: fl.count, PartsFailed: fl.partsFailed, Notices: fl.notices,
 	}
 	fl.wake = fl.machine.Wake
+	if fl.machine.Search, err = search(opts); err != nil {
+		return nil, err
+	}
 	if fl.machine.Gateway, err = gateway.New(gateway.Options{
 		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
 		Default: opts.Config.Models.Default, Roles: roles(opts.Config.Models.Roles), Providers: providers(opts.Config.Models.Providers),

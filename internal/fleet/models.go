@@ -6,9 +6,24 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/config"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/websearch"
 )
+
+// search is the configured search service, nil if there is none.
+func search(o Options) (ports.Search, error) {
+	c := o.Config.Search
+	if c.Provider == "" {
+		return nil, nil
+	}
+	s, err := websearch.New(websearch.Options{Provider: c.Provider, BaseURL: c.BaseURL, Key: c.Key, Lookup: gateway.Lookup(gateway.Env(o.Getenv), o.Vault.Lookup)})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
 
 // roles are the configured models of roles, as the gateway takes them.
 func roles(r config.Roles) map[string]string {

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -69,7 +70,7 @@ func (fl *Fleet) Open(ctx context.Context) error {
 	if err := fl.clearForks(); err != nil {
 		return fault.Wrap("fleet.Open", err)
 	}
-	fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	fl.openParts(ctx)
 	for _, cid := range cids {
 		p, err := fl.takeUp(cid, fl.Report)
 		if err != nil {
@@ -91,8 +92,8 @@ func (fl *Fleet) Open(ctx context.Context) error {
 			fl.begin(p, view.WakeRequest{}, nil)
 		}
 	}
-	fl.startUpkeep()
-	fl.keepIdleAsleep(fl.Config.Runtime.SleepAfter())
+	fl.ownUpkeep()
+	fl.ownSleep(fl.Config.Runtime.SleepAfter())
 	return nil
 }
 
@@ -154,7 +155,7 @@ func (fl *Fleet) record(p *place, c *computer.Computer, err error) (string, view
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	if c != nil && p.err != nil {
-		// Its services gave up while it woke.
+		// A part of it was given up while it woke.
 		p.close(c)
 		fl.closing.Go(func() { fl.closeComputer(c) })
 		c, err = nil, p.err
@@ -290,7 +291,8 @@ func (fl *Fleet) trouble(p place) *view.Trouble {
 }
 
 // Wake implements control.Computers: another try, of a computer that did not wake, or
-// the first of one that is asleep.
+// the first of one that is asleep. Of one that is awake, parts that were given up are started
+// again.
 func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeRequest) error {
 	fl.mu.Lock()
 	p := fl.find(cid)
@@ -305,6 +307,9 @@ func (fl *Fleet) Wake(ctx context.Context, cid contract.CID, req view.WakeReques
 	}
 	fl.mu.Lock()
 	p.tries = 0
+	if p.state == view.StateAwake {
+		p.computer.Again()
+	}
 	asleep := p.state == view.StateAsleep
 	busy, what := p.busy()
 	fl.mu.Unlock()
@@ -329,41 +334,12 @@ func (fl *Fleet) again(r Restart) error {
 	return nil
 }
 
-// servicesFailed puts a computer to sleep whose own services keep failing. The others are not
-// affected; this one shows the reason until it is woken again.
-func (fl *Fleet) servicesFailed(c *computer.Computer, err error) {
-	err = fault.New("", fault.Unavailable, "Try again, which wakes it; the server's log says more.", fmt.Errorf("it was put to sleep: %w", err))
-	fl.mu.Lock()
-	p := fl.places[c.CID()]
-	if fl.closed.Load() || p == nil || p.computer != c || p.apart != nil {
-		fl.mu.Unlock()
-		return // it is being closed anyway, or belongs to whoever opened it
-	}
-	if p.err = err; p.state == view.StateWaking {
-		fl.mu.Unlock()
-		return // settle notices it
-	}
-	fl.closing.Add(1)
-	defer fl.closing.Done()
-	p.computer, p.state = nil, view.StateFailed
-	p.close(c)
-	if time.Since(p.since) > wakeSteady {
-		p.tries = 0
-	}
-	fl.retry(p)
-	name, state := p.name, p.state
-	fl.mu.Unlock()
-	fl.log(c).Error("the computer is put to sleep", "because", err)
-	fl.reportState(c.CID(), name, state, err)
-	fl.closeComputer(c)
-}
-
 // closeComputer closes a computer that is no longer to be awake, and says whether that
 // succeeded.
 func (fl *Fleet) closeComputer(c *computer.Computer) bool {
-	err := c.Close()
+	err := supervise.Safely(c.Close)
 	if err != nil {
-		fl.log(c).Error("it did not fall asleep in order", "error", err)
+		fl.log(c).Error("it did not fall asleep in order", "error", err, "stack", supervise.Stack(err))
 	}
 	shut := fl.closeLog(c.CID())
 	fl.mu.Lock()
@@ -388,7 +364,10 @@ func (fl *Fleet) Close() error {
 		fl.cancel()
 	}
 	fl.waking.Wait()
-	fl.upkeep.done.Wait()
+	if fl.parts != nil {
+		fl.parts.Stop()
+		defer fl.parts.Close()
+	}
 	fl.mu.Lock()
 	var awake []*computer.Computer
 	for _, p := range fl.places {
@@ -402,7 +381,7 @@ func (fl *Fleet) Close() error {
 	fl.closing.Wait()
 	var errs []error
 	for _, c := range awake {
-		errs = append(errs, c.Close(), fl.mark(c.CID()))
+		errs = append(errs, supervise.Safely(c.Close), fl.mark(c.CID()))
 	}
 	fl.machine.Reserve.Close()
 	errs = append(errs, fl.machine.Gateway.Close())

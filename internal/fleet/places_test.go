@@ -114,7 +114,7 @@ func TestAComputerFallsAlone(t *testing.T) {
 	p := newPurse(t)
 	p.ctx = t.Context()
 	a, b := p.computer("A"), p.computer("B")
-	p.servicesFailed(a, errors.New("a broken service failed 10 times in a row: broken for good"))
+	p.partsFailed(a, errors.New("a broken service failed 10 times in a row: broken for good"))
 	_, err := p.get(a.CID())
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "it was put to sleep") || !strings.Contains(err.Error(), "broken for good") {
 		t.Errorf("it says %v", err)
@@ -129,7 +129,7 @@ func TestAComputerFallsAlone(t *testing.T) {
 	if _, err := b.Log().Append(t.Context(), contract.Draft{Actor: contract.System(), Type: "box.opened", Data: contract.BoxOpened{Box: "x", Kind: contract.BoxScratch}}); err != nil {
 		t.Errorf("the other one's log: %v", err)
 	}
-	p.servicesFailed(a, errors.New("again")) // the failure was reported twice
+	p.partsFailed(a, errors.New("again")) // the failure was reported twice
 	if again := p.open(a.CID()); again.Log().Last() != a.Log().Last() {
 		t.Errorf("opened again its log ends at %d", again.Log().Last())
 	}

@@ -98,21 +98,21 @@ func (fl *Fleet) release(p *place) {
 	p.used = time.Now()
 }
 
-// keepIdleAsleep puts computers to sleep of which nothing has been asked for a while and
-// that do nothing themselves.
-func (fl *Fleet) keepIdleAsleep(after time.Duration) {
+// ownSleep puts computers to sleep of which nothing has been asked for a while and that do
+// nothing themselves.
+func (fl *Fleet) ownSleep(after time.Duration) {
 	if after <= 0 {
 		return
 	}
-	fl.upkeep.done.Go(func() {
+	fl.own("putting idle computers to sleep", func(ctx context.Context) error {
 		tick := time.NewTicker(min(max(after/idleLooks, idleLeast), idleMost))
 		defer tick.Stop()
 		for {
 			select {
-			case <-fl.ctx.Done():
-				return
+			case <-ctx.Done():
+				return nil
 			case <-tick.C:
-				fl.sleepIdle(fl.ctx, after)
+				fl.sleepIdle(ctx, after)
 				fl.closeIdleLogs(after)
 			}
 		}

@@ -24,12 +24,11 @@ type upkeep struct {
 	space    view.Finding
 	accounts view.Finding
 	since    map[string]time.Time // by finding: since when it is not ok
-	done     sync.WaitGroup
 }
 
-// startUpkeep checks space and accounts at once, and then again and again until the fleet closes.
-func (fl *Fleet) startUpkeep() {
-	fl.upkeep.done.Go(func() {
+// ownUpkeep checks space and accounts at once, and then again and again until the fleet closes.
+func (fl *Fleet) ownUpkeep() {
+	fl.own("looking after the machine", func(ctx context.Context) error {
 		space, accounts := time.NewTicker(spaceEvery), time.NewTicker(accountsEvery)
 		defer space.Stop()
 		defer accounts.Stop()
@@ -37,12 +36,12 @@ func (fl *Fleet) startUpkeep() {
 		fl.sweep()
 		for {
 			select {
-			case <-fl.ctx.Done():
-				return
+			case <-ctx.Done():
+				return nil
 			case <-space.C:
 				fl.checkSpace()
 			case <-accounts.C:
-				fl.checkAccounts(fl.ctx)
+				fl.checkAccounts(ctx)
 				fl.sweep()
 			}
 		}

@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/identity"
+	"choir.dev/choiros/internal/supervise"
+	"choir.dev/choiros/test/choirtest"
 )
 
 // TestTheMachineIsLookedAfter shows that when the file of accounts is damaged while it is open, or
@@ -96,10 +99,13 @@ func TestTheMachineIsLookedAfter(t *testing.T) {
 	}
 
 	// The machine is checked without a request, and the checks end with the fleet.
-	fl.startUpkeep()
+	fl.parts = supervise.New(t.Context(), supervise.Options{Name: "machine"})
+	fl.ownUpkeep()
+	choirtest.Eventually(t, 20*time.Second, "somebody looks at the space", func() bool {
+		fl.upkeep.mu.Lock()
+		defer fl.upkeep.mu.Unlock()
+		return fl.upkeep.space.Status != ""
+	})
 	fl.cancel()
-	fl.upkeep.done.Wait()
-	if fl.upkeep.space.Status == "" {
-		t.Error("nobody looked at the space")
-	}
+	fl.parts.Close()
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -18,10 +19,18 @@ type outcome struct {
 	bytes   int // of text and arguments received
 }
 
+// An answer that has more bytes for each token that was asked for, and more beside, is longer than that. Few tokens are of
+// so many bytes, and what is beside is for thoughts that are encrypted.
+const (
+	bytesPerToken = 32
+	moreBytes     = 64 << 10
+)
+
 // once makes one request. shown says that part of the answer was passed on, so that another try
 // would repeat it. progress is called when the model's answer grows.
 func (c *call) once(ctx context.Context, t target, sent prepared, maxTokens int, red redactor, progress func()) (out outcome, shown bool, err error) {
 	l := c.gateway.limits
+	l.Output = min(l.Output, maxTokens*bytesPerToken+moreBytes) // a service that knows no end of its own spends no more
 	ctx, cancel := awake.WithTimeoutCause(ctx, l.Wall, errWall)
 	defer cancel()
 	pulse := &pulse{}
@@ -49,7 +58,7 @@ func (c *call) once(ctx context.Context, t target, sent prepared, maxTokens int,
 	case sink.calls == 0 && finish.Stop == contract.StopToolUse:
 		out.stop = contract.StopEnd
 	default:
-		out.stop = finish.Stop
+		out.stop = cmp.Or(finish.Stop, contract.StopEnd) // who completes an answer without a reason is done
 	}
 	sink.cut = out.stop == contract.StopLength || cut
 	out.message = sink.message()

@@ -35,6 +35,8 @@ type call struct {
 	metered *metered        // what was consumed and is not recorded yet
 	last    contract.UsageMetered
 
+	repeated float64 // the share of the request that the loop's one before began with
+
 	tries   int // that have failed
 	broken  int // of these, tries of which part of an answer came
 	since   time.Duration
@@ -63,7 +65,7 @@ func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnReques
 		return contract.Turn{}, contract.UsageMetered{}, turnError(provider.CodeInvalid, err.Error(), false)
 	}
 	defer awake.Hold()()
-	c := &call{gateway: g, scope: scope, req: req, reader: to}
+	c := &call{gateway: g, scope: scope, req: req, reader: to, repeated: g.said.share(scope, req)}
 	turn, err := c.run(ctx)
 	c.waitEnds(ctx, err)
 	if bad := c.record(ctx); bad != nil {
@@ -192,6 +194,7 @@ func (c *call) try(ctx context.Context, k *candidate, permit *breaker.Permit) (c
 		err = sent.conform(&out)
 	}
 	usage, estimated := g.usage(k.target, res, out, err)
+	usage.TokensRepeated = int64(c.repeated * float64(usage.TokensIn))
 	usage.WallMS = max(0, g.now().Sub(start).Milliseconds())
 	res.settle(usage)
 	c.metered.add(usage, estimated, err)

@@ -49,6 +49,7 @@ type part struct {
 	opaque strings.Builder
 	hidden bool
 	broken bool // part of opaque did not fit
+	again  bool // a call that is all there was named once more
 }
 
 type partKind int
@@ -181,6 +182,9 @@ func (c *collector) call(index int) *part {
 // Call implements provider.Sink.
 func (c *collector) Call(index int, id, name string) error {
 	c.grows()
+	if p := c.byIndex[index]; p != nil && p.ends(id, name) {
+		delete(c.byIndex, index)
+	}
 	p := c.call(index)
 	if p == nil {
 		return provider.ErrFull
@@ -197,10 +201,31 @@ func (c *collector) Call(index int, id, name string) error {
 	return nil
 }
 
+// ends reports whether an announcement under a call's index is of another call: some services give all calls of an
+// answer the same index, and some announce a call with each of its pieces.
+func (p *part) ends(id, name string) bool {
+	args := p.text.String()
+	done := whole(args)
+	switch {
+	case name == "" || args != "" && !done:
+		return false
+	case id != "" && p.id != "" && id != p.id, done && name != p.name.String():
+		return true
+	}
+	p.again = done
+	return false
+}
+
 // Args implements provider.Sink.
 func (c *collector) Args(index int, fragment string) error {
 	if fragment != "" {
 		c.grows()
+	}
+	if p := c.byIndex[index]; p != nil && p.again && strings.TrimSpace(fragment) != "" {
+		delete(c.byIndex, index)
+		if err := c.Call(index, p.id, p.name.String()); err != nil {
+			return err
+		}
 	}
 	p := c.call(index)
 	if p == nil {
@@ -216,7 +241,7 @@ func (c *collector) Args(index int, fragment string) error {
 func (c *collector) message() contract.Message {
 	c.flush()
 	m := contract.Message{Role: contract.MessageAssistant, Parts: []contract.Part{}}
-	calls := 0
+	calls, made := 0, map[string]bool{}
 	for _, p := range c.parts {
 		switch p.kind {
 		case textPart:
@@ -229,10 +254,23 @@ func (c *collector) message() contract.Message {
 			}
 		case callPart:
 			calls++
+			if key := p.key(); key != "" && made[key] {
+				continue // the service sent it twice
+			} else if key != "" {
+				made[key] = true
+			}
 			m.Parts = append(m.Parts, contract.Part{Call: c.toolCall(p, calls)})
 		}
 	}
 	return m
+}
+
+// key tells a call from every other of its answer, "" if that can't be told: a model's calls have ids of their own.
+func (p *part) key() string {
+	if p.id == "" || !whole(p.text.String()) {
+		return ""
+	}
+	return p.id + "\x00" + p.name.String() + "\x00" + strings.TrimSpace(p.text.String())
 }
 
 // reasoning returns what the model thought. A service believes its own words only unchanged: if the key was in them, or

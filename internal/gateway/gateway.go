@@ -98,6 +98,7 @@ type Gateway struct {
 	now       func() time.Time
 	clock     Clock
 	breakers  *breaker.Set
+	said      *conversations
 }
 
 // New checks the configuration and returns a gateway. It makes no request. Its errors are Invalid
@@ -125,6 +126,7 @@ func New(opt Options) (*Gateway, error) {
 		services: all, wires: map[Wire]provider.Provider{WireAnthropic: anthropic.Provider{}, WireChat: openai.Provider{}, WireResponses: openai.Responses{}, wireBedrock: aws}, bedrock: aws,
 		transport: newTransport(),
 		accounts:  accounts{byKey: map[string]*account{}},
+		said:      newConversations(),
 	}
 	if g.clock = opt.Clock; g.clock == nil {
 		g.clock = running{}
@@ -152,7 +154,10 @@ func (g *Gateway) Close() error {
 }
 
 // Forget drops the account of a run that has ended.
-func (g *Gateway) Forget(cid contract.CID, run string) { g.accounts.forget(string(cid) + "/" + run) }
+func (g *Gateway) Forget(cid contract.CID, run string) {
+	g.accounts.forget(string(cid) + "/" + run)
+	g.said.forget(string(cid) + "/" + run)
+}
 
 // Turn asks the scope's model for one turn. onDelta, if not nil, is called with the text as it
 // arrives, from one goroutine. Every error is a *contract.TurnError whose text contains no key.

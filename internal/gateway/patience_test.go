@@ -2,9 +2,7 @@ package gateway_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -83,80 +81,6 @@ func times(n int, t modelserver.Turn) []modelserver.Turn {
 		out = append(out, t)
 	}
 	return out
-}
-
-// TestEveryFaultEndsRight is the table of faults: what each service may do wrong, in each format, and how a call of a loop ends
-// that waits for as long as it is allowed to. Its end, what was told to the user, and what was metered are right for each.
-func TestEveryFaultEndsRight(t *testing.T) {
-	status := func(code int, after string) modelserver.Turn {
-		return modelserver.Turn{Text: "not now", Fault: &modelserver.Fault{Kind: "status", Status: code, RetryAfter: after}}
-	}
-	kind := func(k string) modelserver.Turn {
-		return modelserver.Turn{Text: "once upon", Fault: &modelserver.Fault{Kind: k}}
-	}
-	fine := modelserver.Turn{Text: "here", Usage: &modelserver.Usage{In: 10, Out: 5}}
-	forever := func(t modelserver.Turn) []modelserver.Turn { return times(200, t) }
-	for _, c := range []struct {
-		name  string
-		turns []modelserver.Turn
-		ends  string        // the text of the turn, or the code of the error
-		least time.Duration // that was waited
-		most  time.Duration
-		told  bool // that it waits
-	}{
-		{"429 without retry-after, 20 s", append(times(6, status(429, "")), fine), "here", 10 * time.Second, 2 * time.Minute, true},
-		{"429 without retry-after, 10 min", append(times(18, status(429, "")), fine), "here", 8 * time.Minute, 20 * time.Minute, true},
-		{"429 with retry-after 20", append(times(1, status(429, "20")), fine), "here", 20 * time.Second, time.Minute, true},
-		{"429 with retry-after 600", append(times(1, status(429, "600")), fine), "here", 10 * time.Minute, 11 * time.Minute, true},
-		{"429 for ever", forever(status(429, "")), "rate_limited", 25 * time.Minute, 40 * time.Minute, true},
-		{"500 once", append(times(1, status(500, "")), fine), "here", 0, time.Minute, false},
-		{"503 for ever", forever(status(503, "")), "unavailable", 25 * time.Minute, 40 * time.Minute, true},
-		{"529 for 10 min", append(times(18, status(529, "")), fine), "here", 8 * time.Minute, 20 * time.Minute, true},
-		{"401", times(1, status(401, "")), "unauthorized invalid no_model", 0, 0, false},
-		{"400", times(1, status(400, "")), "invalid", 0, 0, false},
-		{"garbage once", append(times(1, kind("garbage")), fine), "here", 0, time.Minute, false},
-		{"cut once", append(times(1, kind("cut")), fine), "here", 0, time.Minute, false},
-		{"cut for ever", forever(kind("cut")), "unavailable malformed invalid", 0, 10 * time.Minute, false},
-		{"never answers, once", append(times(1, kind("hang")), fine), "here", 0, time.Minute, false},
-		{"stalls once", append(times(1, kind("stall")), fine), "here", 0, time.Minute, false},
-		{"text without end", times(1, kind("endless")), "truncated", 0, 0, false},
-		{"ten megabytes", times(1, kind("big_text")), "truncated", 0, 0, false},
-		{"a thousand calls", times(1, kind("many_calls")), "truncated", 0, 0, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			each(t, func(t *testing.T, wire modelserver.Wire) {
-				g, s, m, clock, told, sc := patient(t, wire, nil, c.turns...)
-				turn, err := g.Turn(t.Context(), sc, say("x"), nil)
-				end := code(err)
-				if err == nil {
-					end = "truncated"
-					if turn.Stop != contract.StopTruncate {
-						end = turn.Message.Parts[len(turn.Message.Parts)-1].Text
-					}
-				}
-				t.Logf("%-34s %-10s → %-12s after %3d requests and %s", c.name, wire, end, len(s.Requests()), clock.Now().Round(time.Second))
-				if end == "" || !strings.Contains(" "+c.ends+" ", " "+end+" ") {
-					t.Errorf("it ended as %q (%v); want one of %s", end, err, c.ends)
-				}
-				if w := clock.Now(); w < c.least || (c.most > 0 && w > c.most) || (c.most == 0 && w > 0) {
-					t.Errorf("it waited %s; want %s to %s", w, c.least, c.most)
-				}
-				if c.told != (len(told.waiting) > 0) {
-					t.Errorf("told of waits: %+v", told.waiting)
-				}
-				if c.told && len(told.resumed) == 0 {
-					t.Error("nobody was told how the wait ended")
-				}
-				if n := len(m.taken()); n != 1 {
-					t.Errorf("%d times metered", n)
-				}
-				var te *contract.TurnError
-				if errors.As(err, &te) && c.told && te.Retriable {
-					t.Error("what was waited for is to be waited for again")
-				}
-			})
-		})
-	}
 }
 
 // TestAFallbackAnswersInThePlace: a model that has failed for a while is stood in for, and it is said by which.

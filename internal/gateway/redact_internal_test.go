@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -69,5 +70,12 @@ func TestErrorsFromOutsideAreFitToShow(t *testing.T) {
 	}
 	if got := r.text(strings.Repeat("ä", 5000)); len(got) > maxMessage+8 || !utf8.ValidString(got) {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// TestAModelMayThinkForFiveMinutes without a word, and with signs of life only.
+func TestAModelMayThinkForFiveMinutes(t *testing.T) {
+	if l := (Limits{}).withDefaults(); min(l.FirstByte, l.Idle, l.Stall) <= 5*time.Minute || l.Wall <= l.Stall || l.Patience < 10*time.Minute {
+		t.Errorf("%+v", l)
 	}
 }

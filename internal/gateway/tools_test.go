@@ -16,7 +16,7 @@ import (
 // TestDeclarationsArriveInEachFormat shows that every tool that a model is offered arrives as it
 // is declared, in both wire formats.
 func TestDeclarationsArriveInEachFormat(t *testing.T) {
-	r, err := tool.NewRegistry(append(append(boxtools.Declared(), associate.Declared()...), director.Declared([]string{"read"})...)...)
+	r, err := tool.NewRegistry(append(append(boxtools.Declared(), associate.Declared()...), director.Declared([]string{"read"}, nil)...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

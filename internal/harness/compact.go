@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -74,6 +75,7 @@ func (l *loop) compact(ctx context.Context, hard bool) (bool, Outcome, error) {
 	if keep == 0 {
 		return false, Outcome{}, nil
 	}
+	crash.At("compaction.asking")
 	text, usage, out, err := l.summary(ctx, hard)
 	if err != nil || out.Reason != "" {
 		return false, out, err
@@ -103,9 +105,11 @@ func (l *loop) compact(ctx context.Context, hard bool) (bool, Outcome, error) {
 	rec := Record{Index: l.index, Usage: usage, Compacted: c,
 		Message: contract.Message{Role: contract.MessageAssistant, Parts: []contract.Part{{Text: Clip(said, l.Limits.Text)}}}}
 	l.index++
+	crash.At("compaction.summarised")
 	if err := l.record(ctx, rec); err != nil {
 		return false, Outcome{}, err
 	}
+	crash.At("compaction.recorded")
 	l.past.compact(*c)
 	return true, Outcome{}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
 )
 
 // Head describes the end of a log: its newest acknowledged event.
@@ -162,7 +163,7 @@ func (h *headFile) start() {
 				return
 			case <-tick.C:
 			}
-			if err := h.sync(); err != nil {
+			if err := supervise.Safely(h.sync); err != nil {
 				h.trouble(err)
 			}
 		}

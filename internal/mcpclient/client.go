@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +30,7 @@ const (
 type Server struct {
 	name    string
 	session *mcp.ClientSession
-	heard   *metered
+	heard   *meter
 
 	mu     sync.Mutex
 	offers map[string]Offer // by the names of their declarations
@@ -43,15 +44,55 @@ func Connect(ctx context.Context, name, version string, from io.ReadCloser, to i
 	}
 	ctx, cancel := awake.WithTimeout(ctx, quick)
 	defer cancel()
-	heard := &metered{ReadCloser: from}
+	heard := &meter{}
 	heard.allow()
-	// A server gets nothing of ours: no roots, no model, nobody to ask.
-	c := mcp.NewClient(&mcp.Implementation{Name: "choir", Version: version}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
-	session, err := c.Connect(ctx, &mcp.IOTransport{Reader: heard, Writer: to, MaxLineLength: maxMessage}, nil)
+	session, err := greet(ctx, version, &mcp.IOTransport{Reader: metered{from, heard}, Writer: to, MaxLineLength: maxMessage})
 	if err != nil {
-		return nil, fault.New(op, fault.Unreachable, "See whether it is a server of the Model Context Protocol.", errors.Join(fmt.Errorf("%s does not answer as a server: %s", name, oneText(err.Error())), from.Close(), to.Close()))
+		return nil, fault.New(op, fault.Unreachable, "See whether it is a server of the Model Context Protocol.", errors.Join(fmt.Errorf("%s does not answer as a server: %s", name, clip(oneText(err.Error()), 500)), from.Close(), to.Close()))
 	}
 	return &Server{name: name, session: session, heard: heard}, nil
+}
+
+// Reach greets a server at an address, over HTTP. bearer, unless it is empty, is sent with each
+// request. through makes the connections. No answer leads elsewhere, and none is larger than
+// one over a pipe may be.
+func Reach(ctx context.Context, name, version, address, bearer string, through http.RoundTripper) (*Server, error) {
+	const op = "mcpclient.Reach"
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	ctx, cancel := awake.WithTimeout(ctx, quick)
+	defer cancel()
+	heard := &meter{}
+	heard.allow()
+	web := &http.Client{
+		Transport:     bounded{through, heard, bearer},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("it leads to another address") },
+	}
+	session, err := greet(ctx, version, &mcp.StreamableClientTransport{Endpoint: address, HTTPClient: web, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage})
+	if err != nil {
+		return nil, fault.New(op, fault.Unreachable, "See whether it is the address of a server of the Model Context Protocol.", fmt.Errorf("%s does not answer as a server: %s", name, clip(oneText(err.Error()), 500)))
+	}
+	return &Server{name: name, session: session, heard: heard}, nil
+}
+
+// greet begins a session. A server gets nothing of ours: no roots, no model, nobody to ask.
+func greet(ctx context.Context, version string, over mcp.Transport) (*mcp.ClientSession, error) {
+	c := mcp.NewClient(&mcp.Implementation{Name: "choir", Version: version}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	c.AddSendingMiddleware(fresh)
+	return c.Connect(ctx, over, nil)
+}
+
+// fresh has a list of tools asked for each time: a server says for how long it holds, and one that
+// changes its tools would say that it holds for long.
+func fresh(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if list, ok := res.(*mcp.ListToolsResult); ok && list != nil {
+			list.TTLMs = 0
+		}
+		return res, err
+	}
 }
 
 // Offers asks for what the server offers now.
@@ -150,26 +191,61 @@ func clip(s string, most int) string {
 // Close ends the connection.
 func (s *Server) Close() error { return fault.Wrap("mcpclient.Close", s.session.Close()) }
 
-// metered ends a server that sends more in one call than any answer takes.
-type metered struct {
-	io.ReadCloser
+// Wait returns when the connection has ended, whoever ended it.
+func (s *Server) Wait() { _ = s.session.Wait() } // why it ended is what the call under way says
+
+// meter counts what a server sends in one call.
+type meter struct {
 	mu   sync.Mutex
 	left int
 }
 
-func (m *metered) allow() {
+func (m *meter) allow() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left = maxTraffic
 }
 
-// Read implements io.Reader.
-func (m *metered) Read(p []byte) (int, error) {
-	n, err := m.ReadCloser.Read(p)
+// take counts n bytes, and reports whether that was not too much.
+func (m *meter) take(n int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.left -= n; m.left < 0 {
-		return 0, errors.Join(errors.New("it sends without end"), m.ReadCloser.Close())
+	m.left -= n
+	return m.left >= 0
+}
+
+// metered ends a server that sends more in one call than any answer takes.
+type metered struct {
+	io.ReadCloser
+	heard *meter
+}
+
+// Read implements io.Reader.
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	if !m.heard.take(n) {
+		return 0, errors.Join(errors.New("it sends without end"), m.Close())
 	}
 	return n, err
+}
+
+// bounded meters the answers of a server over HTTP, and says who asks.
+type bounded struct {
+	through http.RoundTripper
+	heard   *meter
+	bearer  string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.bearer != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.bearer)
+	}
+	resp, err := b.through.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = metered{resp.Body, b.heard}
+	return resp, nil
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,6 +171,103 @@ func TestWhatAServerMayNotOffer(t *testing.T) {
 	for _, name := range []string{"", "A", "a__b", "a-b", strings.Repeat("a", 21), "a/../b"} {
 		if mcpclient.CheckName(name) == nil {
 			t.Errorf("a server is called %q", name)
+		}
+	}
+}
+
+// TestAListIsAskedForEachTime has a server say that its list holds for long, and then change a tool.
+func TestAListIsAskedForEachTime(t *testing.T) {
+	s, asked := server(named("echo", "Echoes.")), 0
+	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			res, err := next(ctx, method, req)
+			if list, ok := res.(*mcp.ListToolsResult); ok {
+				asked++
+				list.TTLMs = 1 << 30
+				list.Tools = []*mcp.Tool{named("echo", fmt.Sprintf("Echoes %d.", asked))}
+			}
+			return res, err
+		}
+	})
+	c := against(t, s)
+	digests := map[string]bool{}
+	for range 3 {
+		offers, err := c.Offers(t.Context())
+		if err != nil || len(offers) != 1 {
+			t.Fatalf("%v %+v", err, offers)
+		}
+		digests[offers[0].Digest] = true
+	}
+	if len(digests) != 3 || asked != 3 {
+		t.Errorf("a list is asked for %d times, and has %d digests, of three", asked, len(digests))
+	}
+}
+
+// TestWhatWasApprovedIsRecalled makes an offer again of what is kept of it, and refuses what is not that.
+func TestWhatWasApprovedIsRecalled(t *testing.T) {
+	reads := named("Get-Sum", "Adds <b> & c.")
+	reads.Annotations, reads.Title = &mcp.ToolAnnotations{ReadOnlyHint: true}, "Sum"
+	c := against(t, server(reads))
+	offers, err := c.Offers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := mcpclient.Recall("local", offers[0].Definition, offers[0].Digest)
+	if err != nil || o.Digest != offers[0].Digest || o.Tool.Name != offers[0].Tool.Name || string(o.Tool.Schema) != string(offers[0].Tool.Schema) || !o.Says {
+		t.Errorf("%v %+v, of %+v", err, o, offers[0])
+	}
+	other := strings.Replace(string(offers[0].Definition), "Adds", "Sends", 1)
+	if o, err := mcpclient.Recall("local", json.RawMessage(other), offers[0].Digest); err == nil {
+		t.Errorf("another definition is taken for what was approved: %+v", o)
+	}
+	if o, err := mcpclient.Recall("local", json.RawMessage(`null`), offers[0].Digest); err == nil {
+		t.Errorf("nothing is taken for what was approved: %+v", o)
+	}
+}
+
+// TestAServerAtAnAddress is reached over HTTP with its bearer, refused when it leads elsewhere, and ended when it
+// sends without end.
+func TestAServerAtAnAddress(t *testing.T) {
+	far := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server(named("echo", "Echoes.")) }, nil)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			http.Error(w, "who is there", http.StatusUnauthorized)
+			return
+		}
+		far.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("/leads", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect)
+	})
+	mux.HandleFunc("/floods", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for b := []byte(strings.Repeat(" ", 1<<20)); ; {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	at := httptest.NewServer(mux)
+	t.Cleanup(at.Close)
+	reach := func(path, bearer string) (*mcpclient.Server, error) {
+		return mcpclient.Reach(t.Context(), "far", "test", at.URL+path, bearer, at.Client().Transport)
+	}
+	c, err := reach("/mcp", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if offers, err := c.Offers(t.Context()); err != nil || len(offers) != 1 || offers[0].Tool.Name != "mcp__far__echo" {
+		t.Fatalf("%v %+v", err, offers)
+	}
+	if res, err := c.Call(t.Context(), "mcp__far__echo", json.RawMessage(`{"text":"x"}`)); err != nil || !res.OK || !strings.Contains(res.Output, `called with {"text":"x"}`) {
+		t.Errorf("%v %+v", err, res)
+	}
+	for path, bearer := range map[string]string{"/mcp": "", "/leads": "secret", "/floods": "secret"} {
+		if c, err := reach(path, bearer); err == nil {
+			t.Errorf("%s is a server for %q", path, bearer)
+			_ = c.Close()
 		}
 	}
 }

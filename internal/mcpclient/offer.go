@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lazy"
@@ -24,6 +25,7 @@ import (
 // Limits of what a server offers.
 const (
 	maxTools       = 64       // of one server
+	maxName        = 128      // bytes
 	maxDescription = 4 << 10  // bytes
 	maxSchema      = 16 << 10 // bytes
 	maxDepth       = 12       // levels of a schema
@@ -36,6 +38,8 @@ type Offer struct {
 	Name string
 	// Digest is of all that a model or a person is told of it. What was approved was this.
 	Digest string
+	// Definition is all that the digest is of, from which Recall makes the offer again.
+	Definition json.RawMessage
 	// Says is whether the server says that it only reads, which is the server's word.
 	Says bool
 	// Tool is its declaration, unless Refused says why it can't be used.
@@ -91,6 +95,24 @@ func Offers(server string, listed []*mcp.Tool) ([]Offer, error) {
 	return out, nil
 }
 
+// Recall makes the offer again that had a definition and a digest, for a computer whose log holds what
+// was approved.
+func Recall(server string, definition json.RawMessage, digest string) (Offer, error) {
+	const op = "mcpclient.Recall"
+	var t mcp.Tool
+	if err := json.Unmarshal(definition, &t); err != nil {
+		return Offer{}, fault.New(op, fault.Invalid, "Approve it again.", err)
+	}
+	o := offer(server, &t)
+	switch {
+	case o.Digest != digest:
+		return Offer{}, fault.New(op, fault.Conflict, "Approve it again.", fmt.Errorf("what %s was approved as is not what the log holds of it", t.Name))
+	case o.Refused != "":
+		return Offer{}, fault.New(op, fault.Invalid, "Approve it again.", fmt.Errorf("%s can't be used: %s", t.Name, o.Refused))
+	}
+	return o, nil
+}
+
 func offer(server string, t *mcp.Tool) Offer {
 	o := Offer{Name: t.Name, Says: t.Annotations != nil && t.Annotations.ReadOnlyHint}
 	name := "mcp__" + server + "__" + strings.Trim(notInNames().ReplaceAllString(strings.ToLower(t.Name), "_"), "_")
@@ -101,9 +123,8 @@ func offer(server string, t *mcp.Tool) Offer {
 	}
 	raw, err := json.Marshal(t.InputSchema)
 	if err == nil {
-		var all []byte
-		all, err = json.Marshal([]any{t.Name, t.Title, t.Description, json.RawMessage(raw), t.Annotations})
-		sum := sha256.Sum256(all)
+		o.Definition, err = json.Marshal(mcp.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: json.RawMessage(raw), Annotations: t.Annotations})
+		sum := sha256.Sum256(o.Definition)
 		o.Digest = hex.EncodeToString(sum[:])
 	}
 	if err == nil {
@@ -114,6 +135,10 @@ func offer(server string, t *mcp.Tool) Offer {
 		o.Refused = err.Error()
 	case t.Description == "" || len(t.Description) > maxDescription:
 		o.Refused = fmt.Sprintf("its description is empty, or longer than %d bytes", maxDescription)
+	case len(o.Definition) > contract.MaxMCPTool:
+		o.Refused = fmt.Sprintf("what it says of itself has more than %d bytes", contract.MaxMCPTool)
+	case len(t.Name) > maxName || oneText(t.Name) != t.Name || strings.ContainsAny(t.Name, "\n\t"):
+		o.Refused = "its name is too long, or has characters that can't be seen"
 	case len(name) > 63:
 		o.Refused = "its name is too long"
 	default:

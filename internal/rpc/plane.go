@@ -86,6 +86,9 @@ var (
 	ModelTest = single[TestModelRequest, view.ModelTest](Declared{
 		Name: "model.test", Summary: "Ask a model for a word",
 		HTTP: post("/models/test", "models-test"), May: contract.CanModels, Callers: API, Effect: Stops, Needs: Plane, Host: true, Limit: 2 * Quick})
+	SystemStatus = single[Nothing, view.Status](Declared{
+		Name: "system.status", Summary: "How your computers and their parts are and what their runs wait for; and the machine's parts, for whoever looks after it",
+		HTTP: get("/status", "system-status"), May: contract.CanRead, Callers: API, Needs: Plane, Host: true})
 	Doctor = list[Nothing, view.Finding](Declared{
 		Name: "system.doctor", Summary: "What the machine provides, and what is missing",
 		HTTP: get("/doctor", "system-doctor"), May: contract.CanMachine, Callers: API, Needs: Plane, Host: true, Limit: 2 * Quick, Noun: "findings"})

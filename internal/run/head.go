@@ -15,6 +15,7 @@ type Head struct {
 	Document   string                      `json:"document"`
 	Provider   string                      `json:"provider"`
 	Model      string                      `json:"model"`
+	Direct     string                      `json:"direct"` // why it went to one Associate at once; "" if a Director planned it
 	Objective  string                      `json:"objective"`
 	Plan       []contract.PlanItem         `json:"plan"`
 	Summary    string                      `json:"summary"`
@@ -63,7 +64,7 @@ func NewHead(p contract.PromptSubmitted) Head {
 func (h *Head) Apply(e contract.Event, p contract.Payload) bool {
 	switch p := p.(type) {
 	case *contract.RunStarted:
-		h.Document, h.Provider, h.Model = p.Document, p.Provider, p.Model
+		h.Document, h.Provider, h.Model, h.Direct = p.Document, p.Provider, p.Model, p.Direct
 	case *contract.RunPlanned:
 		h.Objective, h.Plan = p.Objective, p.Plan
 	case *contract.RunMoved:

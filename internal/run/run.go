@@ -26,16 +26,35 @@ type Run struct {
 	epoch       uint64        // of the newest event
 
 	Started   bool
+	Opened    uint64                  // sequence of run.started
+	Facts     []contract.Fact         // that the computer kept then
+	Noted     []contract.Fact         // that its Director noted of what the user said
 	Tasks     []*Task                 // in the order they were requested
 	Turns     []contract.TurnRecorded // the Director's
 	Questions []Question
 	Steering  []string
+	Said      []Saying // by people, or in their names
 	Approvals []*Approval
 	Paused    bool
 	Switched  string // the model that the user chose for it while it went on
 	Cancelled bool
 	Report    *contract.RunReported
 	Metered   contract.Usage // every model call of the run, its tasks' included
+	Web       Web
+}
+
+// Saying is something that a person said to the run, or the desktop's page in their name.
+type Saying struct {
+	Text string
+	By   contract.ActorKind
+	// Choice says that it is one of the answers that a model offered.
+	Choice bool
+}
+
+// Web is what the run's tasks have of the web.
+type Web struct {
+	Found map[string]bool                 // the addresses that searches named
+	Pages map[string]contract.PageFetched // by the address that was asked for
 }
 
 // Question is a question of a run, and its answer.
@@ -60,8 +79,15 @@ type Task struct {
 	Returns map[string]contract.ToolReturned
 	Metered contract.Usage
 	Repairs []Repair
+	Program Program  // what an agent program that does it has said
 	Reached []string // host:port pairs that its boxes were let out to
 	Refused []string
+}
+
+// Program is what an agent program says of an attempt.
+type Program struct {
+	Calls int    // how many tool calls it has told of
+	Said  string // its newest words
 }
 
 // Repair is that the loop of an attempt was asked to repair its work.
@@ -113,10 +139,14 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 	case *contract.PromptSubmitted:
 		r.Prompt, r.User, r.Cause, r.Sequence, r.Began = *p, e.User, e.ID, e.Sequence, e.Time
 		r.Correlation, r.Head = e.ID, NewHead(*p)
+		r.Said = append(r.Said, Saying{Text: p.Text, By: e.Kind()})
 	case *contract.RunStarted:
-		r.Started = true
+		r.Started, r.Opened, r.Facts = true, e.Sequence, p.Facts
+	case *contract.MemoryRemembered:
+		r.Noted = append(r.Noted, contract.Fact{ID: e.ID, Text: p.Text})
 	case *contract.RunSteered:
 		r.Steering = append(r.Steering, p.Text)
+		r.Said = append(r.Said, Saying{Text: p.Text, By: e.Kind()})
 	case *contract.RunCommanded:
 		switch p.Command {
 		case contract.CommandPause:
@@ -129,23 +159,26 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 	case *contract.ModelSwitched:
 		r.Switched = p.Model
 	case *contract.QuestionAsked:
-		for _, q := range r.Questions {
-			if q.ID == p.Question.ID {
-				return
-			}
-		}
-		r.Questions = append(r.Questions, Question{Question: p.Question})
+		r.asked(p)
 	case *contract.QuestionAnswered:
-		for i := range r.Questions {
-			if q := &r.Questions[i]; q.ID == p.Question && !q.Answered {
-				q.Answer, q.Answered, q.ByDefault = p.Answer, true, p.Default
-			}
-		}
+		r.answered(e, p)
 	case *contract.UsageMetered:
 		r.Metered = r.Metered.Add(p.Usage)
 		if t := r.Task(e.Task); t != nil {
 			t.Metered = t.Metered.Add(p.Usage)
 		}
+	case *contract.SearchAnswered:
+		for _, f := range p.Results {
+			if r.Web.Found == nil {
+				r.Web.Found = map[string]bool{}
+			}
+			r.Web.Found[f.URL] = true
+		}
+	case *contract.PageFetched:
+		if r.Web.Pages == nil {
+			r.Web.Pages = map[string]contract.PageFetched{}
+		}
+		r.Web.Pages[p.URL] = *p
 	case *contract.RunReported:
 		if r.Report == nil {
 			r.Report = p
@@ -164,6 +197,21 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		}
 		if t := r.Task(e.Task); t != nil {
 			t.apply(e, p)
+		}
+	}
+}
+
+func (r *Run) asked(p *contract.QuestionAsked) {
+	if !slices.ContainsFunc(r.Questions, func(q Question) bool { return q.ID == p.Question.ID }) {
+		r.Questions = append(r.Questions, Question{Question: p.Question})
+	}
+}
+
+func (r *Run) answered(e contract.Event, p *contract.QuestionAnswered) {
+	for i := range r.Questions {
+		if q := &r.Questions[i]; q.ID == p.Question && !q.Answered {
+			q.Answer, q.Answered, q.ByDefault = p.Answer, true, p.Default
+			r.Said = append(r.Said, Saying{Text: p.Answer, By: e.Kind(), Choice: p.Default || p.Answer == q.Default || slices.Contains(q.Choices, p.Answer)})
 		}
 	}
 }
@@ -225,6 +273,13 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 		if p.Attempt == t.Now.Number {
 			t.Calls = append(t.Calls, *p)
 		}
+	case *contract.ProgramReported:
+		if p.Attempt == t.Now.Number {
+			t.Program.Calls = max(t.Program.Calls, p.Calls)
+			if p.What == contract.ProgramSaid {
+				t.Program.Said = p.Text
+			}
+		}
 	case *contract.ToolReturned:
 		if p.Attempt == t.Now.Number {
 			t.Returns[p.Call] = *p
@@ -281,7 +336,7 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 // next makes an attempt the newest one, without anything else known of it.
 func (t *Task) next(a attempt.Attempt) {
 	t.Now, t.Turns, t.Calls, t.Metered = a, nil, nil, contract.Usage{}
-	t.Reached, t.Refused, t.Repairs = nil, nil, nil
+	t.Reached, t.Refused, t.Repairs, t.Program = nil, nil, nil, Program{}
 	t.Returns = map[string]contract.ToolReturned{}
 }
 

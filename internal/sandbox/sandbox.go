@@ -55,6 +55,9 @@ type Computer interface {
 type Box interface {
 	ID() string
 	Kind() contract.BoxKind
+	// PID is the process of the box's guest, as the host numbers it; 0: it has none that the host
+	// knows of.
+	PID() int
 	// Tether is the connection to the box's guest.
 	Tether() *tether.Session
 	// Signal sends a signal to every process the box started, not to its guest.

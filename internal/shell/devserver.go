@@ -13,6 +13,8 @@ import (
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -20,11 +22,16 @@ const (
 	vitePort = 5173
 	// viteLinger is how long the dev server runs after the last viewer has gone.
 	viteLinger = 2 * time.Minute
-	viteRetry  = 5 * time.Second
-	// viteRest is the longest pause before a dev server that hangs is started again while
-	// the shell's source does not change; viteWatch is how often the source is checked.
+	// viteRetry is the pause before a dev server that failed is started again; it is doubled
+	// with each failure, up to viteRest, while the shell's source does not change. After
+	// viteLimit of them it is not started any more until it has, or somebody looks anew.
+	viteRetry = 2 * time.Second
 	viteRest  = time.Minute
+	viteLimit = 5
+	// viteWatch is how often the source is checked.
 	viteWatch = time.Second
+	// viteAgain is how long a dev server that hangs may start before another source is tried.
+	viteAgain = 5 * time.Second
 	// vitePatience is the factor by which the patience with a dev server is extended that
 	// was silent from the start: the disk may be slow.
 	vitePatience = 4
@@ -36,9 +43,12 @@ type server struct {
 	silence time.Duration // for how long it may be silent
 	logger  *slog.Logger
 
-	viewerCame chan struct{} // wakes run when the number of viewers rises from 0 to 1
+	viewerCame chan struct{} // wakes run and mended when the number of viewers rises from 0 to 1
+	before     []sourceFile  // the source that the last dev server began with; run's and mended's own
+	hung       int           // how many in a row never answered; run's own
 
 	mu      sync.Mutex
+	box     sandbox.Box
 	viewers int
 	idle    time.Time // when the number of viewers fell to 0
 	client  *guest.Client
@@ -55,10 +65,13 @@ func newServer(s *Shell) *server {
 func (l *server) addViewer() (release func()) {
 	l.mu.Lock()
 	l.viewers++
+	first := l.viewers == 1
 	l.mu.Unlock()
-	select {
-	case l.viewerCame <- struct{}{}:
-	default:
+	if first {
+		select {
+		case l.viewerCame <- struct{}{}:
+		default:
+		}
 	}
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
@@ -124,56 +137,108 @@ func (l *server) retry() {
 // notice the change.
 var errMended = errors.New("the source has changed")
 
-// run owns the dev server until ctx ends.
-func (l *server) run(ctx context.Context) {
-	var last string // what was logged last, for it is tried again every few seconds
-	hung := 0       // how many in a row never answered
+// part is the dev server as a part of its computer, which goes on without: the kept build of
+// the desktop is served.
+func (l *server) part() supervise.Part {
+	return supervise.Part{
+		Name: "dev server", Run: l.run, Optional: true, Limit: viteLimit, Backoff: viteRetry, Most: viteRest,
+		Passes: func(err error) bool { return errors.As(err, new(*unstarted)) }, Mended: l.mended, GaveUp: l.gaveUp, Waits: l.waits, PID: l.pid,
+	}
+}
+
+// unstarted is the failure of a dev server that is not its own: it could not be started, or
+// its source is wrong.
+type unstarted struct{ reason string }
+
+func (e *unstarted) Error() string { return e.reason }
+
+func (l *server) waits() string {
+	if l.unwatched() > 0 {
+		return "for somebody to look at the desktop"
+	}
+	return ""
+}
+
+func (l *server) pid() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.box == nil {
+		return 0
+	}
+	return l.box.PID()
+}
+
+// run owns the dev server until ctx ends or it fails.
+func (l *server) run(ctx context.Context) error {
+	defer l.hold(nil)
 	for ctx.Err() == nil {
 		if l.unwatched() > 0 {
+			l.set(nil, "")
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-l.viewerCame:
 			}
 			continue
 		}
-		before := l.shell.source(ctx)
-		err := l.serve(ctx, l.silence*time.Duration(min(1+hung, vitePatience)), before)
-		if errors.Is(err, errMended) {
-			l.retry()
-			continue
+		select {
+		case <-l.viewerCame: // it is started for them now
+		default:
 		}
+		l.retry()
+		l.before = l.shell.source(ctx)
+		err := l.serve(ctx, l.silence*time.Duration(min(1+l.hung, vitePatience)), l.before)
+		l.hold(nil)
 		if err == nil || ctx.Err() != nil {
 			l.set(nil, "")
 			continue
 		}
-		reason, rest := l.explain(ctx, err), viteRetry
+		if errors.Is(err, errMended) {
+			continue
+		}
 		var silent *silentServer
-		switch {
-		case !errors.As(err, &silent), silent.shown:
-			hung = 0
-		default:
-			rest = min(viteRetry<<min(hung, 4), viteRest)
-			hung++
+		if errors.As(err, &silent) && !silent.shown {
+			l.hung++
+		} else {
+			l.hung = 0
 		}
+		reason := l.explain(ctx, err)
 		l.set(nil, reason)
-		if reason != last {
-			l.logger.Warn("the desktop's dev server ended", "error", reason)
+		if errors.As(err, new(*unstarted)) || l.shell.BrokenSource(ctx) != "" {
+			return &unstarted{reason}
 		}
-		last = reason
-		l.rest(ctx, rest, before)
-		l.retry()
+		return errors.New(reason)
 	}
+	return nil
 }
 
-// rest waits before the next try, at most until the source has changed.
-func (l *server) rest(ctx context.Context, d time.Duration, before []sourceFile) {
-	end := time.Now().Add(d)
-	for time.Now().Before(end) && awake.Pause(ctx, min(viteWatch, time.Until(end))) {
-		if anotherSource(before, l.shell.source(ctx)) {
+// mended waits until the source is another one than the last dev server began with, or
+// somebody looks anew.
+func (l *server) mended(ctx context.Context) {
+	for awake.Pause(ctx, viteWatch) {
+		select {
+		case <-l.viewerCame:
+			return
+		default:
+		}
+		if l.unwatched() == 0 && anotherSource(l.before, l.shell.source(ctx)) {
 			return
 		}
 	}
+}
+
+// gaveUp says what starts it again.
+func (l *server) gaveUp(error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reason += " It failed too often and is not started again until the shell's source changes, somebody opens the desktop anew, or choir wake is run."
+}
+
+// hold keeps the box of the dev server that runs.
+func (l *server) hold(box sandbox.Box) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.box = box
 }
 
 // explain says, for a person, why a dev server ended.
@@ -189,8 +254,13 @@ func (l *server) explain(ctx context.Context, err error) string {
 		how := fmt.Sprintf("The dev server ended by itself, with code %d and without a word.", ended.code)
 		return hangWords(how, lastChanged(l.shell.source(ctx), ended.began.Add(time.Second)))
 	default:
-		reason = fault.Text(err)
+		return withHint(err)
 	}
+	return reason
+}
+
+func withHint(err error) string {
+	reason := fault.Text(err)
 	if hint := fault.HintOf(err); hint != "" {
 		reason += ". " + hint
 	}
@@ -202,8 +272,9 @@ func (l *server) explain(ctx context.Context, err error) string {
 func (l *server) serve(ctx context.Context, patience time.Duration, before []sourceFile) error {
 	box, err := l.shell.openBox(ctx)
 	if err != nil {
-		return err
+		return &unstarted{withHint(err)}
 	}
+	l.hold(box)
 	defer func() {
 		if err := box.Kill(); err != nil {
 			l.logger.Warn("could not end the desktop's box", "error", err)
@@ -212,9 +283,17 @@ func (l *server) serve(ctx context.Context, patience time.Duration, before []sou
 	ctx, cancel := context.WithCancel(ctx)
 	s := &serving{client: guest.NewClient(box.Tether().Transport()), out: lastBytes{max: 4 << 10}, before: before}
 	var wg sync.WaitGroup
-	ended, results := make(chan error, 1), make(chan probeResult)
-	wg.Go(func() { ended <- l.vite(ctx, s) })
-	wg.Go(func() { (&prober{client: s.client, patience: patience, quick: l.silence}).run(ctx, results) })
+	ended, results := make(chan error, 2), make(chan probeResult)
+	wg.Go(func() { ended <- supervise.Safely(func() error { return l.vite(ctx, s) }) })
+	wg.Go(func() {
+		err := supervise.Safely(func() error {
+			(&prober{client: s.client, patience: patience, quick: l.silence}).run(ctx, results)
+			return nil
+		})
+		if err != nil {
+			ended <- err
+		}
+	})
 	defer func() { cancel(); wg.Wait() }()
 	defer awake.Hold()()
 
@@ -331,7 +410,7 @@ func (l *server) note(ctx context.Context, s *serving) error {
 	l.fault = said
 	again := l.again
 	l.mu.Unlock()
-	silent := again && !s.shown && awake.Now()-s.began > viteRetry
+	silent := again && !s.shown && awake.Now()-s.began > viteAgain
 	if (stuck || silent) && anotherSource(s.before, l.shell.source(ctx)) {
 		return errMended
 	}

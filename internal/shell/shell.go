@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/ledger"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/workspace"
 )
 
@@ -54,7 +55,7 @@ type Shell struct {
 	changed chan struct{} // the theme's file may have changed
 }
 
-// New makes a shell without starting anything: the computer has to keep Serve, Builds and
+// New makes a shell without starting anything: the computer has to keep DevServer, Builds and
 // WatchTheme running.
 func New(opts Options) *Shell {
 	s := &Shell{
@@ -65,8 +66,8 @@ func New(opts Options) *Shell {
 	return s
 }
 
-// Serve owns the dev server, which runs while somebody looks, until ctx ends.
-func (s *Shell) Serve(ctx context.Context) error { s.server.run(ctx); return nil }
+// DevServer is the dev server as a part of the computer. It runs while somebody looks.
+func (s *Shell) DevServer() supervise.Part { return s.server.part() }
 
 // Builds builds the shell whenever it changed and was verified, until ctx ends.
 func (s *Shell) Builds(ctx context.Context) error { return s.builds.run(ctx) }

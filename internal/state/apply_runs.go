@@ -70,12 +70,12 @@ func updateRun(ctx context.Context, w *writer, e contract.Event, set string, arg
 func foldRun(ctx context.Context, w *writer, e contract.Event, p contract.Payload) (run.Head, error) {
 	var h run.Head
 	var plan, usage, ended, waits string
-	st, err := w.prepare(ctx, `SELECT status, reason, command, document, provider, model, objective, plan, summary, error, verified, checkpoint, usage, ended, stood_ms, waits, fallback FROM runs WHERE id = ?`)
+	st, err := w.prepare(ctx, `SELECT status, reason, command, document, provider, model, objective, plan, summary, error, verified, checkpoint, usage, ended, stood_ms, waits, fallback, direct FROM runs WHERE id = ?`)
 	if err != nil {
 		return h, err
 	}
 	err = st.QueryRowContext(ctx, e.Run).Scan(&h.Status, &h.Reason, &h.Command, &h.Document, &h.Provider, &h.Model, &h.Objective, &plan,
-		&h.Summary, &h.Error, &h.Verified, &h.Checkpoint, &usage, &ended, &h.StoodMS, &waits, &h.Fallback)
+		&h.Summary, &h.Error, &h.Verified, &h.Checkpoint, &usage, &ended, &h.StoodMS, &waits, &h.Fallback, &h.Direct)
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, poisoned("no run has the event's run id")
 	}
@@ -102,9 +102,9 @@ func foldRun(ctx context.Context, w *writer, e contract.Event, p contract.Payloa
 		ended = stamp(h.Ended)
 	}
 	return h, updateRun(ctx, w, e, `status = ?, reason = ?, command = ?, document = ?, provider = ?, model = ?, objective = ?, plan = ?,
-		summary = ?, error = ?, verified = ?, checkpoint = ?, usage = ?, ended = ?, stood_ms = ?, waits = ?, fallback = ?`,
+		summary = ?, error = ?, verified = ?, checkpoint = ?, usage = ?, ended = ?, stood_ms = ?, waits = ?, fallback = ?, direct = ?`,
 		string(h.Status), h.Reason, string(h.Command), h.Document, h.Provider, h.Model, h.Objective, plan,
-		h.Summary, h.Error, string(h.Verified), h.Checkpoint, usage, ended, h.StoodMS, waits, h.Fallback)
+		h.Summary, h.Error, string(h.Verified), h.Checkpoint, usage, ended, h.StoodMS, waits, h.Fallback, h.Direct)
 }
 
 // unstamp reads a time that stamp wrote; "" is none.

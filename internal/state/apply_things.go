@@ -115,10 +115,10 @@ func egressDecided(ctx context.Context, w *writer, e contract.Event, p *contract
 func usageMetered(ctx context.Context, w *writer, e contract.Event, p *contract.UsageMetered) error {
 	// The call is the key, so what was metered twice is counted once.
 	u := p.Usage
-	return do(ctx, w, `INSERT INTO usage (call, run, task, role, provider, model, outcome, retries, estimated, tokens_in, tokens_out, wall_ms, cost_usd, day, time, seq)
-		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+	return do(ctx, w, `INSERT INTO usage (call, run, task, role, provider, model, outcome, retries, estimated, tokens_in, tokens_out, wall_ms, cost_usd, day, time, seq, tokens_cached, tokens_repeated)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		p.Call, e.Run, e.Task, p.Role, p.Provider, p.Model, p.Outcome, p.Retries, boolInt(p.Estimated), u.TokensIn, u.TokensOut, u.WallMS, u.CostUSD,
-		e.Time.UTC().Format(time.DateOnly), stamp(e.Time), int64(e.Sequence))
+		e.Time.UTC().Format(time.DateOnly), stamp(e.Time), int64(e.Sequence), u.TokensCached, u.TokensRepeated)
 }
 
 func desktopBuilt(ctx context.Context, w *writer, e contract.Event, p *contract.DesktopBuilt) error {

@@ -11,8 +11,8 @@ func approvalRequested(ctx context.Context, w *writer, e contract.Event, p *cont
 	if e.Run != p.Act.Run {
 		return poisoned("the act is of run %s but the event of run %q", p.Act.Run, e.Run)
 	}
-	return do(ctx, w, `INSERT INTO approvals (id, run, task, attempt, kind, host, port, digest, claim, deadline, asked, asked_seq) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`,
-		p.Approval, e.Run, e.Task, p.Attempt, string(p.Act.Kind), p.Act.Host, p.Act.Port, string(p.Digest), p.Claim, p.Deadline, stamp(e.Time), int64(e.Sequence))
+	return do(ctx, w, `INSERT INTO approvals (id, run, task, attempt, kind, host, port, url, digest, claim, deadline, asked, asked_seq) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		p.Approval, e.Run, e.Task, p.Attempt, string(p.Act.Kind), p.Act.Host, p.Act.Port, p.Act.URL, string(p.Digest), p.Claim, p.Deadline, stamp(e.Time), int64(e.Sequence))
 }
 
 func approvalAnswered(ctx context.Context, w *writer, e contract.Event, p *contract.ApprovalAnswered) error {
@@ -41,6 +41,7 @@ type Approval struct {
 	Kind        contract.ApprovalKind   `json:"kind"`
 	Host        string                  `json:"host"`
 	Port        int                     `json:"port"`
+	URL         string                  `json:"url"` // of a fetch
 	Digest      string                  `json:"digest"`
 	Claim       string                  `json:"claim"`
 	Deadline    string                  `json:"deadline"`
@@ -68,7 +69,7 @@ func (s *Store) Approvals(ctx context.Context, f ApprovalFilter) ([]Approval, er
 	if f.Before == 0 {
 		f.Before = contract.MaxSequence + 1
 	}
-	query, args := `SELECT a.id, a.run, a.task, a.attempt, a.kind, a.host, a.port, a.digest, a.claim, a.deadline, a.answer, a.answered_by, a.reason,
+	query, args := `SELECT a.id, a.run, a.task, a.attempt, a.kind, a.host, a.port, a.url, a.digest, a.claim, a.deadline, a.answer, a.answered_by, a.reason,
 		a.asked, a.asked_seq, a.answered, a.answered_seq, r.prompt FROM approvals a JOIN runs r ON r.id = a.run WHERE a.asked_seq < ?`, []any{int64(f.Before)}
 	if f.Run != "" {
 		query, args = query+" AND a.run = ?", append(args, f.Run)
@@ -77,7 +78,7 @@ func (s *Store) Approvals(ctx context.Context, f ApprovalFilter) ([]Approval, er
 		query += " AND a.answered_seq = 0"
 	}
 	return all(ctx, s, "state.Approvals", func(r *sql.Rows) (a Approval, err error) {
-		return a, r.Scan(&a.ID, &a.Run, &a.Task, &a.Attempt, &a.Kind, &a.Host, &a.Port, &a.Digest, &a.Claim, &a.Deadline, &a.Answer, &a.AnsweredBy, &a.Reason,
+		return a, r.Scan(&a.ID, &a.Run, &a.Task, &a.Attempt, &a.Kind, &a.Host, &a.Port, &a.URL, &a.Digest, &a.Claim, &a.Deadline, &a.Answer, &a.AnsweredBy, &a.Reason,
 			&a.Asked, &a.AskedSeq, &a.Answered, &a.AnsweredSeq, &a.Prompt)
 	}, query+" ORDER BY a.asked_seq DESC LIMIT ?", append(args, page(f.Limit))...)
 }

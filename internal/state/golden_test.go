@@ -48,7 +48,7 @@ func TestRunsGolden(t *testing.T) {
 			got := runtest.Outcome{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 				Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
 				TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS,
-				Waits: runtest.AwaitedOf(r.Waits), Fallback: r.Fallback, Questions: []runtest.Asked{}, Tasks: []runtest.Step{}}
+				Waits: runtest.AwaitedOf(r.Waits), Fallback: r.Fallback, Direct: r.Direct, Questions: []runtest.Asked{}, Tasks: []runtest.Step{}}
 			for _, p := range r.Plan {
 				got.Plan = append(got.Plan, string(p.Status)+" "+p.Text)
 			}

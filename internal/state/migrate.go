@@ -22,7 +22,7 @@ const applicationID = 0x63686f69
 
 // ProjectorVersion is raised when projections change what they write. A file
 // of an older projector is replayed from the log before it is used.
-const ProjectorVersion = 3
+const ProjectorVersion = 4
 
 type migration struct {
 	version int

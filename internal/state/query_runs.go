@@ -31,18 +31,19 @@ type Run struct {
 }
 
 const runColumns = `r.id, r.status, r.prompt, r.summary, r.document, r.user, r.reason, r.command, r.objective, r.plan, r.provider, r.model, r.budget,
-	r.error, r.verified, r.checkpoint, r.created, r.updated, r.ended, r.stood_ms, r.waits, r.fallback, r.continues, r.seq, r.last_seq, coalesce(r.usage ->> '$.tool_calls', 0), coalesce(r.usage ->> '$.wall_ms', 0),
+	r.error, r.verified, r.checkpoint, r.created, r.updated, r.ended, r.stood_ms, r.waits, r.fallback, r.direct, r.continues, r.seq, r.last_seq, coalesce(r.usage ->> '$.tool_calls', 0), coalesce(r.usage ->> '$.wall_ms', 0),
 	(SELECT count(*) FROM tool_calls WHERE run = r.id),
 	(SELECT coalesce(sum(tokens_in), 0) FROM usage WHERE run = r.id), (SELECT coalesce(sum(tokens_out), 0) FROM usage WHERE run = r.id),
-	(SELECT coalesce(sum(cost_usd), 0.0) FROM usage WHERE run = r.id)`
+	(SELECT coalesce(sum(cost_usd), 0.0) FROM usage WHERE run = r.id),
+	(SELECT coalesce(sum(tokens_cached), 0) FROM usage WHERE run = r.id), (SELECT coalesce(sum(tokens_repeated), 0) FROM usage WHERE run = r.id)`
 
 func scanRun(rows *sql.Rows) (Run, error) {
 	var r Run
 	var plan, budget, ended, waits string
 	var reportedCalls, calls int
 	if err := rows.Scan(&r.ID, &r.Status, &r.Prompt, &r.Summary, &r.Document, &r.User, &r.Reason, &r.Command, &r.Objective, &plan, &r.Provider, &r.Model, &budget,
-		&r.Error, &r.Verified, &r.Checkpoint, &r.Created, &r.Updated, &ended, &r.StoodMS, &waits, &r.Fallback, &r.Continues, &r.Seq, &r.LastSeq, &reportedCalls, &r.Usage.WallMS, &calls,
-		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.CostUSD); err != nil {
+		&r.Error, &r.Verified, &r.Checkpoint, &r.Created, &r.Updated, &ended, &r.StoodMS, &waits, &r.Fallback, &r.Direct, &r.Continues, &r.Seq, &r.LastSeq, &reportedCalls, &r.Usage.WallMS, &calls,
+		&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.CostUSD, &r.Usage.TokensCached, &r.Usage.TokensRepeated); err != nil {
 		return r, err
 	}
 	r.Usage.ToolCalls = max(reportedCalls, calls)

@@ -1,5 +1,5 @@
-// Package supervise keeps the long-lived goroutines of one computer running. A service that
-// fails or panics is restarted, with a pause after repeated failures. If it keeps failing,
-// this does not end the process but only the tree of services: the tree's owner puts that
-// one computer to sleep and reports why.
+// Package supervise keeps the long-lived goroutines of a machine and of its computers running: the
+// parts of a tree. A part that fails or panics is restarted, after pauses that grow. One that
+// fails too often within a time is given up: its tree is escalated, whose owner ends it and says
+// why, or its owner goes on without it until it is started again. The process never ends by it.
 package supervise

@@ -75,9 +75,14 @@ type Tool struct {
 	// Own says that the tool is about nothing but the task that calls it. Such a tool is offered without
 	// being asked for, too.
 	Own bool `json:"own,omitempty"`
+	// Granted says that a person approved calls of the tool in advance, though they can't be undone.
+	Granted bool `json:"granted,omitempty"`
 	// With is a tool without which this one is of no use, and that may do all that this one may:
 	// who is granted that one is granted this one, too.
 	With string `json:"with,omitempty"`
+	// Addressed says that what each call reaches follows from the owner's configuration, or from what a person
+	// said or allowed for that very call, so that a task needs no grant of network for it.
+	Addressed bool `json:"addressed,omitempty"`
 }
 
 // Spec is the tool as a model sees it, in every provider's wire format.

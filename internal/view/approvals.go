@@ -17,6 +17,7 @@ type Approval struct {
 	Attempt  int                     `json:"attempt"`
 	Host     string                  `json:"host"`
 	Port     int                     `json:"port"`
+	URL      string                  `json:"url,omitempty"`   // of a fetch: the whole address
 	Digest   string                  `json:"digest"`          // of the act; the answer names it
 	Claim    string                  `json:"claim,omitempty"` // what the agent says about it, unchecked
 	Asked    time.Time               `json:"asked"`

@@ -98,6 +98,8 @@ type Prompt struct {
 	Budget contract.Budget `json:"budget,omitzero"`
 	// Continues is an ended run of the computer that the new one goes on from.
 	Continues string `json:"continues,omitempty" maxLength:"36" doc:"an ended run that this one is told of and goes on from; nothing that was granted to it is carried over"`
+	// Route is whether it is planned first.
+	Route contract.Route `json:"route,omitempty" enum:"plan,direct" doc:"plan: a Director plans it; direct: it goes to one Associate at once; empty: a small prompt goes to one Associate"`
 }
 
 // Run is all that follows from one prompt.
@@ -122,6 +124,7 @@ type Run struct {
 	Waits      []ModelWait                 `json:"waits,omitempty"`     // loops that wait for their model; another can be chosen
 	Fallback   string                      `json:"fallback,omitempty"`  // provider/model that answers in the place of model
 	Continues  string                      `json:"continues,omitempty"` // the run that it goes on from
+	Direct     string                      `json:"direct,omitempty"`    // why it went to one Associate at once, without a plan
 	Sequence   uint64                      `json:"sequence"`            // of its prompt; pages of runs go by it
 	Questions  []contract.Question         `json:"questions,omitempty"` // open ones
 	Approvals  []Approval                  `json:"approvals,omitempty"` // open ones

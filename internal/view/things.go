@@ -101,6 +101,7 @@ type Restored struct {
 	Sequence   uint64            `json:"sequence,omitempty"`
 	Truncated  bool              `json:"truncated,omitempty"` // whether changes is cut
 	Undone     *Undone           `json:"undone,omitempty"`    // of an undo
+	Facts      []Fact            `json:"facts,omitempty"`     // which an undo has kept again or forgotten
 }
 
 // Undone is what an undo undoes: the last thing that was done.
@@ -109,7 +110,7 @@ type Undone struct {
 	Sequence uint64     `json:"sequence"`        // of its event
 	Path     string     `json:"path,omitempty"`  // of the file or folder
 	Run      string     `json:"run,omitempty"`   // of a run
-	Title    string     `json:"title,omitempty"` // of a run what was asked for, of a command its line, of a document its title
+	Title    string     `json:"title,omitempty"` // of a run what was asked for, of a command its line, of a document its title, of a fact its words
 }
 
 // UndoneKind says what was undone.
@@ -127,6 +128,8 @@ const (
 	UndoneAdd      UndoneKind = "add"
 	UndonePush     UndoneKind = "push" // with git
 	UndoneRevision UndoneKind = "revision"
+	UndoneRemember UndoneKind = "remember" // a fact, or that it was kept again
+	UndoneForget   UndoneKind = "forget"
 )
 
 // Kept is a path that a restore leaves as it is: what is there is in no

@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -280,8 +281,10 @@ func (w *Workspace) confirmLogged(ctx context.Context) {
 			return
 		case <-time.After(tellTime):
 		}
-		if w.tellKeeperLogged(ctx) == nil {
+		if err := supervise.Safely(func() error { return w.tellKeeperLogged(ctx) }); err == nil {
 			continue
+		} else if stack := supervise.Stack(err); stack != "" {
+			w.opts.Logger.ErrorContext(ctx, "telling the keeper what is logged failed", "computer", w.opts.CID, "error", err, "stack", stack)
 		}
 		release, err := w.wait(ctx)
 		if err != nil {

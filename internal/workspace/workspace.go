@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -221,8 +222,12 @@ func (w *Workspace) auto(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if _, err := w.Checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAuto, Message: "Automatic checkpoint"}); err != nil && ctx.Err() == nil {
-			w.opts.Logger.ErrorContext(ctx, "automatic checkpoint failed", "computer", w.opts.CID, "error", err)
+		err := supervise.Safely(func() error {
+			_, err := w.Checkpoint(ctx, CheckpointRequest{Kind: contract.CheckpointAuto, Message: "Automatic checkpoint"})
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
+			w.opts.Logger.ErrorContext(ctx, "automatic checkpoint failed", "computer", w.opts.CID, "error", err, "stack", supervise.Stack(err))
 		}
 	}
 }

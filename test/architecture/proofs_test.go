@@ -44,13 +44,18 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	files = append(files, evaluations...)
+	faults, err := filepath.Glob("../../internal/gateway/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, faults...)
 	for _, f := range files {
 		whole.WriteString(read(strings.TrimPrefix(f, "../../")))
 	}
 	tests := regexp.MustCompile(`Test\w+`).FindAllString(value("PROOFS"), -1)
 	for _, name := range tests {
 		if !strings.Contains(whole.String(), "func "+name+"(") {
-			t.Errorf("make proofs is to run %s, which is no test of test/e2e or eval", name)
+			t.Errorf("make proofs is to run %s, which is no test of test/e2e, eval or internal/gateway", name)
 		}
 	}
 	pages := strings.Fields(value("PROOF_PAGES"))
@@ -65,7 +70,7 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 	for target, wants := range map[string][]string{
 		"test-go":      {"-skip '$(PROOFS)'", " ./internal/... ", " ./test/... ", "/test/(damage|chaos)$$"},
 		"test-browser": {"$(filter-out $(PROOF_PAGES),"},
-		"proofs":       {"-run '$(PROOFS)' ./test/e2e ./eval", " ./test/chaos", " $(PROOF_PAGES)"},
+		"proofs":       {"-run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway", " ./test/chaos", " $(PROOF_PAGES)"},
 		"chaos":        {" ./test/damage", " ./test/chaos"},
 	} {
 		for _, want := range wants {

@@ -20,12 +20,12 @@ var volumeFolders = []string{"workspace", "snapshots", "boxes"}
 // folders, and the reasons. Apart from the driver's and the keeper's, the code is about computers
 // that are not awake.
 var lookedInto = map[string]string{
-	"internal/sandbox/local":       "the driver, which keeps them",
-	"internal/sandbox/sandboxtest": "tests of the driver",
-	"internal/datadir/parts.go":    "which parts of a data directory have to be there, before anything is opened",
-	"internal/recovery":            "puts right what does not open",
-	"internal/fleet/export.go":     "works where nothing else does",
-	"internal/computer/runs.go":    "moves what tasks left out of the way, unread, before the driver is opened",
+	"internal/sandbox/local":        "the driver, which keeps them",
+	"internal/sandbox/sandboxtest":  "tests of the driver",
+	"internal/datadir/parts.go":     "which parts of a data directory have to be there, before anything is opened",
+	"internal/recovery":             "puts right what does not open",
+	"internal/fleet/export.go":      "works where nothing else does",
+	"internal/computer/computer.go": "moves what tasks left out of the way, unread, before the driver is opened",
 }
 
 // pathsOf returns the calls in a file that make a path into such a folder, or use one.

@@ -67,7 +67,7 @@ func alike(groups ...[]Row) []Row {
 
 // rows returns the matrix.
 func rows() []Row {
-	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, wholeRows, verifyRows, lockRows, hostRows, keeperRows, gitRows, gitHTTPRows, besideRows, spareRows,
+	all := slices.Concat(egressRows, boxRows, guestRows, tetherRows, serviceRows, wholeRows, verifyRows, lockRows, hostRows, keeperRows, gitRows, gitHTTPRows, besideRows, spareRows, webRows,
 		alike(controlRows, browserRows, scriptRows, outboxRows, desktopRows, grantRows, logRows, actorRows, mcpRows, inwardRows))
 	for i, r := range all {
 		all[i].Alike = r.Alike || alikeRow(r)

@@ -344,6 +344,10 @@ func (c playedComputers) List(ctx context.Context) (out []view.Computer, err err
 	return out, nil
 }
 
+func (c playedComputers) Health(context.Context, []contract.CID) ([]view.ComputerHealth, error) {
+	return nil, nil
+}
+
 func (c playedComputers) IDs() (out []contract.CID) {
 	for _, p := range c {
 		out = append(out, p.cid)

@@ -64,7 +64,7 @@ func newWhole(t *testing.T) *whole {
 		matrix.Cleanup(model.Close)
 		shared.hosts.start()
 		in, err := choirtest.TryStart(matrix, choirtest.Options{Binary: builtChoir(t), Env: append(defence.LauncherEnv(), // with the file of what is off
-			"CHOIR_LOOPS_REPAIRS=0", "CHOIR_MODELS_PATIENCE_S=6", "ANTHROPIC_API_KEY="+key, "ANTHROPIC_BASE_URL="+model.URL(), "CHOIR_MODEL=anthropic/claude-sonnet-4-6",
+			"CHOIR_LOOPS_REPAIRS=0", "CHOIR_LOOPS_DIRECT_WORDS=0", "CHOIR_MODELS_PATIENCE_S=6", "ANTHROPIC_API_KEY="+key, "ANTHROPIC_BASE_URL="+model.URL(), "CHOIR_MODEL=anthropic/claude-sonnet-4-6",
 			"CHOIR_EGRESS_ALLOW_PRIVATE="+shared.hosts.tls.Listener.Addr().String()+","+shared.hosts.plain.Listener.Addr().String())})
 		if err != nil {
 			t.Fatal(err)

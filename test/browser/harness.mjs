@@ -109,7 +109,7 @@ export class Choir {
     const c = new Choir()
     c.data = data
     c.log = ''
-    c.process = spawn(binary, ['up', '--data', data, '--listen', listen, '--no-open', '--json'], { env: { ...plain, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
+    c.process = spawn(binary, ['up', '--data', data, '--listen', listen, '--no-open', '--json'], { env: { ...plain, CHOIR_LOOPS_DIRECT_WORDS: '0', ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
     c.ended = new Promise((r) => c.process.once('exit', r))
     c.process.stderr.on('data', (b) => (c.log = (c.log + b).slice(-256 << 10)))
     atEnd(t, async () => {

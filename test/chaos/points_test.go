@@ -497,6 +497,11 @@ func TestPointsAreListed(t *testing.T) {
 			t.Errorf("%s is tried and not in docs/crash-points.md", p.point)
 		}
 	}
+	for _, p := range compactionPoints {
+		if tried[p] = true; !listed[p] {
+			t.Errorf("%s is tried and not in docs/crash-points.md", p)
+		}
+	}
 	for p := range listed {
 		if !tried[p] {
 			t.Errorf("%s is in docs/crash-points.md and not tried", p)

@@ -25,6 +25,7 @@ type world struct {
 	data  string
 	crash string // the armed point
 	plans string
+	env   []string // of choir, beside
 
 	in      *choirtest.Instance
 	c       *client.Client
@@ -124,10 +125,10 @@ func newWorld(t *testing.T) *world {
 
 // newWorldAt makes one in a given data directory, with a clock for the instants of
 // acknowledgements.
-func newWorldAt(t *testing.T, data string, clock func() int) *world {
+func newWorldAt(t *testing.T, data string, clock func() int, env ...string) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, data: data, crash: filepath.Join(dir, "crash"), plans: filepath.Join(dir, "plans"), tree: newTree()}
+	w := &world{t: t, data: data, crash: filepath.Join(dir, "crash"), plans: filepath.Join(dir, "plans"), env: env, tree: newTree()}
 	for _, d := range []string{w.crash, w.plans} {
 		if err := os.Mkdir(d, 0o777); err != nil {
 			t.Fatal(err)
@@ -169,7 +170,7 @@ func (w *world) options() choirtest.Options {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return choirtest.Options{Data: w.data, Binary: path, Env: []string{"CRASHPOINTS=" + w.crash, "CHOIR_MODELS_PLANS=" + w.plans}}
+	return choirtest.Options{Data: w.data, Binary: path, Env: append([]string{"CRASHPOINTS=" + w.crash, "CHOIR_MODELS_PLANS=" + w.plans}, w.env...)}
 }
 
 // start starts choir and lets the witness follow it.
@@ -204,6 +205,12 @@ func (w *world) dead(why string) {
 // arm makes the nth pass of a point deadly, counted from now.
 func (w *world) arm(point string, nth int) {
 	w.t.Helper()
+	w.armTimes(point, nth, 1)
+}
+
+// armTimes makes that pass deadly, and those after it until so many have killed.
+func (w *world) armTimes(point string, nth, times int) {
+	w.t.Helper()
 	w.disarm()
 	passed, err := filepath.Glob(filepath.Join(w.crash, "passed.*"))
 	if err != nil {
@@ -215,7 +222,7 @@ func (w *world) arm(point string, nth int) {
 		}
 	}
 	tmp := filepath.Join(w.crash, ".arm")
-	if err := os.WriteFile(tmp, fmt.Appendf(nil, "%s %d\n", point, nth), 0o644); err != nil {
+	if err := os.WriteFile(tmp, fmt.Appendf(nil, "%s %d %d\n", point, nth, times), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := os.Rename(tmp, filepath.Join(w.crash, "arm")); err != nil {
@@ -229,18 +236,28 @@ func (w *world) disarm() (hit bool) {
 	if err := os.Remove(filepath.Join(w.crash, "arm")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		w.t.Fatal(err)
 	}
-	err := os.Remove(filepath.Join(w.crash, "hit"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	n := w.hits()
+	for _, hit := range w.hitFiles() {
+		if err := os.Remove(hit); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return n > 0
+}
+
+// hits is how often the armed point has killed, and hitFiles are the marks of that.
+func (w *world) hits() int { return len(w.hitFiles()) }
+
+func (w *world) hitFiles() []string {
+	files, err := filepath.Glob(filepath.Join(w.crash, "hit*"))
+	if err != nil {
 		w.t.Fatal(err)
 	}
-	return err == nil
+	return files
 }
 
 // hit reports whether the armed point was reached.
-func (w *world) hit() bool {
-	_, err := os.Stat(filepath.Join(w.crash, "hit"))
-	return err == nil
-}
+func (w *world) hit() bool { return w.hits() > 0 }
 
 // passes returns how often each point was passed since arm.
 func (w *world) passes() map[string]int {

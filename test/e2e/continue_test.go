@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -102,4 +103,76 @@ func TestAFollowUpGoesOnFromWhatWasKept(t *testing.T) {
 		!strings.Contains(strings.Join(v.Said, "\n"), "workspace/sum/test.js") {
 		t.Errorf("a kept tree judges itself: %+v", v)
 	}
+}
+
+// TestAFollowUpFinishesWhatTimeOrAQuestionEnded shows through the binary that a task whose time was used up, and one that ended with
+// a question, keep their tree, which is not live, and that a follow-up prompt finishes the work from it.
+func TestAFollowUpFinishesWhatTimeOrAQuestionEnded(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		budget object
+		then   modelserver.Turn // behind what was written
+		status contract.ResultStatus
+		says   string // in the result
+		least  time.Duration
+	}{
+		{"its time", object{"wall_s": 12}, modelserver.Turn{Fault: &modelserver.Fault{Kind: "hang"}}, contract.ResultFailed, "12 seconds", 12 * time.Second},
+		{"a question", object{}, modelserver.Turn{Calls: call("finish", object{"status": "needs_input", "summary": "Half of it.", "question": "Which other half?"})},
+			contract.ResultNeedsInput, "Which other half?", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			task := func(goal, base string) modelserver.Turn {
+				turn := object{"kind": "agent", "goal": goal, "tools": []any{"read", "edit", "write", "bash"}, "verify": object{"profile": "none"}, "budget": c.budget}
+				if base != "" {
+					turn["base"] = base
+				}
+				return delegate(turn)
+			}
+			goOn := task("Write the other half.", "{{kept}}")
+			goOn.Match, goOn.Capture = "The user continues run", map[string]string{"kept": `Kept, not published: ([0-9a-f]{40})`}
+			rest := modelserver.Turn{Calls: call("edit", object{"path": "workspace/note.txt", "old": "one half\n", "new": "one half\nthe other half\n"})}
+			in, s := startModel(t, modelserver.Anthropic, modelserver.Script{Turns: join(
+				turnsOf("director", "write both halves", task("Write both halves.", ""), report("failed", "Only half of it was written.")),
+				turnsOf("associate", "Write both halves", modelserver.Turn{Calls: call("write", object{"path": "workspace/note.txt", "content": "one half\n"})}, c.then),
+				turnsOf("director", "finish it", goOn, report("done", "Both halves are there.")),
+				turnsOf("associate", "Write the other half", bash("cat workspace/note.txt"), rest, finish("ok", "Both halves.")),
+			)})
+			first := prompt(t, in, "write both halves")
+			was := runOf(t, in, first.Run).Tasks[0].Result
+			if first.Status != "failed" || was == nil || was.Status != c.status || was.Kept == nil || was.Kept.Paths == 0 {
+				t.Fatalf("kept %+v; %+v, %+v (turns left: %v)", kept(was), first, was, s.Left())
+			}
+			if said := fmt.Sprint(was.Summary, was.Questions); !strings.Contains(said, c.says) {
+				t.Errorf("the result says %q, not %q", said, c.says)
+			}
+			if took := time.Duration(was.Usage.WallMS) * time.Millisecond; took < c.least {
+				t.Errorf("the task ended after %s of its %s", took, c.least)
+			}
+			if r, err := in.Run(t.Context(), "files", "cat", "workspace/note.txt"); err != nil || r.Code == 0 {
+				t.Errorf("half of it is live: %q, %v", r.Stdout, err)
+			}
+			second := continueRun(t, in, "--continue", first.Run, "finish it")
+			if second.Status != "done" || second.code != 0 {
+				t.Fatalf("%+v (turns left: %v)", second, s.Left())
+			}
+			if res := runOf(t, in, second.Run).Tasks[0].Result; res == nil || res.Base != was.Base || res.Kept != nil || len(res.Changes) == 0 {
+				t.Errorf("the follow-up: %+v", res)
+			}
+			if got := in.Must(t, "files", "cat", "workspace/note.txt"); got != "one half\nthe other half\n" {
+				t.Errorf("live: %q", got)
+			}
+			if left := s.Left(); len(left) > 0 && c.then.Fault == nil {
+				t.Errorf("turns left: %v", left)
+			}
+		})
+	}
+}
+
+func kept(r *contract.AssociateResult) *contract.KeptTree {
+	if r == nil {
+		return nil
+	}
+	return r.Kept
 }

@@ -61,7 +61,7 @@ func TestALongTaskSurvivesKills(t *testing.T) {
 	defer server.Close()
 
 	options := choirtest.Options{Data: filepath.Join(choirtest.Scratch(t), "data"), Env: []string{"ANTHROPIC_API_KEY=" + newKey(), "ANTHROPIC_BASE_URL=" + server.URL,
-		"CHOIR_MODEL=anthropic/cassette-count", "CHOIR_BUDGET_TURNS=500", "CHOIR_BUDGET_TOOL_CALLS=500", "CHOIR_BUDGET_TOKENS=100000000", "CHOIR_BUDGET_COST_USD=0", "CHOIR_BUDGET_DAY_COST_USD=0"}}
+		"CHOIR_MODEL=anthropic/cassette-count", "CHOIR_BUDGET_TURNS=500", "CHOIR_BUDGET_TOOL_CALLS=500", "CHOIR_BUDGET_TOKENS=100000000", "CHOIR_BUDGET_COST_USD=0", "CHOIR_BUDGET_DAY_COST_USD=0", "CHOIR_LOOPS_DIRECT_WORDS=0"}}
 	in := choirtest.Start(t, options)
 	run := submit(t, in, "count to a hundred")
 	turns := func() int {

@@ -39,10 +39,11 @@ func newKey() string {
 	return "sk-canary-" + hex.EncodeToString(b[:])
 }
 
-// modelEnv is the environment that a user would set to use the server's models.
+// modelEnv is the environment that a user would set to use the server's models. Scripts have turns of a
+// Director, however small their prompts are, so every prompt is planned.
 func modelEnv(s *modelserver.Server, wire modelserver.Wire, key string) []string {
 	// A script that has no turn for a request fails, which is not waited for long.
-	env := []string{keyVariable[wire] + "=" + key, "CHOIR_MODEL=" + pricedModels[wire], "CHOIR_MODELS_PATIENCE_S=6"}
+	env := []string{keyVariable[wire] + "=" + key, "CHOIR_MODEL=" + pricedModels[wire], "CHOIR_MODELS_PATIENCE_S=6", "CHOIR_LOOPS_DIRECT_WORDS=0"}
 	if wire == modelserver.Anthropic {
 		return append(env, "ANTHROPIC_BASE_URL="+s.URL())
 	}

@@ -25,7 +25,7 @@ func TestREADME(t *testing.T) {
 	}
 	s := modelserver.New(modelserver.Script{Turns: turnsOf("director", "", modelserver.Turn{Repeat: true, Calls: report("done", "Done.").Calls})}).Start()
 	t.Cleanup(s.Close)
-	in := choirtest.Start(t, choirtest.Options{Env: []string{"ANTHROPIC_BASE_URL=" + s.URL()}})
+	in := choirtest.Start(t, choirtest.Options{Env: []string{"ANTHROPIC_BASE_URL=" + s.URL(), "CHOIR_LOOPS_DIRECT_WORDS=0"}})
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "my-project"), 0o755); err != nil {
 		t.Fatal(err)

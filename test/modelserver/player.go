@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -64,6 +65,16 @@ func (p *player) play() {
 		p.send()
 	case "leak":
 		fail(p.w, p.wire, http.StatusUnauthorized, "Incorrect API key provided: "+p.req.Key)
+	case "late":
+		if p.pause() {
+			p.send()
+		}
+	case "drip", "interleaved", "index_zero":
+		p.send()
+	case "pings":
+		p.pings()
+	case "thoughts", "arguments":
+		p.unending(f.Kind)
 	case "redirect":
 		p.w.Header().Set("Location", f.Location)
 		p.w.WriteHeader(http.StatusTemporaryRedirect)
@@ -80,7 +91,26 @@ func (p *player) hang() {
 	}
 }
 
+// has reports whether the turn goes wrong in a way.
+func (p *player) has(kind string) bool { return p.turn.Fault != nil && p.turn.Fault.Kind == kind }
+
+// pause waits for as long as the fault says, and reports whether the client is still there.
+func (p *player) pause() bool {
+	timer := time.NewTimer(time.Duration(p.turn.Fault.PauseMS) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.r.Context().Done():
+	case <-p.closing:
+	}
+	return false
+}
+
 func (p *player) write(s string) bool {
+	if p.has("drip") && !p.pause() {
+		return false
+	}
 	select {
 	case <-p.closing:
 		return false
@@ -177,6 +207,135 @@ func (p *player) streams() {
 		kind = "application/vnd.amazon.eventstream"
 	}
 	p.w.Header().Set("Content-Type", kind)
+}
+
+// head sends what a stream begins with.
+func (p *player) head() {
+	p.streams()
+	switch p.wire {
+	case Anthropic, Bedrock:
+		p.anthropicStart()
+	case Responses:
+		p.responsesStart()
+	default:
+		p.event("", p.chunk(map[string]any{"role": "assistant", "content": ""}, nil))
+	}
+}
+
+// pings sends signs of life, and nothing else.
+func (p *player) pings() {
+	p.head()
+	for p.pause() {
+		ok := false
+		if p.messages() {
+			ok = p.event("ping", map[string]any{"type": "ping"})
+		} else {
+			ok = p.write(": ping\n\n")
+		}
+		if !ok {
+			return
+		}
+	}
+}
+
+// unending sends thoughts, or the arguments of a call, for as long as the client reads them.
+func (p *player) unending(what string) {
+	const more = "on and on and on and on and on and on and on "
+	p.head()
+	call := Call{ID: "c1", Name: "ls"}
+	var first, next func() bool
+	switch {
+	case p.messages():
+		block, delta := map[string]any{"type": "thinking", "thinking": "", "signature": ""}, map[string]any{"type": "thinking_delta", "thinking": more}
+		if what == "arguments" {
+			block, delta = map[string]any{"type": "tool_use", "id": call.ID, "name": call.Name, "input": map[string]any{}}, map[string]any{"type": "input_json_delta", "partial_json": more}
+		}
+		first = func() bool {
+			return p.event("content_block_start", map[string]any{"type": "content_block_start", "index": 0, "content_block": block})
+		}
+		next = func() bool {
+			return p.event("content_block_delta", map[string]any{"type": "content_block_delta", "index": 0, "delta": delta})
+		}
+	case p.wire == Responses:
+		item, kind := map[string]any{"type": "reasoning", "id": "rs_1", "summary": []any{}}, "response.reasoning_summary_text.delta"
+		if what == "arguments" {
+			item, kind = map[string]any{"type": "function_call", "id": "fc_1", "call_id": call.ID, "name": call.Name, "arguments": ""}, "response.function_call_arguments.delta"
+		}
+		first = func() bool { return p.told("response.output_item.added", 0, map[string]any{"item": item}) }
+		next = func() bool { return p.told(kind, 0, map[string]any{"delta": more}) }
+	default:
+		first = func() bool { return true }
+		next = func() bool { return p.event("", p.chunk(map[string]any{"reasoning_content": more}, nil)) }
+		if what == "arguments" {
+			part := func(v map[string]any) bool {
+				v["index"] = 0
+				return p.event("", p.chunk(map[string]any{"tool_calls": []any{v}}, nil))
+			}
+			first = func() bool {
+				return part(map[string]any{"id": call.ID, "type": "function", "function": map[string]any{"name": call.Name, "arguments": ""}})
+			}
+			next = func() bool { return part(map[string]any{"function": map[string]any{"arguments": more}}) }
+		}
+	}
+	for ok := first(); ok && p.r.Context().Err() == nil; ok = next() {
+	}
+}
+
+// each sends n things that come in pieces: one after the other, or their pieces in turns.
+func (p *player) each(parts [][]string, begin func(i int) bool, piece func(i int, s string) bool, end func(i int) bool) bool {
+	all := func(i int) bool {
+		for _, s := range parts[i] {
+			if !piece(i, s) {
+				return false
+			}
+		}
+		return true
+	}
+	if !p.has("interleaved") {
+		for i := range parts {
+			if !begin(i) || !all(i) || !end(i) {
+				return false
+			}
+		}
+		return true
+	}
+	most := 0
+	for i := range parts {
+		most = max(most, len(parts[i]))
+		if !begin(i) {
+			return false
+		}
+	}
+	for n := range most {
+		for i := range parts {
+			if n < len(parts[i]) && !piece(i, parts[i][n]) {
+				return false
+			}
+		}
+	}
+	for i := range parts {
+		if !end(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// arguments are the pieces of the calls' arguments.
+func (p *player) arguments() [][]string {
+	out := make([][]string, len(p.turn.Calls))
+	for i, c := range p.turn.Calls {
+		out[i] = pieces(c.Raw, 24)
+	}
+	return out
+}
+
+// at is the index under which thing i is sent.
+func (p *player) at(i int) int {
+	if p.has("index_zero") {
+		return 0
+	}
+	return i
 }
 
 // begin sends everything before the first text, and one piece of text.

@@ -85,18 +85,19 @@ func (p *player) responsesStream() {
 	if !p.responsesStart() {
 		return
 	}
-	for i, item := range p.items() {
-		if !p.told("response.output_item.added", i, map[string]any{"item": item.begins}) {
-			return
-		}
-		for _, s := range item.pieces {
-			if !p.told(item.kind, i, map[string]any{"delta": s}) {
-				return
-			}
-		}
-		if !p.told("response.output_item.done", i, map[string]any{"item": item.whole}) {
-			return
-		}
+	items := p.items()
+	parts := make([][]string, len(items))
+	for i, item := range items {
+		parts[i] = item.pieces
+	}
+	if !p.each(parts, func(i int) bool {
+		return p.told("response.output_item.added", p.at(i), map[string]any{"item": items[i].begins})
+	}, func(i int, s string) bool {
+		return p.told(items[i].kind, p.at(i), map[string]any{"delta": s})
+	}, func(i int) bool {
+		return p.told("response.output_item.done", p.at(i), map[string]any{"item": items[i].whole})
+	}) {
+		return
 	}
 	r := p.response("completed")
 	p.told("response."+r["status"].(string), 0, map[string]any{"response": r})

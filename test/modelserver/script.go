@@ -36,7 +36,7 @@ type Turn struct {
 	// Refusal is a refusal in words, in a field of its own where the format has one.
 	Refusal string `json:"refusal,omitempty"`
 	Calls   []Call `json:"calls,omitempty"`
-	Stop    string `json:"stop,omitempty"` // end, tool_use, length, refusal, or failed in Responses' and Bedrock's formats; empty: it follows from the calls
+	Stop    string `json:"stop,omitempty"` // end, tool_use, length, refusal, failed, none, or as the format has it; empty: it follows from the calls
 	Code    string `json:"code,omitempty"` // of what failed
 	Usage   *Usage `json:"usage,omitempty"`
 	Fault   *Fault `json:"fault,omitempty"`
@@ -84,11 +84,19 @@ type Usage struct {
 //	echo_key    the request's key in the answer's text
 //	leak        HTTP 401 whose message holds the request's key
 //	redirect    HTTP 302 to Location
+//	late        the answer after PauseMS
+//	drip        the answer with PauseMS before each of its pieces
+//	pings       the beginning of a stream without a word, then signs of life each PauseMS
+//	thoughts    thinking without end
+//	arguments   a call whose arguments do not end
+//	interleaved the calls' pieces in turns
+//	index_zero  every call under the first one's index
 type Fault struct {
 	Kind       string `json:"kind"`
 	Status     int    `json:"status,omitempty"`
 	RetryAfter string `json:"retry_after,omitempty"`
 	Location   string `json:"location,omitempty"`
+	PauseMS    int    `json:"pause_ms,omitempty"`
 }
 
 // ParseScript parses a script from JSON and checks it.

@@ -11,6 +11,14 @@ func (p *player) anthropicUsage(u Usage) map[string]any {
 
 var anthropicStop = map[string]string{"end": "end_turn", "tool_use": "tool_use", "length": "max_tokens", "refusal": "refusal"}
 
+// stopOf is the format's word for how a turn stopped, which may be one that the script has.
+func stopOf(words map[string]string, stop string) string {
+	if w, ok := words[stop]; ok {
+		return w
+	}
+	return stop
+}
+
 func (p *player) anthropicStart() bool {
 	u := p.usage()
 	start := Usage{In: u.In, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite, Out: 1}
@@ -24,8 +32,12 @@ func (p *player) anthropicStart() bool {
 func (p *player) anthropicStream() {
 	p.streams()
 	p.anthropicStart()
-	if p.wire == Bedrock && p.turn.Stop == "failed" {
-		p.exception(p.turn.Code, p.turn.Text)
+	if p.turn.Stop == "failed" {
+		if p.wire == Bedrock {
+			p.exception(p.turn.Code, p.turn.Text)
+		} else {
+			p.event("error", map[string]any{"type": "error", "error": map[string]any{"type": p.turn.Code, "message": p.turn.Text}})
+		}
 		return
 	}
 	index := 0
@@ -67,16 +79,23 @@ func (p *player) anthropicStream() {
 		}
 		p.event("ping", map[string]any{"type": "ping"})
 	}
-	for _, c := range p.turn.Calls {
-		var deltas []map[string]any
-		for _, s := range pieces(c.Raw, 24) {
-			deltas = append(deltas, map[string]any{"type": "input_json_delta", "partial_json": s})
-		}
-		if !block(map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": map[string]any{}}, deltas) {
-			return
-		}
+	first := index
+	if !p.each(p.arguments(), func(i int) bool {
+		c := p.turn.Calls[i]
+		return p.event("content_block_start", map[string]any{"type": "content_block_start", "index": p.at(first + i),
+			"content_block": map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": map[string]any{}}})
+	}, func(i int, s string) bool {
+		return p.event("content_block_delta", map[string]any{"type": "content_block_delta", "index": p.at(first + i), "delta": map[string]any{"type": "input_json_delta", "partial_json": s}})
+	}, func(i int) bool {
+		return p.event("content_block_stop", map[string]any{"type": "content_block_stop", "index": p.at(first + i)})
+	}) {
+		return
 	}
-	delta := map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": anthropicStop[p.stop()], "stop_sequence": nil}}
+	if p.stop() == "none" {
+		p.event("message_stop", map[string]any{"type": "message_stop"})
+		return
+	}
+	delta := map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": stopOf(anthropicStop, p.stop()), "stop_sequence": nil}}
 	if u := p.usage(); !u.Omit {
 		delta["usage"] = p.anthropicUsage(u)
 	}
@@ -100,7 +119,7 @@ func (p *player) anthropicWhole() {
 		content = append(content, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Args)})
 	}
 	writeJSON(p.w, map[string]any{"id": "msg_1", "type": "message", "role": "assistant", "model": p.model,
-		"content": content, "stop_reason": anthropicStop[p.stop()], "usage": p.anthropicUsage(p.usage())})
+		"content": content, "stop_reason": stopOf(anthropicStop, p.stop()), "usage": p.anthropicUsage(p.usage())})
 }
 
 var openaiStop = map[string]string{"end": "stop", "tool_use": "tool_calls", "length": "length", "refusal": "content_filter"}
@@ -121,6 +140,10 @@ func (p *player) openaiStream() {
 	if !p.event("", p.chunk(map[string]any{"role": "assistant", "content": ""}, nil)) {
 		return
 	}
+	if p.turn.Stop == "failed" {
+		p.write("data: " + string(Args(map[string]any{"error": map[string]any{"type": p.turn.Code, "message": p.turn.Text}})) + "\n\n")
+		return
+	}
 	for _, r := range p.turn.Reasoning {
 		for _, s := range pieces(r.Text, 24) {
 			if !p.event("", p.chunk(map[string]any{r.field(): s}, nil)) {
@@ -138,21 +161,23 @@ func (p *player) openaiStream() {
 			return
 		}
 	}
-	for i, c := range p.turn.Calls {
-		call := func(v map[string]any) bool {
-			v["index"] = i
-			return p.event("", p.chunk(map[string]any{"tool_calls": []any{v}}, nil))
-		}
-		if !call(map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": ""}}) {
-			return
-		}
-		for _, s := range pieces(c.Raw, 24) {
-			if !call(map[string]any{"function": map[string]any{"arguments": s}}) {
-				return
-			}
-		}
+	call := func(i int, v map[string]any) bool {
+		v["index"] = p.at(i)
+		return p.event("", p.chunk(map[string]any{"tool_calls": []any{v}}, nil))
 	}
-	p.event("", p.chunk(map[string]any{}, openaiStop[p.stop()]))
+	if !p.each(p.arguments(), func(i int) bool {
+		c := p.turn.Calls[i]
+		return call(i, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": ""}})
+	}, func(i int, s string) bool {
+		return call(i, map[string]any{"function": map[string]any{"arguments": s}})
+	}, func(int) bool { return true }) {
+		return
+	}
+	if p.stop() == "none" {
+		p.write("data: [DONE]\n\n")
+		return
+	}
+	p.event("", p.chunk(map[string]any{}, stopOf(openaiStop, p.stop())))
 	if !p.usage().Omit {
 		last := p.chunk(map[string]any{}, nil)
 		last["choices"], last["usage"] = []any{}, p.openaiUsage()
@@ -184,7 +209,7 @@ func (p *player) openaiWhole() {
 		message["tool_calls"] = calls
 	}
 	writeJSON(p.w, map[string]any{"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": p.model,
-		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": openaiStop[p.stop()]}}, "usage": p.openaiUsage()})
+		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": stopOf(openaiStop, p.stop())}}, "usage": p.openaiUsage()})
 }
 
 var _ http.Handler = (*Server)(nil)

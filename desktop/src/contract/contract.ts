@@ -7,13 +7,16 @@ export type ActorKind = 'person' | 'app' | 'program' | 'director' | 'associate' 
 export type ApprovalAnswer = 'once' | 'run' | 'deny'
 
 /** ApprovalKind says what kind of act an approval is about. */
-export type ApprovalKind = 'egress'
+export type ApprovalKind = 'egress' | 'fetch'
 
 /** AttemptState is where an attempt at a task stands. What an attempt may do next is decided by it alone, while it goes on and after a crash. */
 export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'repairing' | 'publishing' | 'taking_back' | 'left' | 'ended'
 
 /** BoxKind names what a box is for; it decides what the box may do. */
 export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' | 'desktop' | 'keeper' | 'scratch'
+
+/** CallStatus is where an agent program's own tool call stands, as it says. */
+export type CallStatus = 'begun' | 'done' | 'failed'
 
 /** ChangeOp is what happened to a path. */
 export type ChangeOp = 'added' | 'modified' | 'deleted' | 'mode'
@@ -45,11 +48,17 @@ export type OnFailure = 'rollback' | 'keep'
 /** PlanStatus is where a plan item stands. */
 export type PlanStatus = 'open' | 'active' | 'done' | 'failed' | 'dropped'
 
+/** ProgramReport says what a ProgramReported is about. */
+export type ProgramReport = 'said' | 'call' | 'plan'
+
 /** Resolution is how a proposal ended. */
 export type Resolution = 'accepted' | 'dismissed' | 'superseded'
 
 /** ResultStatus is how a task ended. */
 export type ResultStatus = 'ok' | 'failed' | 'needs_input' | 'cancelled' | 'refused'
+
+/** Route is the way of a prompt: to a Director, who plans it, or to one Associate at once. */
+export type Route = 'plan' | 'direct'
 
 /** RunCommand is what a user tells a run to do. */
 export type RunCommand = 'pause' | 'resume' | 'cancel'
@@ -84,6 +93,8 @@ export interface Act {
   run: string
   host: string
   port: number
+  /** of a fetch: the whole address */
+  url?: string
 }
 
 /** ApprovalAnswered is the one answer to an approval. Reason says why the system denied it; a person gives none. */
@@ -140,6 +151,8 @@ export interface AssociateResult {
   repairs?: number
   /** what it wrote, if it was not published and differs from Base */
   kept?: KeptTree
+  /** siblings that had changed the same paths when its work was merged */
+  overlaps?: Overlap[]
 }
 
 /** AttemptMerge is what publishing an attempt's work would make of the live tree. */
@@ -353,6 +366,8 @@ export interface DirectorTask {
   inputs?: Input[]
   /** empty allows none */
   tools?: string[]
+  /** the agent program, by its name in the owner's configuration, that does the task in place of our own loop; kind agent only */
+  program?: string
   egress: EgressSpec
   verify: VerifySpec
   budget: Budget
@@ -458,6 +473,12 @@ export interface Event {
   traceparent?: string
 }
 
+/** Fact is a fact as loops are told of it. */
+export interface Fact {
+  id: string
+  text: string
+}
+
 /** FileRemoved is a file that was removed; Trash is the entry of the trash that has it. */
 export interface FileRemoved {
   path: string
@@ -477,6 +498,12 @@ export interface FileWritten {
   deed?: FileOperation
   trash?: string
   from?: string
+}
+
+/** FoundPage is one result of a search. */
+export interface FoundPage {
+  url: string
+  title?: string
 }
 
 /** Frame is a window's place in CSS pixels. */
@@ -557,6 +584,75 @@ export interface LogRecovered {
   aside?: string
 }
 
+/** MCPAdded says that a person added a server of the Model Context Protocol: a program, which runs in a box of its own, or the address of one that runs elsewhere. Only a person adds one, and nothing in a tree can. */
+export interface MCPAdded {
+  server: string
+  /** Command is the program and its arguments; URL the address. One of them is set. */
+  command?: string[]
+  url?: string
+  /** Egress lists the hosts that the box may reach, as host:port or *.suffix:port. A server with an address is reached there and nowhere else. */
+  egress?: string[]
+  /** Secrets lists what the program finds in its environment. */
+  secrets?: MCPSecret[]
+  /** Bearer names the secret that requests to the address carry. */
+  bearer?: string
+  /** Files says that the box sees the computer's files, read-only. */
+  files?: boolean
+}
+
+/** MCPApproved says that a person approved a tool of a server as it was then. */
+export interface MCPApproved {
+  server: string
+  tool: string
+  /** Definition is what the server said of the tool, and Digest is of that. */
+  definition: unknown
+  digest: string
+  /** Reads says that the person believes the server that the tool only reads. */
+  reads?: boolean
+}
+
+/** MCPChanged says that a tool was found to be other than what was approved, or gone, so that it is not used until a person approves it again. Digest is of what it is now. */
+export interface MCPChanged {
+  server: string
+  tool: string
+  digest?: string
+  reason: string
+}
+
+/** MCPRemoved says that a person removed a server, with all that was approved of it. */
+export interface MCPRemoved {
+  server: string
+}
+
+/** MCPRevoked says that a person took an approval back. */
+export interface MCPRevoked {
+  server: string
+  tool: string
+}
+
+/** MCPSecret names a secret of the vault, and the variable of the environment that it is given in. */
+export interface MCPSecret {
+  variable: string
+  secret: string
+}
+
+/** MemoryForgotten says that facts hold no longer: one, and what followed from it. */
+export interface MemoryForgotten {
+  facts: string[]
+}
+
+/** MemoryRemembered is a fact that a person told the computer to keep, in their own words. The event's id names the fact. */
+export interface MemoryRemembered {
+  text: string
+  /** From are the events that it came from: where the person said it, or the facts that it follows from. None: it was said here. */
+  from?: string[]
+}
+
+/** MemoryRestored says that facts which were forgotten are kept again. */
+export interface MemoryRestored {
+  facts: string[]
+}
+
 /** Message is one message of a conversation with a model. */
 export interface Message {
   role: MessageRole
@@ -605,6 +701,29 @@ export interface Output {
   schema: unknown
 }
 
+/** Overlap names a task of the same delegation that changed the same paths. Siblings are merged in the order in which they end, each with what the ones before it published. */
+export interface Overlap {
+  task: string
+  paths: string[]
+  /** paths that are not listed */
+  more?: number
+}
+
+/** PageFetched is a page that was read for a task, as text in a blob. URL is the address that was asked for, From the one that answered, which differs where the server named another place. */
+export interface PageFetched {
+  url: string
+  from: string
+  title?: string
+  /** the media type that the server named */
+  media: string
+  status: number
+  /** of the answer's body, decompressed */
+  bytes: number
+  text: string
+  /** there was more than is kept */
+  truncated?: boolean
+}
+
 /** Part is a piece of a message; exactly one field is set. */
 export interface Part {
   text?: string
@@ -630,12 +749,26 @@ export interface PlanItem {
   task?: string
 }
 
-/** PromptSubmitted is a person's intention. Its event id is the run's cause. Continues names a run of the same computer that had ended, of which the new run's Director is told what it did; nothing that was granted to that run is granted to this one. */
+/** ProgramReported is what an agent program in a task's box says of its work. Nothing of it was seen by the host: it is shown, and decides nothing. */
+export interface ProgramReported {
+  attempt: number
+  program: string
+  what: ProgramReport
+  text: string
+  /** the program's id of the call */
+  call?: string
+  status?: CallStatus
+  /** Calls counts the tool calls that the program has told of in this attempt so far. */
+  calls: number
+}
+
+/** PromptSubmitted is a person's intention. Its event id is the run's cause. Continues names a run of the same computer that had ended, of which the new run's Director is told what it did; nothing that was granted to that run is granted to this one. Route is the person's wish whether it is planned first. */
 export interface PromptSubmitted {
   text: string
   model?: string
   budget?: Budget
   continues?: string
+  route?: Route
 }
 
 /** ProposalResolved ends a proposal. Revision is the one that holds an accepted proposal's text; Successor is the proposal that replaced a superseded one. */
@@ -776,11 +909,13 @@ export interface RunReported {
   error?: string
 }
 
-/** RunStarted opens a run and its living document. */
+/** RunStarted opens a run and its living document. Direct is why the prompt goes to one Associate at once, without a Director's plan; it is empty if a Director plans it. It is decided once. Facts are what the computer kept then, oldest first, which all loops of the run are told word for word in each request. */
 export interface RunStarted {
   document: string
   provider: string
   model: string
+  direct?: string
+  facts?: Fact[]
 }
 
 /** RunSteered is what the user said to a run while it goes on. */
@@ -801,6 +936,13 @@ export interface RunStood {
   why: StoodWhy
 }
 
+/** SearchAnswered is what a search service answered: the addresses that it named, which the run's tasks may read without asking a person. */
+export interface SearchAnswered {
+  provider: string
+  query: string
+  results?: FoundPage[]
+}
+
 /** SecretRemoved says that a secret is gone. */
 export interface SecretRemoved {
   name: string
@@ -811,14 +953,32 @@ export interface SecretSet {
   name: string
 }
 
-/** ServiceFailed says that one of a computer's own services, such as the one that keeps its state up to the log, failed or panicked. */
+/** ServiceFailed says that one of a computer's own services, such as the one that keeps its state up to the log, failed or panicked. Of failures in a row only the first is an event. */
 export interface ServiceFailed {
   service: string
   error: string
   /** failures since it last ran steadily */
   in_row: number
-  /** it is started again; false: the computer is put to sleep */
+  /** it is started again; false: it was to run once */
   again: boolean
+}
+
+/** ServiceGaveUp says that a service failed too often within a time and is not started again by itself. */
+export interface ServiceGaveUp {
+  service: string
+  /** of the last failure */
+  error: string
+  /** within that time */
+  failures: number
+  /** the computer can't do without it and is put to sleep */
+  sleeps: boolean
+}
+
+/** ServiceRestarted says that a service that failed has run steadily since. */
+export interface ServiceRestarted {
+  service: string
+  /** in a row, before it did */
+  failures: number
 }
 
 /** Step is one deterministic step; exactly one field is set. */
@@ -980,6 +1140,8 @@ export interface Usage {
   cost_usd: number
   /** TokensCached are those of TokensIn that the service had kept from an earlier request. */
   tokens_cached?: number
+  /** TokensRepeated are those of TokensIn with which the same loop's request before began, too, so that a service can keep them: that share of the request's bytes. */
+  tokens_repeated?: number
 }
 
 /** UsageMetered is what one model call consumed, estimated when Estimated. */
@@ -1009,6 +1171,8 @@ export interface Verification {
   said?: string[]
   /** why it is unknown */
   reason?: string
+  /** NoCheck says that it is unknown for no other reason than that nothing checks what changed. */
+  no_check?: boolean
   /** Installed is what lock files name and had to be installed for the checks. */
   installed?: Installation[]
 }
@@ -1117,12 +1281,32 @@ export interface EventData {
   'file.written': FileWritten
   /** The log was refilled, or what was missing given up; what is before it and what could not be had. */
   'log.recovered': LogRecovered
+  /** A person added a server of the Model Context Protocol, whose tools tasks may use once they are approved. */
+  'mcp.added': MCPAdded
+  /** A person approved a tool of a server, as the server described it then. */
+  'mcp.approved': MCPApproved
+  /** A tool of a server is other than what was approved, and is not used until it is approved again. */
+  'mcp.changed': MCPChanged
+  /** A person removed a server of the Model Context Protocol. */
+  'mcp.removed': MCPRemoved
+  /** A person took the approval of a server's tool back. */
+  'mcp.revoked': MCPRevoked
+  /** Facts hold no longer. */
+  'memory.forgotten': MemoryForgotten
+  /** A person told the computer to keep a fact, or the Director noted what they said. */
+  'memory.remembered': MemoryRemembered
+  /** Facts that were forgotten are kept again. */
+  'memory.restored': MemoryRestored
   /** A loop does not wait for its model any more, or another model answers in its place. */
   'model.resumed': ModelResumed
   /** The user chose another model for a run. */
   'model.switched': ModelSwitched
   /** A loop waits for its model, which can't be had now. */
   'model.waiting': ModelWaiting
+  /** A page was read for a task, in a box without the workspace. */
+  'page.fetched': PageFetched
+  /** What an agent program says of its work on a task; nobody vouches for it. */
+  'program.reported': ProgramReported
   /** A person's intention; it causes a run. */
   'prompt.submitted': PromptSubmitted
   /** A proposed change was accepted, dismissed or superseded. */
@@ -1155,15 +1339,21 @@ export interface EventData {
   'run.steered': RunSteered
   /** A run stood still with the machine, choir or a box, and went on. */
   'run.stood': RunStood
+  /** A search service answered a task. */
+  'search.answered': SearchAnswered
   /** A secret was removed. */
   'secret.removed': SecretRemoved
   /** A secret was stored. */
   'secret.set': SecretSet
   /** One of the computer's own services failed. */
   'service.failed': ServiceFailed
+  /** A service of the computer's own failed too often and is not started again by itself. */
+  'service.gave_up': ServiceGaveUp
+  /** A service of the computer's own that had failed runs again. */
+  'service.restarted': ServiceRestarted
   /** The one result of an attempt. */
   'task.finished': TaskFinished
-  /** The Director delegated a task. */
+  /** A task was requested: by the Director, or for a prompt that goes to one Associate at once. */
   'task.requested': TaskRequested
   /** An attempt at a task began. */
   'task.started': TaskStarted
@@ -1224,9 +1414,19 @@ export const EVENT_TYPES = [
   'file.removed',
   'file.written',
   'log.recovered',
+  'mcp.added',
+  'mcp.approved',
+  'mcp.changed',
+  'mcp.removed',
+  'mcp.revoked',
+  'memory.forgotten',
+  'memory.remembered',
+  'memory.restored',
   'model.resumed',
   'model.switched',
   'model.waiting',
+  'page.fetched',
+  'program.reported',
   'prompt.submitted',
   'proposal.resolved',
   'publish.finished',
@@ -1243,9 +1443,12 @@ export const EVENT_TYPES = [
   'run.started',
   'run.steered',
   'run.stood',
+  'search.answered',
   'secret.removed',
   'secret.set',
   'service.failed',
+  'service.gave_up',
+  'service.restarted',
   'task.finished',
   'task.requested',
   'task.started',

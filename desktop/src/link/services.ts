@@ -193,6 +193,8 @@ export interface Restored {
   truncated?: boolean
   /** of an undo */
   undone?: Undone
+  /** which an undo has kept again or forgotten */
+  facts?: Fact[]
 }
 
 /** Acted is the answer to an action: the sequence of its event, on disk, and for a prompt the run that it causes. */
@@ -294,8 +296,26 @@ export interface Undone {
   path?: string
   /** of a run */
   run?: string
-  /** of a run what was asked for, of a command its line, of a document its title */
+  /** of a run what was asked for, of a command its line, of a document its title, of a fact its words */
   title?: string
+}
+
+/** Fact is something that a person told the computer to keep, in their words. */
+export interface Fact {
+  /** of the event that it was remembered with */
+  id: string
+  text: string
+  /** the events that it came from; none: it was said by itself */
+  from?: string[]
+  /** whose Director noted it */
+  run?: string
+  actor: string
+  /** on whose behalf */
+  user?: string
+  time: string
+  /** false: it was forgotten */
+  kept: boolean
+  sequence: number
 }
 
 /** SessionBus is where and as whom a desktop's page speaks on the bus. */
@@ -329,7 +349,7 @@ export interface UnkeptPath {
 }
 
 /** UndoneKind says what was undone. */
-export type UndoneKind = 'restore' | 'run' | 'command' | 'put' | 'removal' | 'move' | 'back' | 'add' | 'push' | 'revision'
+export type UndoneKind = 'restore' | 'run' | 'command' | 'put' | 'removal' | 'move' | 'back' | 'add' | 'push' | 'revision' | 'remember' | 'forget'
 
 /** Every service: its request and its answer. */
 export interface Services {

@@ -49,6 +49,8 @@ export interface RunView extends RunSummary {
   waits: ModelWait[]
   /** The model (provider/model) that answers in the place of the run's own; '' if none does. */
   fallback: string
+  /** Why it went to one Associate at once; '' if a Director planned it. */
+  direct: string
   /** Model text as it arrives; dropped when the run reports. */
   stream: string
   /** Whether all events of the run have been seen, and not only its summary. */
@@ -106,7 +108,7 @@ export const noUsage: Usage = { wall_ms: 0, tool_calls: 0, tokens_in: 0, tokens_
 export function blank(run: string, started: string): RunView {
   return {
     run, started, prompt: '', status: 'queued', objective: '', plan: [], tasks: [], questions: [], provider: '', model: '',
-    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', waits: [], fallback: '', stream: '', whole: false, last: 0, usage: noUsage,
+    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', waits: [], fallback: '', direct: '', stream: '', whole: false, last: 0, usage: noUsage,
   }
 }
 
@@ -130,7 +132,7 @@ export function reduce(r: RunView, e: Event): RunView {
       return { ...next, prompt: dataOf(e, e.type)?.text ?? r.prompt, started: e.time }
     case 'run.started': {
       const d = dataOf(e, e.type)
-      return d ? { ...next, provider: d.provider, model: d.model, document: d.document, started: r.started || e.time } : next
+      return d ? { ...next, provider: d.provider, model: d.model, document: d.document, direct: d.direct ?? '', started: r.started || e.time } : next
     }
     case 'run.planned': {
       const d = dataOf(e, e.type)

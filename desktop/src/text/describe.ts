@@ -88,6 +88,12 @@ function words(e: Event): Description | null {
       const d = dataOf(e, e.type)
       return quiet(`Tool ${d?.name ?? ''} ${d?.ok ? 'returned' : 'failed'}`, oneLine(d?.output ?? ''), d?.ok ? 'plain' : 'danger')
     }
+    case 'program.reported': {
+      const d = dataOf(e, e.type)
+      const name = d?.program ?? 'program'
+      if (d?.what === 'call') return quiet(`${name}: call ${d.status ?? ''}`, oneLine(d.text), d.status === 'failed' ? 'danger' : 'plain')
+      return quiet(d?.what === 'plan' ? `${name}: plan` : `${name} says`, oneLine(d?.text ?? ''))
+    }
     case 'turn.recorded':
       return quiet('Model turn')
     case 'verification.finished': {
@@ -156,6 +162,22 @@ function words(e: Event): Description | null {
     case 'repository.pushed': {
       const d = dataOf(e, e.type)
       return loud('ok', 'Pushed', d ? `${d.path ?? 'the computer’s files'}, ${count((d.refs?.length ?? 0) + (d.more ?? 0), 'ref')}` : '')
+    }
+    case 'mcp.added':
+      return loud('ok', 'MCP server added', dataOf(e, e.type)?.server)
+    case 'mcp.removed':
+      return loud('ok', 'MCP server removed', dataOf(e, e.type)?.server)
+    case 'mcp.approved': {
+      const d = dataOf(e, e.type)
+      return loud('ok', 'Tool approved', d ? `${d.tool} of ${d.server}` : '')
+    }
+    case 'mcp.revoked': {
+      const d = dataOf(e, e.type)
+      return loud('ok', 'Tool no longer approved', d ? `${d.tool} of ${d.server}` : '')
+    }
+    case 'mcp.changed': {
+      const d = dataOf(e, e.type)
+      return loud('warn', 'Tool waits for you', d ? `${d.tool} of ${d.server}: ${d.reason}` : '')
     }
     case 'desktop.broke':
       return loud('danger', 'The desktop broke', dataOf(e, e.type)?.reason)

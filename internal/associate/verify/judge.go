@@ -154,7 +154,9 @@ func Judge(e Evidence) contract.Verification {
 		v.Checks = append(v.Checks, r.recorded(""))
 	}
 	reasons := slices.Clone(e.Notes)
+	doubts, unchecked := 0, 0
 	unless := func(why string, args ...any) {
+		doubts++
 		if v.Status == contract.VerificationPass {
 			v.Status = contract.VerificationUnknown
 		}
@@ -186,8 +188,12 @@ func Judge(e Evidence) contract.Verification {
 				break
 			}
 		}
-		e.doubts(basis, final, unless)
+		e.doubts(basis, final, unless, func(where string) {
+			unchecked++
+			unless("no check was found for %s", where)
+		})
 	}
+	v.NoCheck = v.Status == contract.VerificationUnknown && len(v.Checks) == 0 && doubts == unchecked
 	v.Reason = strings.Join(slices.Compact(reasons), "; ")
 	v.Reason = v.Reason[:min(len(v.Reason), 7000)]
 	return v
@@ -235,7 +241,7 @@ func (e Evidence) compare() []Check {
 }
 
 // doubts gives the reasons why checks that did not fail are still no verification.
-func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
+func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any), none func(where string)) {
 	if e.Profile == contract.VerifyNone && !defence.Off(defence.CheckNone) {
 		unless("no verification was asked for, and a sender's own commands are none")
 		return
@@ -252,7 +258,7 @@ func (e Evidence) doubts(basis, final []Ran, unless func(string, ...any)) {
 	if e.Cut {
 		unless("only a part of what changed was looked at")
 	}
-	e.uncounted(basis, unless)
+	e.uncounted(basis, unless, none)
 	if !defence.Off(defence.CheckControl) {
 		for _, list := range [][]Ran{basis, final} {
 			for _, r := range list {
@@ -312,10 +318,10 @@ func (e Evidence) vanished(basis []Ran, unless func(string, ...any)) {
 }
 
 // uncounted finds the projects for which no test is known to have run.
-func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
+func (e Evidence) uncounted(basis []Ran, unless func(string, ...any), none func(where string)) {
 	if defence.Off(defence.CheckCount) {
 		if len(basis)+len(e.Sent) == 0 {
-			unless("no check was found for what changed")
+			none("what changed")
 		}
 		return
 	}
@@ -333,7 +339,7 @@ func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
 		groups[r.Check.Group] = groups[r.Check.Group] || r.Check.Enough || r.Count.Ran() > 0
 	}
 	if len(groups) == 0 {
-		unless("no check was found for what changed")
+		none("what changed")
 	}
 	var names []string
 	for g, covered := range groups {
@@ -365,7 +371,7 @@ func (e Evidence) uncounted(basis []Ran, unless func(string, ...any)) {
 		case len(ran) > 0:
 			unless("no test is known to have run for %s: %s gave an exit code and no number of tests", where, strings.Join(ran, ", "))
 		default:
-			unless("no check was found for %s", where)
+			none(where)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func Approvals() cli.Verb {
 
 func printApproval(w io.Writer, a view.Approval) {
 	terminal.Row(w, "approval", a.ID)
-	terminal.Row(w, "asks for", "a connection to "+terminal.OneLine(act(a).Target(), 300))
+	terminal.Row(w, "asks for", wanted(a))
 	terminal.Row(w, "for the run", fmt.Sprintf("%s (%s)", a.Run, terminal.OneLine(a.Prompt, 80)))
 	terminal.Row(w, "by its task", a.Task)
 	if a.Claim != "" {
@@ -63,8 +63,16 @@ func printApproval(w io.Writer, a view.Approval) {
 	terminal.Row(w, "")
 }
 
+// wanted says what an approval asks for. An address is shown whole: what it carries out may stand at its end.
+func wanted(a view.Approval) string {
+	if a.Kind == contract.ApprovalFetch {
+		return "reading " + terminal.OneLine(a.URL, contract.MaxURL)
+	}
+	return "a connection to " + terminal.OneLine(act(a).Target(), 300)
+}
+
 func act(a view.Approval) contract.Act {
-	return contract.Act{Kind: a.Kind, Run: a.Run, Host: a.Host, Port: a.Port}
+	return contract.Act{Kind: a.Kind, Run: a.Run, Host: a.Host, Port: a.Port, URL: a.URL}
 }
 
 // Approve is choir approve.

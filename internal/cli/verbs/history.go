@@ -241,7 +241,10 @@ func printRestored(w io.Writer, r view.Restored) {
 	for _, ch := range r.Changes {
 		terminal.Coloured(w, hue[ch.Op], verb[ch.Op], terminal.OneLine(ch.Path, 200))
 	}
-	if len(r.Changes) == 0 {
+	for _, f := range r.Facts {
+		terminal.Row(w, keptOrNot(f), f.ID, terminal.OneLine(f.Text, contract.MaxFact))
+	}
+	if len(r.Changes)+len(r.Facts) == 0 {
 		terminal.Row(w, "nothing differs")
 	}
 	for _, k := range r.Kept {

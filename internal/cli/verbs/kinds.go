@@ -39,7 +39,14 @@ func Kinds() map[string]cli.Kind {
 		"INVITATION": {Asks: listed(rpc.InvitationList, rpc.Of{}, func(i view.Invitation) cli.Name {
 			return cli.Name{Word: i.ID, About: string(i.Role) + " until " + terminal.Time(i.Expires)}
 		})},
+		"FACT": {Asks: listed(rpc.MemoryList, rpc.MemoryRequest{Paged: rpc.Paged{Limit: offered}}, func(f view.Fact) cli.Name {
+			return cli.Name{Word: f.ID, About: f.Text}
+		}), Wakes: true},
 		"ACCOUNT": {Asks: listed(rpc.AccountList, rpc.Nothing{}, func(a view.Account) cli.Name { return cli.Name{Word: a.ID, About: a.Name} })},
+		"SERVER": {Asks: listed(rpc.MCPServerList, rpc.Of{}, func(s view.MCPServer) cli.Name {
+			return cli.Name{Word: s.ID, About: strings.Join(s.Command, " ") + s.URL}
+		}), Wakes: true},
+		"TOOL":    {Asks: toolNames, Wakes: true},
 		"TOKEN":   {Asks: listed(rpc.TokenList, rpc.Nothing{}, func(k view.Token) cli.Name { return cli.Name{Word: k.ID, About: k.Name + " " + tokenFor(k)} })},
 		"VERSION": {Words: fixed(view.AnyVersion, view.NoVersion)},
 		"ROLE":    {Words: fixed(grant.Viewer, grant.Editor, grant.Owner)},
@@ -58,7 +65,7 @@ func Kinds() map[string]cli.Kind {
 		"DIR":   {Folder: true},
 	}
 	// Free text: the caller makes it up, or only the caller knows it.
-	for _, free := range []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "PATTERN", "ADDR:PORT", "INVITATION-TOKEN"} {
+	for _, free := range []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "PATTERN", "HOST:PORT", "VARIABLE=SECRET", "ADDR:PORT", "INVITATION-TOKEN"} {
 		out[free] = cli.Kind{}
 	}
 	return out
@@ -97,6 +104,17 @@ func fixed[T ~string](all ...T) func() []cli.Name {
 
 func eventTypes() []cli.Name {
 	return names(contract.Types(), func(t contract.TypeInfo) cli.Name { return cli.Name{Word: t.Type} })
+}
+
+// toolNames are those of the server in the argument before, of which the log knows.
+func toolNames(ctx context.Context, c *client.Client, before []string, _ string) ([]cli.Name, error) {
+	all, err := client.Call(ctx, c, rpc.MCPServerList, rpc.Of{})
+	for _, s := range all.Items {
+		if len(before) > 0 && s.ID == before[0] {
+			return names(s.Tools, func(t view.MCPTool) cli.Name { return cli.Name{Word: t.ID, About: string(t.State)} }), err
+		}
+	}
+	return nil, err
 }
 
 func computerName(c view.Computer) cli.Name {

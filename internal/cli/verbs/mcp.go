@@ -51,5 +51,6 @@ instance may, whose token lies beside the data: give a program a token of its ow
 			}
 			return err
 		},
+		Verbs: []cli.Verb{mcpAdd(), mcpList(), mcpShow(), mcpApprove(), mcpRevoke(), mcpRemove()},
 	}
 }

@@ -76,6 +76,7 @@ func Prompt() cli.Verb {
 	var wait bool
 	var timeout time.Duration
 	var model, continues string
+	var plan, direct bool
 	return cli.Verb{
 		Use: "prompt TEXT…", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: promptResult{},
 		Long: `With --wait it ends with 0 when the run is done, 1 when it failed, 4 when it waits for an
@@ -84,7 +85,11 @@ one that is, and choir wait goes on waiting.
 
 With --continue the new run is told what an ended one was asked, how it ended and which
 trees of it were kept, and can go on from them. Without RUN that is the newest run.
-Nothing that was granted to the earlier run is granted to the new one.`,
+Nothing that was granted to the earlier run is granted to the new one.
+
+A small prompt goes to one Associate at once, and a Director takes it over only if that
+does not end well. --plan has a Director plan it first, --direct sends any prompt to one
+Associate at once.`,
 		Examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\"", "choir prompt --continue \"now with a longer budget\""},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if timeout <= 0 {
@@ -103,7 +108,16 @@ Nothing that was granted to the earlier run is granted to the new one.`,
 				}
 				continues = runs[0].ID
 			}
-			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model, Continues: continues}
+			route := contract.Route("")
+			switch {
+			case plan && direct:
+				return cli.Usage(errors.New("--plan and --direct exclude each other"))
+			case plan:
+				route = contract.RoutePlan
+			case direct:
+				route = contract.RouteDirect
+			}
+			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model, Continues: continues, Route: route}
 			acted, err := c.Prompt(ctx, asked)
 			if err != nil {
 				if client.Lost(err) || ctx.Err() != nil {
@@ -126,6 +140,8 @@ Nothing that was granted to the earlier run is granted to the new one.`,
 			f.StringVar(&model, "model", "", "provider/`MODEL` or an alias")
 			f.StringVar(&continues, "continue", "", "the ended `RUN` to go on from; --continue alone is the newest")
 			f.Lookup("continue").NoOptDefVal = newestRun
+			f.BoolVar(&plan, "plan", false, "have a Director plan it first")
+			f.BoolVar(&direct, "direct", false, "send it to one Associate at once")
 		},
 	}
 }
@@ -143,9 +159,17 @@ func printRun(w io.Writer, r view.Run) {
 	if r.Continues != "" {
 		terminal.Row(w, "continues", r.Continues)
 	}
+	if r.Direct != "" {
+		terminal.Row(w, "direct", "to one Associate at once: "+terminal.OneLine(r.Direct, 200))
+	}
 	terminal.Row(w, "cost", fmt.Sprintf("$%.4f, %d + %d tokens", r.Usage.CostUSD, r.Usage.TokensIn, r.Usage.TokensOut))
 	for _, t := range r.Tasks {
 		terminal.Row(w, "task", fmt.Sprintf("%s %s %s: %s", mark(t.Verification), t.Status, t.Kind, terminal.OneLine(t.Goal, 80)))
+		if t.Result != nil {
+			for _, o := range t.Result.Overlaps {
+				terminal.Row(w, "overlap", fmt.Sprintf("%d paths that task %s changed, too: %s", len(o.Paths)+o.More, o.Task, terminal.OneLine(strings.Join(o.Paths, ", "), 200)))
+			}
+		}
 		if t.Result != nil && t.Result.Kept != nil {
 			terminal.Row(w, "kept", fmt.Sprintf("%s, %d paths: what it wrote and was not published", t.Result.Kept.Commit, t.Result.Kept.Paths))
 		}

@@ -32,6 +32,7 @@ type Machine struct {
 	Proxy   *egress.Proxy
 	Policy  *egress.Sources
 	Reserve *datadir.Reserve
+	Reader  Reader
 
 	warmth  homeWarmer
 	known   toolFacts
@@ -42,6 +43,12 @@ type Machine struct {
 		trees *trees
 	}
 	watch sync.Map // box id → func(hostport string, allowed bool): who else is told of its decisions
+}
+
+// Reader is the program that reads pages of the web; without a Name there is none.
+type Reader struct {
+	Name   string // identifies its content
+	Binary func() ([]byte, error)
 }
 
 // Decided passes a decision of the network policy to whoever runs the box.
@@ -302,3 +309,6 @@ func Ended(b sandbox.Box) bool {
 		return false
 	}
 }
+
+// Reader is the program that reads pages of the web.
+func (c *Boxes) Reader() Reader { return c.options.Machine.Reader }

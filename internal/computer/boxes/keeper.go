@@ -11,27 +11,44 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/tether"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // Keeper keeps the keeper's box running: it is opened when it is first needed and again
-// when it has ended. A call that was interrupted by its end is completed before the next
-// call (see workspace.Recover).
+// when it has ended, as a part of the computer. A call that was interrupted by its end is
+// completed before the next call (see workspace.Recover).
 type Keeper struct {
-	boxes *Boxes
+	boxes  *Boxes
+	wanted chan struct{} // closed once it is needed
+	want   func()        // closes it
+
+	mu sync.Mutex
 	// recover completes what an interrupted call left unfinished. It may be set after the
 	// first box was opened.
 	recover func(context.Context) error
-
-	mu     sync.Mutex // held while a box is being opened
-	box    sandbox.Box
-	keeper wire.Keeper
-	count  int
+	box     sandbox.Box
+	keeper  wire.Keeper
+	count   int
+	ended   bool          // a box ended by itself
+	tries   int           // how often opening a box came to an end
+	err     error         // why the last of them failed
+	tried   chan struct{} // closed and replaced when one came to an end
+	givenUp error         // why it is not opened again
 }
 
-// NewKeeper makes a Keeper; its box is opened when it is first needed.
-func (c *Boxes) NewKeeper() *Keeper { return &Keeper{boxes: c} }
+// NewKeeper makes a Keeper, whose Part has to run.
+func (c *Boxes) NewKeeper() *Keeper {
+	k := &Keeper{boxes: c, wanted: make(chan struct{}), tried: make(chan struct{})}
+	k.want = sync.OnceFunc(func() { close(k.wanted) })
+	return k
+}
+
+// Part is the keeper as a part of its computer, which can't do without.
+func (k *Keeper) Part() supervise.Part {
+	return supervise.Part{Name: "keeper", Run: k.run, GaveUp: k.giveUp, Waits: k.waits, PID: k.pid}
+}
 
 // Recover sets the function that is called, in the background, when a box was opened
 // because the one before had ended.
@@ -41,36 +58,131 @@ func (k *Keeper) Recover(f func(context.Context) error) {
 	k.recover = f
 }
 
-// Ended reports whether the box has ended.
+// Ended reports whether a box has ended by itself.
 func (k *Keeper) Ended() bool {
 	k.mu.Lock()
-	box := k.box
+	box, ended := k.box, k.ended
 	k.mu.Unlock()
-	return box != nil && Ended(box)
+	return ended || box != nil && Ended(box)
 }
 
-// current returns the client of the running box, opening one if there is none.
-func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
+// run opens a box once it is needed, and returns when that has ended, or leaves it to Close
+// of the driver's computer when the computer falls asleep.
+func (k *Keeper) run(ctx context.Context) error {
+	select {
+	case <-k.wanted:
+	case <-ctx.Done():
+		return nil
+	}
+	box, err := k.open(ctx)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-box.Done():
+	case <-ctx.Done():
+		return nil
+	}
+	k.mu.Lock()
+	k.ended = true
+	k.mu.Unlock()
+	return fmt.Errorf("the keeper's box ended: %w", box.Err())
+}
+
+// open opens a box, and tells those who wait for it how that ended.
+func (k *Keeper) open(ctx context.Context) (_ sandbox.Box, err error) {
+	k.mu.Lock()
+	k.count++
+	n, recover := k.count, k.recover
+	k.mu.Unlock()
+	var box sandbox.Box
+	var keeper wire.Keeper
+	err = supervise.Safely(func() (err error) { box, keeper, err = k.begin(ctx, n); return err })
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.box != nil {
-		select {
-		case <-k.box.Done():
-			if k.boxes.options.Awake.Err() != nil {
-				break
+	k.tries, k.err = k.tries+1, err
+	close(k.tried)
+	k.tried = make(chan struct{})
+	if err != nil {
+		return nil, err
+	}
+	k.box, k.keeper = box, keeper
+	if n > 1 && recover != nil {
+		// The engine rolls forward by itself; Recover appends the events that belong to it,
+		// and waits for the call that found the box ended.
+		k.boxes.options.Once("the recovery of the workspace", recover)
+	}
+	return box, nil
+}
+
+// giveUp ends the calls that wait for a box: there will be none.
+func (k *Keeper) giveUp(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.givenUp = err
+	close(k.tried)
+	k.tried = make(chan struct{})
+}
+
+func (k *Keeper) waits() string {
+	select {
+	case <-k.wanted:
+		return ""
+	default:
+		return "to be needed"
+	}
+}
+
+func (k *Keeper) pid() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.box == nil {
+		return 0
+	}
+	return k.box.PID()
+}
+
+// current returns the client of the running box, and the box. It waits for one that is being opened.
+func (k *Keeper) current(ctx context.Context) (wire.Keeper, sandbox.Box, error) {
+	const op = "boxes.keeper"
+	k.want()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for began := k.tries; ; {
+		if k.box != nil {
+			select {
+			case <-k.box.Done():
+			default:
+				return k.keeper, k.box, nil
 			}
-			k.boxes.options.Logger.Warn("the keeper's box ended; opening another", "error", k.box.Err())
-		default:
-			return k.keeper, nil
+		}
+		switch {
+		case k.boxes.options.Awake.Err() != nil:
+			return nil, nil, fault.New(op, fault.Unavailable, "The computer is going to sleep.", nil)
+		case k.givenUp != nil:
+			return nil, nil, fault.New(op, fault.Unavailable, "Wake the computer again.", k.givenUp)
+		case k.tries > began && k.err != nil:
+			return nil, nil, k.err
+		}
+		tried := k.tried
+		k.mu.Unlock()
+		select {
+		case <-tried:
+		case <-ctx.Done():
+		case <-k.boxes.options.Awake.Done():
+		}
+		k.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, nil, fault.Wrap(op, context.Cause(ctx))
 		}
 	}
-	if k.boxes.options.Awake.Err() != nil {
-		return nil, fault.New("boxes.keeper", fault.Unavailable, "The computer is going to sleep.", nil)
-	}
-	k.count++
+}
+
+// begin opens the n-th box.
+func (k *Keeper) begin(ctx context.Context, n int) (sandbox.Box, wire.Keeper, error) {
 	storage := k.boxes.options.Machine.Storage
 	box, err := k.boxes.Open(ctx, sandbox.BoxSpec{
-		ID: fmt.Sprintf("keeper-%d", k.count), Kind: contract.BoxKeeper, Root: "/computer",
+		ID: fmt.Sprintf("keeper-%d", n), Kind: contract.BoxKeeper, Root: "/computer",
 		Mounts: []sandbox.Mount{
 			{Source: sandbox.Live(""), Target: "/computer", Mode: sandbox.ReadWrite},
 			{Source: sandbox.Snapshot(""), Target: "/snapshots", Mode: sandbox.ReadWrite},
@@ -85,7 +197,7 @@ func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
 		TetherLimits: tether.Limits{Window: 1 << 20, Streams: 64},
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	watches := k.boxes.options.Machine.watches.keeper(box.Tether().Transport())
 	k.boxes.options.Once("the count of a keeper's watches", func(context.Context) error {
@@ -93,33 +205,21 @@ func (k *Keeper) current(ctx context.Context) (wire.Keeper, error) {
 		watches.end()
 		return nil
 	})
-	k.box, k.keeper = box, wire.NewClient(watches, k.boxes.writers.still)
-	if k.count > 1 && k.recover != nil {
-		// The engine rolls forward by itself; Recover appends the events that belong to it,
-		// and waits for the call that found the box ended.
-		k.boxes.options.Once("the recovery of the workspace", k.recover)
-	}
-	return k.keeper, nil
+	return box, wire.NewClient(watches, k.boxes.writers.still), nil
 }
 
 // Call implements wire.Keeper.
 func (k *Keeper) Call(ctx context.Context, verb string, req, reply any) error {
-	in, err := k.current(ctx)
+	in, box, err := k.current(ctx)
 	if err != nil {
 		return err
 	}
-	return k.explain(in.Call(ctx, verb, req, reply))
+	return explain(box, in.Call(ctx, verb, req, reply))
 }
 
-// explain adds why the box ended to the error of a call that it did not answer.
-func (k *Keeper) explain(err error) error {
-	if !fault.Is(err, fault.Unavailable) {
-		return err
-	}
-	k.mu.Lock()
-	box := k.box
-	k.mu.Unlock()
-	if Ended(box) {
+// explain adds why a box ended to the error of a call that it did not answer.
+func explain(box sandbox.Box, err error) error {
+	if fault.Is(err, fault.Unavailable) && Ended(box) {
 		return errors.Join(err, box.Err())
 	}
 	return err
@@ -127,10 +227,10 @@ func (k *Keeper) explain(err error) error {
 
 // Stream implements wire.Keeper.
 func (k *Keeper) Stream(ctx context.Context, verb string, query any, body io.Reader) (*http.Response, error) {
-	in, err := k.current(ctx)
+	in, box, err := k.current(ctx)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := in.Stream(ctx, verb, query, body)
-	return resp, k.explain(err)
+	return resp, explain(box, err)
 }

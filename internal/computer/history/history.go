@@ -9,6 +9,7 @@ import (
 	"choir.dev/choiros/internal/document"
 	"choir.dev/choiros/internal/document/mirror"
 	"choir.dev/choiros/internal/ledger"
+	"choir.dev/choiros/internal/memory"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
@@ -36,6 +37,7 @@ type Options struct {
 	Documents *document.Documents
 	Mirror    *mirror.Mirror
 	Shell     Shell
+	Memory    *memory.Memory
 }
 
 // tree is what undo reads of checkpoints and of the live tree; *workspace.Workspace is one.

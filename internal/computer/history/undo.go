@@ -31,12 +31,14 @@ type act struct {
 	commits   []wire.Reverted // newest first
 	share     share           // what of the commits it changed itself
 	document  contract.DocumentRevised
+	facts     []string // that are forgotten, or kept again
 }
 
 // undoable are the types of the events that report acts, and of those that report the
 // checkpoints of what commands did.
 var undoable = []string{
 	"checkpoint.restored", "publish.finished", "command.finished", "file.written", "file.removed", "repository.added", "repository.pushed", "document.revised", "checkpoint.created",
+	"memory.remembered", "memory.forgotten", "memory.restored",
 }
 
 // maxLooked limits how far back the last act is searched for, in events of those types.
@@ -71,6 +73,8 @@ func (h *History) undoAct(ctx context.Context, a act, r view.RestoreRequest) (vi
 		}, a.share.documents...)
 	case a.What == view.UndoneRevision:
 		return h.undoRevision(ctx, a.document, r)
+	case len(a.facts) > 0:
+		return h.undoFacts(ctx, a, r)
 	}
 	return h.undoOperation(ctx, a.operation, r)
 }
@@ -96,6 +100,10 @@ func (a act) told() string {
 		return "the push to " + cmp.Or(a.Path, a.Title)
 	case view.UndoneAdd:
 		return "the addition of " + a.Path
+	case view.UndoneRemember:
+		return fmt.Sprintf("keeping “%s”", contract.Clip(a.Title, 60))
+	case view.UndoneForget:
+		return fmt.Sprintf("forgetting “%s”", contract.Clip(a.Title, 60))
 	}
 	return fmt.Sprintf("the revision of “%s”", contract.Clip(a.Title, 60))
 }
@@ -195,6 +203,11 @@ func (l *undoSearch) at(ctx context.Context, e state.Event) (a act, found bool, 
 			a.document, a.Title = *p, p.Title
 		}
 		return a, true, nil
+	}
+	if facts, what := factsOf(e.ID, data); what != "" {
+		first, err := l.history.options.State.Fact(ctx, facts[0])
+		a.What, a.facts, a.Title = what, facts, first.Text
+		return a, err == nil, err
 	}
 	return fileAct(data)
 }

@@ -31,7 +31,7 @@ func (c *Past) approvals(ctx context.Context, f state.ApprovalFilter) ([]view.Ap
 	out := make([]view.Approval, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, view.Approval{
-			ID: r.ID, Kind: r.Kind, Run: r.Run, Prompt: r.Prompt, Task: r.Task, Attempt: r.Attempt, Host: r.Host, Port: r.Port,
+			ID: r.ID, Kind: r.Kind, Run: r.Run, Prompt: r.Prompt, Task: r.Task, Attempt: r.Attempt, Host: r.Host, Port: r.Port, URL: r.URL,
 			Digest: r.Digest, Claim: r.Claim, Asked: When(r.Asked), Deadline: When(r.Deadline),
 			Answer: r.Answer, By: r.AnsweredBy, Reason: r.Reason, Answered: When(r.Answered), Sequence: r.AskedSeq,
 		})

@@ -116,7 +116,7 @@ func runOf(r state.Run) view.Run {
 		ID: r.ID, Prompt: r.Prompt, Status: r.Status, Reason: r.Reason, Objective: r.Objective, Plan: r.Plan,
 		Summary: r.Summary, Error: r.Error, Verified: r.Verified, Document: r.Document, Checkpoint: r.Checkpoint,
 		Provider: r.Provider, Model: r.Model, Usage: r.Usage,
-		Started: When(r.Created), Ended: r.Ended, StoodMS: r.StoodMS, Waits: waits, Fallback: r.Fallback, Continues: r.Continues, Sequence: r.Seq,
+		Started: When(r.Created), Ended: r.Ended, StoodMS: r.StoodMS, Waits: waits, Fallback: r.Fallback, Continues: r.Continues, Direct: r.Direct, Sequence: r.Seq,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
 )
 
@@ -32,6 +33,12 @@ type Boxes struct {
 type runBox struct{ sandbox.Box }
 
 func (b runBox) Transport() http.RoundTripper { return b.Tether().Transport() }
+
+// Run implements ports.Box.
+func (b runBox) Run(ctx context.Context, p ports.Process) (int, error) {
+	exit, err := boxes.Client(b.Box).Exec(ctx, guest.ExecRequest{Argv: p.Argv, Env: p.Env}, guest.Streams{Stdin: p.Stdin, Stdout: p.Out, Stderr: p.Stderr})
+	return exit.Code, err
+}
 
 // Open implements ports.Boxes.
 func (b Boxes) Open(ctx context.Context, r ports.BoxRequest) (ports.Box, error) {

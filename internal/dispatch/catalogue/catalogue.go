@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
 	"choir.dev/choiros/internal/tool"
 	"choir.dev/choiros/internal/tool/boxtools"
 )
@@ -18,9 +21,10 @@ import (
 // is a grant like the others and bounded by the task's budget, but no tool: nobody calls it.
 const Model = "model"
 
-// ModelGranted reports whether programs in a task's box may ask the model. A task that only reads runs none.
+// ModelGranted reports whether programs in a task's box may ask the model. A task that only reads runs none;
+// one that an agent program does is asked of that program's model.
 func ModelGranted(t contract.DirectorTask) bool {
-	return (t.Kind == contract.KindAgent || t.Kind == contract.KindExec) && slices.Contains(t.Tools, Model)
+	return (t.Kind == contract.KindAgent || t.Kind == contract.KindExec) && slices.Contains(t.Tools, Model) || t.Program != ""
 }
 
 // HostTool is a tool that the host carries out, outside of every box.
@@ -36,43 +40,82 @@ type HostCall struct {
 }
 
 // Catalogue holds every tool of a computer with who may call it and where it is carried
-// out.
+// out. It is safe for concurrent use.
 type Catalogue struct {
+	fixed    []HostTool
+	programs []string // names of agent programs
+	now      atomic.Pointer[tools]
+}
+
+// tools are all of a moment.
+type tools struct {
 	*tool.Registry
 	host map[string]HostTool
 }
 
-// New collects the declared tools of the boxes, of the host and of both loops.
-func New(host []HostTool) (*Catalogue, error) {
-	c := &Catalogue{host: map[string]HostTool{}}
+// New collects the declared tools of the boxes, of the host and of both loops. programs are the names of
+// the agent programs that the Director may give a task to.
+func New(host []HostTool, programs []string) (*Catalogue, error) {
+	c := &Catalogue{fixed: host, programs: programs}
+	return c, c.Add(nil)
+}
+
+// Add makes tools of the host the ones that there are besides those of New. What was added before is replaced.
+func (c *Catalogue) Add(added []HostTool) error {
+	t := &tools{host: map[string]HostTool{}}
 	all := boxtools.Declared()
-	for _, h := range host {
+	for _, h := range slices.Concat(c.fixed, added) {
 		if h.Call == nil {
-			return nil, fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("nothing carries out the tool %q", h.Name))
+			return fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("nothing carries out the tool %q", h.Name))
 		}
 		h.Executor = tool.Host
-		c.host[h.Name] = h
+		t.host[h.Name] = h
 		all = append(all, h.Tool)
 	}
 	agent := []string{Model + " (programs in the box may ask the computer's model; for exec, too)"}
-	for _, t := range all {
-		if t.Name == Model {
-			return nil, fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("no tool can be called %q, which is a grant", Model))
-		}
-		if t.For(tool.Agent) && !t.Has(tool.Irreversible) && !t.Own {
-			agent = append(agent, t.Name)
+	for _, d := range all {
+		switch {
+		case d.Name == Model:
+			return fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("no tool can be called %q, which is a grant", Model))
+		case !d.For(tool.Agent) || !grantable(d) || d.Own:
+		case d.Granted: // nobody knows it by its name
+			agent = append(agent, d.Name+" ("+harness.Clip(strings.Join(strings.Fields(d.Description), " "), maxTold)+")")
+		default:
+			agent = append(agent, d.Name)
 		}
 	}
-	all = append(append(all, associate.Declared()...), director.Declared(agent)...)
+	all = append(append(all, associate.Declared()...), director.Declared(agent, c.programs)...)
 	var err error
-	c.Registry, err = tool.NewRegistry(all...)
-	return c, err
+	if t.Registry, err = tool.NewRegistry(all...); err == nil {
+		c.now.Store(t)
+	}
+	return err
 }
+
+// maxTold bounds what the Director is told of a tool that was added, in bytes.
+const maxTold = 200
+
+// grantable reports whether a task may list a tool at all.
+func grantable(t tool.Tool) bool { return !t.Has(tool.Irreversible) || t.Granted }
 
 // OnHost returns the tool of a name, if the host carries it out.
 func (c *Catalogue) OnHost(name string) (HostTool, bool) {
-	h, ok := c.host[name]
+	h, ok := c.now.Load().host[name]
 	return h, ok
+}
+
+// For lists the tools that a caller may call.
+func (c *Catalogue) For(caller tool.Caller) []tool.Tool { return c.now.Load().For(caller) }
+
+// End is the name of the caller's tool that ends its loop, or "".
+func (c *Catalogue) End(caller tool.Caller) string { return c.now.Load().End(caller) }
+
+// Lookup finds a tool by its name.
+func (c *Catalogue) Lookup(name string) (tool.Tool, bool) { return c.now.Load().Lookup(name) }
+
+// Check checks a call's arguments against the tool's schema.
+func (c *Catalogue) Check(name string, args json.RawMessage) error {
+	return c.now.Load().Check(name, args)
 }
 
 // Offered lists the tools that a task's model is told of: those that the task may use, and
@@ -96,7 +139,7 @@ func Allowed(task contract.DirectorTask, t tool.Tool) bool {
 func (c *Catalogue) ToolNames(k contract.TaskKind) []string {
 	var out []string
 	for _, t := range c.For(tool.Agent) {
-		if !t.Ends && !t.Own && !t.Has(tool.Irreversible) && (t.ReadOnly() || k == contract.KindAgent) {
+		if !t.Ends && !t.Own && grantable(t) && (t.ReadOnly() || k == contract.KindAgent) {
 			out = append(out, t.Name)
 		}
 	}
@@ -105,12 +148,14 @@ func (c *Catalogue) ToolNames(k contract.TaskKind) []string {
 
 // Permitted refuses tools by the effects that they declare, whoever listed them. A box
 // confines what happens in it, but nothing confines the host, and what can't be undone
-// can't be taken back.
+// can't be taken back. What a person approved in advance they approved with all that it does.
 func Permitted(task contract.DirectorTask, t tool.Tool) error {
 	switch {
+	case t.Granted:
+		return nil
 	case t.Has(tool.Irreversible):
 		return fault.New("", fault.Denied, "", fmt.Errorf("what %s does can't be undone; only a person may do it", t.Name))
-	case t.Executor != tool.Box && t.Has(tool.Network) && task.Egress.Profile == contract.EgressNone:
+	case t.Executor != tool.Box && t.Has(tool.Network) && !t.Addressed && task.Egress.Profile == contract.EgressNone:
 		return fault.New("", fault.Denied, "", fmt.Errorf("%s reaches the network, and the task was granted none", t.Name))
 	}
 	return nil

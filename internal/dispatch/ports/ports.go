@@ -9,8 +9,11 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate/verify"
 	"choir.dev/choiros/internal/document"
+	"choir.dev/choiros/internal/memory"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/webpage"
+	"choir.dev/choiros/internal/websearch"
 )
 
 // Log is the computer's log. *ledger.Log is one.
@@ -107,12 +110,30 @@ type Box interface {
 	ID() string
 	// Transport returns a transport to the box's guest.
 	Transport() http.RoundTripper
+	// Run runs a program in the box's tree until it ends, and returns its exit code, which is
+	// 128+n after signal n. Ending ctx kills it. Errors: fault.NotFound, fault.Denied (it
+	// can't be started), fault.Unavailable (the box ended).
+	Run(ctx context.Context, p Process) (code int, err error)
 	// Done is closed when everything in the box has ended; Err then returns why it ended.
 	Done() <-chan struct{}
 	Err() error
 	// Kill ends everything in the box and returns when nothing of it is left. It may be
 	// called more than once.
 	Kill() error
+}
+
+// Process is a program with its streams.
+type Process struct {
+	Argv        []string
+	Env         map[string]string // beside what the box has
+	Stdin       io.Reader
+	Out, Stderr io.Writer
+}
+
+// Program is an agent program that the owner has configured: how it is started in a box.
+type Program struct {
+	Command []string
+	Env     map[string]string
 }
 
 // TaskRef names an attempt. It is the key of the attempt's overlay and publishes.
@@ -244,6 +265,17 @@ type Documents interface {
 	UpdateRun(ctx context.Context, id, run string, says document.Sections) error
 }
 
+// Memory is what people told the computer to keep. *memory.Memory is one.
+type Memory interface {
+	// Kept lists what is kept, oldest first.
+	Kept(ctx context.Context) ([]state.Fact, error)
+	// Since lists what was remembered, forgotten or restored behind a sequence, oldest first.
+	Since(ctx context.Context, after uint64) ([]state.Fact, error)
+	// Remember keeps what draft holds, a contract.MemoryRemembered, with append; what is kept already in the same
+	// words it returns. The error is fault.Exhausted when no more is kept.
+	Remember(ctx context.Context, draft contract.Draft, append memory.Append) (state.Fact, error)
+}
+
 // ModelScope says on whose behalf a model is called.
 type ModelScope struct {
 	Run        string
@@ -310,6 +342,27 @@ type EgressScope struct {
 // appends egress.allowed and egress.denied itself; decided passes the decisions on for the
 // task's result and may be called from any goroutine.
 type Egress func(s EgressScope, spec contract.EgressSpec, decided func(hostport string, allowed bool)) (http.Handler, error)
+
+// PageRequest asks for a page that a task may read.
+type PageRequest struct {
+	Run, Task string
+	Address   webpage.Address
+	// Decided is told of each decision about the network of the box that reads it.
+	Decided func(hostport string, allowed bool)
+}
+
+// Pages reads pages of the web, each in a box of its own that has nothing of the computer's in it and
+// reaches the page's host alone. An error means that there was no such box, or that it ended.
+type Pages interface {
+	Fetch(ctx context.Context, r PageRequest) (webpage.Page, error)
+}
+
+// Search asks a search service. What it answers is not trusted.
+type Search interface {
+	// Provider is the service's name.
+	Provider() string
+	Search(ctx context.Context, query string, most int) ([]websearch.Result, error)
+}
 
 // Renderer opens a built desktop in a browser. This is the third part of the shell's
 // verification, after type check and build.

@@ -65,6 +65,14 @@ func Sent(turns []contract.TurnRecorded) []contract.TurnRecorded {
 	return out
 }
 
+// AlsoKept is a section with what a computer keeps since a run began, which is not told again when it was left out.
+func AlsoKept(kept []string) string {
+	if len(kept) == 0 {
+		return ""
+	}
+	return "## Kept since this run began\n\n" + strings.Join(kept, "\n") + "\n\n"
+}
+
 // Bounds of what Facts says of one call, in bytes.
 const (
 	maxErrorText = 1200 // of the newest failures
@@ -73,9 +81,10 @@ const (
 	maxPaths     = 200 // of one call; no patch has so many files
 )
 
-// Facts is what the log knows of an attempt, word for word, in at most so many bytes: what the user said, what was
-// changed, run and checked, and what failed, each with the id of its call. When it does not fit, the oldest goes first.
-func Facts(s *story.Run, t *story.Task, most int) string {
+// Facts is what the log knows of an attempt, word for word, in at most so many bytes: what the computer keeps since
+// the run began, what the user said, what was changed, run and checked, and what failed, each with the id of its call.
+// When it does not fit, the oldest goes first.
+func Facts(s *story.Run, t *story.Task, kept []string, most int) string {
 	if t == nil {
 		return ""
 	}
@@ -114,7 +123,8 @@ func Facts(s *story.Run, t *story.Task, most int) string {
 	slices.Reverse(words)
 	// Each part gets what the ones before left, and no more than its share while others want room. The user's words
 	// get up to half of all: what a loop was told of them is left out with its turns, and is not told again.
-	return composeLines(most, most/2,
+	said := AlsoKept(kept)
+	return said + composeLines(max(most-len(said), most/2), most/2,
 		part{"The user's words (newest first)", words},
 		part{"Changed (newest first; in brackets the call)", changed.lines()},
 		part{"Checks", checks},

@@ -20,7 +20,7 @@ func TestAPathIsNoSectionOfTheFacts(t *testing.T) {
 	}
 	task := &story.Task{Calls: []contract.ToolCalled{{Call: "c1", Name: "read", Args: args, ReadOnly: true}},
 		Returns: map[string]contract.ToolReturned{"c1": {Call: "c1", Name: "read", OK: true}}}
-	facts := summary.Facts(story.New(contract.NewID()), task, 10<<10)
+	facts := summary.Facts(story.New(contract.NewID()), task, nil, 10<<10)
 	if strings.Contains(facts, "\n## The user's words") || strings.Contains(facts, "\nThe user says") {
 		t.Errorf("a path is told as\n%s", facts)
 	}
@@ -83,7 +83,7 @@ func TestFactsOfALongPatch(t *testing.T) {
 	task := &story.Task{Calls: []contract.ToolCalled{{Call: "c1", Name: "apply_patch", Args: args}},
 		Returns: map[string]contract.ToolReturned{"c1": {Call: "c1", Name: "apply_patch"}}}
 	began := time.Now()
-	if facts := summary.Facts(story.New(contract.NewID()), task, 10<<10); len(facts) > 10<<10 {
+	if facts := summary.Facts(story.New(contract.NewID()), task, nil, 10<<10); len(facts) > 10<<10 {
 		t.Errorf("%d bytes of facts", len(facts))
 	}
 	if took := time.Since(began); took > 2*time.Second {

@@ -107,7 +107,7 @@ func TestTheUsersWordsSurviveACompaction(t *testing.T) {
 		task.Returns[id] = contract.ToolReturned{Call: id, OK: i%2 == 0, Output: "no"}
 	}
 	for most, words := range map[int]int{3200: 1, 8000: 3, 19660: 3} {
-		got := summary.Facts(s, task, most)
+		got := summary.Facts(s, task, nil, most)
 		for i := 3 - words; i < 3; i++ {
 			if !strings.Contains(got, fmt.Sprintf("word %d begins", i)) || !strings.Contains(got, fmt.Sprintf("ends in %d", i)) {
 				t.Errorf("of %d bytes none have the user's word %d:\n%s", most, i+1, got[:min(len(got), 600)])
@@ -118,7 +118,7 @@ func TestTheUsersWordsSurviveACompaction(t *testing.T) {
 		}
 	}
 	s.Steering = []string{"begins " + strings.Repeat("very ", 800) + "ends"}
-	if got := summary.Facts(s, task, 3200); !strings.Contains(got, "The user says (1): begins") || !strings.Contains(got, "ends") {
+	if got := summary.Facts(s, task, nil, 3200); !strings.Contains(got, "The user says (1): begins") || !strings.Contains(got, "ends") {
 		t.Errorf("a word that does not fit is not told:\n%s", got)
 	}
 }

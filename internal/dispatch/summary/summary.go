@@ -119,7 +119,7 @@ const (
 // Repair describes to a loop what the checks of its work found, for its n-th repair of at most max.
 func Repair(v contract.Verification, n, max int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Not over: your work failed its checks and was not published. Your tree is as you left it. Repair the work, not the checks: they run with the tests and configuration that were there before. Then call finish again. This is repair %d of at most %d.\n", n, max)
+	fmt.Fprintf(&b, "Not over: your work failed its checks and was not published. Your tree is as you left it. Repair the work, not the checks: they run with the tests and configuration that were there before. Then end the task again. This is repair %d of at most %d.\n", n, max)
 	for _, c := range v.Checks {
 		if c.Status != contract.VerificationFail {
 			continue
@@ -155,6 +155,11 @@ func ResumableRun(s *story.Run) []contract.TurnRecorded {
 				return contract.ToolReturn{Content: director.DescribeAnswer(director.Answer{Answer: q.Answer, Default: q.ByDefault})}, true
 			}
 		}
+		for _, f := range s.Noted {
+			if f.ID == Noted(s.ID, call) {
+				return contract.ToolReturn{Content: DescribeNoted(f.Text)}, true
+			}
+		}
 		return contract.ToolReturn{Content: "Not run: the computer restarted before it.", IsError: true}, false
 	})
 }
@@ -181,7 +186,7 @@ func Task(t *story.Task) director.TaskView {
 	}
 	r := t.Newest
 	v.Status, v.Summary, v.Head, v.Next = string(r.Status), r.Summary, r.Head, r.SuggestedNext
-	v.Kept = r.Kept
+	v.Kept, v.Overlaps = r.Kept, r.Overlaps
 	v.Verification, v.Reason = r.Verification.Status, r.Verification.Reason
 	for _, c := range r.Verification.Checks {
 		if c.Status != contract.VerificationPass {
@@ -293,7 +298,9 @@ func restores(t *story.Task) bool {
 // again reports whether a later task is another attempt at task i: it has the same kind and
 // goal, and it succeeded or changed something itself. The checks that task i failed must
 // have passed in one of these tasks, because the same goal on another project is no other
-// attempt.
+// attempt. The one task of a prompt that nobody had planned was to do all of it, so whatever
+// its Director has done afterwards is another attempt; by reading only if it had written
+// nothing.
 func again(s *story.Run, i int) bool {
 	answered := false
 	owed := map[string]bool{}
@@ -303,12 +310,12 @@ func again(s *story.Run, i int) bool {
 		}
 	}
 	for _, later := range s.Tasks[i+1:] {
-		if later.Request.Kind != s.Tasks[i].Request.Kind || later.Request.Goal != s.Tasks[i].Request.Goal || !later.Ended() {
+		if !later.Ended() || !another(s, i, later) {
 			continue
 		}
 		r := later.Newest
-		if !later.Changes() || len(r.Changes) > 0 || r.Head != "" || r.Status != contract.ResultOK {
-			answered = true // it changed something, or says itself how it ended
+		if !later.Changes() || len(r.Changes) > 0 || r.Head != "" || r.Status != contract.ResultOK || wroteNothing(s, i) {
+			answered = true // it changed something, had nothing to change, or says itself how it ended
 		}
 		for _, c := range r.Verification.Checks {
 			if c.Status == contract.VerificationPass && r.Status == contract.ResultOK {
@@ -317,6 +324,19 @@ func again(s *story.Run, i int) bool {
 		}
 	}
 	return answered && (len(owed) == 0 || defence.Off(defence.RunConjunction))
+}
+
+// another reports whether a later task can be another attempt at task i.
+func another(s *story.Run, i int, later *story.Task) bool {
+	if s.Direct != "" && i == 0 {
+		return later.Newest.Status == contract.ResultOK && (later.Changes() || wroteNothing(s, i))
+	}
+	return later.Request.Kind == s.Tasks[i].Request.Kind && later.Request.Goal == s.Tasks[i].Request.Goal
+}
+
+// wroteNothing reports whether task i was the one of a prompt that nobody had planned, and has left nothing.
+func wroteNothing(s *story.Run, i int) bool {
+	return s.Direct != "" && i == 0 && s.Tasks[i].Newest.Kept == nil
 }
 
 // Reported is what the log says of a run that ends: what its Director reported, with the host's own verdict on it.

@@ -54,7 +54,7 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 	var waits []*waiting
 	denied := map[string]string{} // by rule: the reason
 	for _, text := range beyond {
-		w, why, err := a.request(ctx, text)
+		w, why, err := a.requestHost(ctx, text)
 		switch {
 		case err != nil:
 			return nil, "", err
@@ -67,19 +67,13 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 	if err := a.awaitApprovals(ctx, waits); err != nil {
 		return nil, "", err
 	}
-	a.run.Story(func(s *story.Run) {
-		for _, w := range waits {
-			k := s.Approval(w.id)
-			switch {
-			case k.Answer == contract.ApprovalOnce || k.Answer == contract.ApprovalRun:
-				approved = append(approved, w.text)
-			case k.BySystem:
-				denied[w.text] = "nobody allowed it in time"
-			default:
-				denied[w.text] = "the user denied it"
-			}
+	for _, w := range waits {
+		if why := a.refusal(w); why != "" {
+			denied[w.text] = why
+		} else {
+			approved = append(approved, w.text)
 		}
-	})
+	}
 	for _, text := range beyond {
 		if why, ok := denied[text]; ok {
 			a.decided(text, false)
@@ -95,14 +89,26 @@ func (a *attempt) network(ctx context.Context) (approved []string, note string, 
 // waiting is an approval that an attempt waits for.
 type waiting struct {
 	id       string
-	text     string // the rule as the task wrote it
+	text     string // what it is about, as the task or its model wrote it
 	deadline time.Time
 }
 
-// request asks for one host and port, unless this run has asked for the same already: there is one
-// question for one act. why is the reason why it can't be allowed; it is empty if it may be.
-func (a *attempt) request(ctx context.Context, text string) (w *waiting, why string, err error) {
-	r := a.run
+// refusal returns why what was asked for is not allowed, "" if it is.
+func (a *attempt) refusal(w *waiting) (why string) {
+	a.run.Story(func(s *story.Run) {
+		switch k := s.Approval(w.id); {
+		case k.Answer == contract.ApprovalOnce || k.Answer == contract.ApprovalRun:
+		case k.BySystem:
+			why = "nobody allowed it in time"
+		default:
+			why = "the user denied it"
+		}
+	})
+	return why
+}
+
+// requestHost asks for one host and port.
+func (a *attempt) requestHost(ctx context.Context, text string) (w *waiting, why string, err error) {
 	rule, err := egress.ParseRule(text)
 	if err != nil {
 		return nil, "", fault.New("", fault.Invalid, "", err)
@@ -112,6 +118,13 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 		return nil, "only exact hosts can be asked for", nil
 	}
 	act := contract.Act{Kind: contract.ApprovalEgress, Run: a.ref.Run, Host: host, Port: port}
+	return a.request(ctx, act, text, contract.Claim(cmp.Or(a.task.Egress.Reason, a.task.Goal)))
+}
+
+// request asks for an act, unless this run has asked for the same already: there is one question for one
+// act. why is the reason why it can't be allowed; it is empty if it may be.
+func (a *attempt) request(ctx context.Context, act contract.Act, text, claim string) (w *waiting, why string, err error) {
+	r := a.run
 	digest, err := act.Digest()
 	if err != nil {
 		return nil, "", err
@@ -144,7 +157,7 @@ func (a *attempt) request(ctx context.Context, text string) (w *waiting, why str
 	}
 	deadline := a.host.Now().Add(a.host.Times.Approval).UTC().Truncate(time.Second).Add(time.Second)
 	p := &contract.ApprovalRequested{Approval: contract.DeriveID(a.ref.Run, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
-		Attempt: a.ref.Attempt, Claim: contract.Claim(cmp.Or(a.task.Egress.Reason, a.task.Goal)), Deadline: deadline.Format(time.RFC3339)}
+		Attempt: a.ref.Attempt, Claim: claim, Deadline: deadline.Format(time.RFC3339)}
 	_, err = r.Append(ctx, contract.Draft{ID: contract.DeriveID(p.Approval, "requested"), Actor: contract.AssociateOf(a.ref.Task), Type: "approval.requested",
 		Subject: "approval/" + p.Approval, Task: a.ref.Task, Data: p})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -171,7 +172,7 @@ func (a *attempt) reset(s *story.Run) {
 		for _, c := range t.Calls {
 			a.used[c.Call] = true
 		}
-		a.calls = len(t.Calls)
+		a.calls = len(t.Calls) + t.Program.Calls
 		a.mu.Lock()
 		a.allowed, a.denied = slices.Clone(t.Reached), slices.Clone(t.Refused)
 		a.mu.Unlock()
@@ -191,56 +192,36 @@ func (a *attempt) openLoop(ctx context.Context) *loops.Opening {
 	a.fence = newFence()
 	o := &loops.Opening{Ctx: ctx, Boxes: a.host.Boxes, Kill: func(b ports.Box) { a.host.kill(a.ref.Run, b) }, Box: ports.BoxRequest{ID: loops.BoxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
 		Handler: a.requests.Guard(a.handler())}}
-	if a.task.Egress.Profile != contract.EgressCustom {
+	if a.task.Egress.Profile != contract.EgressCustom && a.task.Program == "" {
 		o.Begin()
 	}
 	return o
+}
+
+// pinned is what the computer kept when the run began.
+func (a *attempt) pinned() (text string) {
+	a.run.Story(func(s *story.Run) { text = summary.Pinned(s.Facts) })
+	return text
 }
 
 // converse opens the attempt's boxes, records that in the log, and lets the loop work. The loop's box may
 // be open already.
 func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Opening) (associate.Draft, error) {
 	defer opens.Close()
-	r, o := a.run, a.host
-	a.waited = r.Waited() // the task's clock stands still while a person is asked
-	note := ""
-	if a.task.Kind != contract.KindGit {
-		id := loops.BoxID("t")
-		var approved []string
-		var err error
-		if approved, note, err = a.network(ctx); err != nil {
-			return associate.Draft{}, err
-		}
-		out, err := o.Egress(ports.EgressScope{Run: a.ref.Run, Task: a.ref.Task, Box: id, Kind: contract.BoxTask, Approved: approved}, a.task.Egress, a.decided)
-		if err != nil {
-			return associate.Draft{}, fault.Wrap("dispatch.egress", err)
-		}
-		token := a.newModelToken()
-		a.box, err = o.Boxes.Open(ctx, ports.BoxRequest{ID: id, Kind: contract.BoxTask, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay,
-			Handler: a.programs(token, out), Network: a.task.Egress.Profile != contract.EgressNone, ModelToken: token})
-		if err != nil {
-			return associate.Draft{}, err
-		}
+	o := a.host
+	note, err := a.openBox(ctx)
+	if err != nil {
+		return associate.Draft{}, err
 	}
 	loop, err := opens.Wait()
 	if err != nil {
 		return associate.Draft{}, err
 	}
-	sum := sha256.Sum256([]byte(a.fence))
 	box := loop.ID()
 	if a.box != nil {
 		box = a.box.ID()
 	}
-	started, err := a.transition("task.started", contract.System(),
-		&contract.TaskStarted{Attempt: a.ref.Attempt, Box: box, Base: a.now.Base, Fence: hex.EncodeToString(sum[:])})
-	if err != nil {
-		return associate.Draft{}, err
-	}
-	if err := a.record(started); err != nil {
-		return associate.Draft{}, err
-	}
-	crash.At("dispatch.task.started")
-	if err := r.Settle(ctx); err != nil {
+	if err := a.started(ctx, box); err != nil {
 		return associate.Draft{}, err
 	}
 	var turns []contract.TurnRecorded
@@ -251,7 +232,7 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Openin
 	}
 	given := a.task
 	given.Budget.WallS = max(1, given.Budget.WallS-int(a.worked/time.Second))
-	m := associate.Message{Task: given, Fence: a.fence, Model: a.model, Tools: a.host.Tools.Offered(a.task), MaxTurns: o.Turns, Heartbeat: int(o.Times.Heartbeat / time.Millisecond)}
+	m := associate.Message{Task: given, Fence: a.fence, Model: a.model, Kept: a.pinned(), Tools: a.host.Tools.Offered(a.task), MaxTurns: o.Turns, Heartbeat: int(o.Times.Heartbeat / time.Millisecond)}
 	if m.Inputs, err = a.inputs(ctx, note); err != nil {
 		return associate.Draft{}, err
 	}
@@ -280,6 +261,43 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Openin
 	return d, a.silent(err)
 }
 
+// openBox opens the box that the task's tree is in, if it has one. note is what the model is to know of
+// the network.
+func (a *attempt) openBox(ctx context.Context) (note string, err error) {
+	a.waited = a.run.Waited() // the task's clock stands still while a person is asked
+	if a.task.Kind == contract.KindGit {
+		return "", nil
+	}
+	id := loops.BoxID("t")
+	approved, note, err := a.network(ctx)
+	if err != nil {
+		return "", err
+	}
+	out, err := a.host.Egress(ports.EgressScope{Run: a.ref.Run, Task: a.ref.Task, Box: id, Kind: contract.BoxTask, Approved: approved}, a.task.Egress, a.decided)
+	if err != nil {
+		return "", fault.Wrap("dispatch.egress", err)
+	}
+	token := a.newModelToken()
+	a.box, err = a.host.Boxes.Open(ctx, ports.BoxRequest{ID: id, Kind: contract.BoxTask, Run: a.ref.Run, Task: a.ref.Task, Overlay: a.overlay,
+		Handler: a.programs(token, out), Network: a.task.Egress.Profile != contract.EgressNone, ModelToken: token})
+	return note, err
+}
+
+// started records that a box works on the attempt.
+func (a *attempt) started(ctx context.Context, box string) error {
+	sum := sha256.Sum256([]byte(a.fence))
+	started, err := a.transition("task.started", contract.System(),
+		&contract.TaskStarted{Attempt: a.ref.Attempt, Box: box, Base: a.now.Base, Fence: hex.EncodeToString(sum[:])})
+	if err != nil {
+		return err
+	}
+	if err := a.record(started); err != nil {
+		return err
+	}
+	crash.At("dispatch.task.started")
+	return a.run.Settle(ctx)
+}
+
 // brief is what the loop is told of the tree before its first turn. The rehearsal plays plans and reads
 // nothing of it; a loop with turns was told.
 func (a *attempt) brief(ctx context.Context, told bool) (string, error) {
@@ -290,9 +308,13 @@ func (a *attempt) brief(ctx context.Context, told bool) (string, error) {
 	if err != nil || provider == ports.Rehearsal {
 		return "", err
 	}
-	return a.host.Briefs.Text(ctx, a.task.Goal, func(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
+	before, err := a.run.Before(ctx, a.ref.Task)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(before + "\n\n" + a.host.Briefs.Text(ctx, a.task.Goal, func(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 		return a.inBox(ctx, a.box, t, args)
-	}), nil
+	})), nil
 }
 
 // spent returns how much of its time the attempt has used since its boxes were opened.
@@ -302,14 +324,14 @@ func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.run.
 const endsAfter = time.Second
 
 // boxEnded returns why the task's box ended, if it has ended or does so within a time; nil otherwise. The
-// error is fault.Unavailable, so that the task goes on in another box. For tasks of fixed steps it is
-// fault.Exhausted if they used up the box's resources, for they would do so again.
+// error is fault.Unavailable, so that the task goes on in another box. For tasks of fixed steps and agent
+// programs it is fault.Exhausted if they used up the box's resources, for they would do so again.
 func (a *attempt) boxEnded(within time.Duration) error {
 	if a.box == nil || !endsWithin(a.box, within) {
 		return nil
 	}
 	err, code := cmp.Or(a.box.Err(), loops.ErrGone), fault.Unavailable
-	if a.task.Kind != contract.KindAgent && fault.Is(err, fault.Exhausted) {
+	if (a.task.Kind != contract.KindAgent || a.task.Program != "") && fault.Is(err, fault.Exhausted) {
 		code = fault.Exhausted
 	}
 	return fault.New("", code, "", fmt.Errorf("its box ended: %w", err))
@@ -386,7 +408,7 @@ func (a *attempt) inputs(ctx context.Context, note string) ([]associate.Input, e
 	if note != "" {
 		out = append(out, associate.Input{Name: "network", Text: note})
 	}
-	if catalogue.ModelGranted(a.task) {
+	if catalogue.ModelGranted(a.task) && a.task.Program == "" {
 		out = append(out, associate.Input{Name: "model", Text: modelNote})
 	}
 	return out, nil

@@ -222,7 +222,7 @@ func (a *attempt) workOn(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	resume := a.now.State != contract.AttemptBegun
-	if resume && (a.task.Kind != contract.KindAgent || a.now.Resumes >= maxStarts) {
+	if resume && !a.resumable() {
 		return fault.New("", fault.Unavailable, "", cmp.Or(a.lost, errors.New(interrupted)))
 	}
 	loop := a.openLoop(ctx)
@@ -233,7 +233,13 @@ func (a *attempt) workOn(ctx context.Context) error {
 		}
 		return err
 	}
-	draft, err := a.converse(ctx, resume, loop)
+	var draft associate.Draft
+	var err error
+	if a.task.Program != "" {
+		draft, err = a.letProgramWork(ctx)
+	} else {
+		draft, err = a.converse(ctx, resume, loop)
+	}
 	a.stop(nil)
 	a.worked += a.spent()
 	switch {
@@ -258,6 +264,15 @@ func (a *attempt) workOn(ctx context.Context) error {
 	res := a.draft(draft)
 	a.now = a.standing()
 	return a.move(&contract.AttemptMoved{State: contract.AttemptFinished, Result: &res})
+}
+
+// resumable reports whether an attempt whose boxes have ended goes on in others. The session of an agent
+// program ends with its box, so such an attempt is only sent back to a new one.
+func (a *attempt) resumable() bool {
+	if a.task.Program != "" && a.now.State == contract.AttemptWorking {
+		return false
+	}
+	return a.task.Kind == contract.KindAgent && a.now.Resumes < maxStarts
 }
 
 // from is what the attempt's tree is made from.
@@ -307,6 +322,7 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	if err := a.describe(ctx, &res, m); err != nil {
 		return err
 	}
+	a.run.Story(func(s *story.Run) { res.Overlaps = summary.Overlaps(s, a.ref.Task, m.Changes) })
 	p.Merge = &contract.AttemptMerge{Commit: m.Commit, Tree: m.Tree}
 	if err := a.move(p, &contract.AttemptMoved{State: contract.AttemptVerifying}); err != nil {
 		return err

@@ -44,9 +44,11 @@ type Options struct {
 	Briefs      *look.Briefs
 	Render      ports.Renderer
 	Install     ports.Installer
-	Repairs     int // how often the loop of an attempt is asked to repair what the checks found
-	Turns       int // model turns of one loop; 0 leaves the harness's default
-	Parallel    int // how many overlays may be removed at once
+	Programs    map[string]ports.Program // the agent programs that a task may name
+	Version     string                   // ours, as programs are told
+	Repairs     int                      // how often the loop of an attempt is asked to repair what the checks found
+	Turns       int                      // model turns of one loop; 0 leaves the harness's default
+	Parallel    int                      // how many overlays may be removed at once
 	Times       ports.Times
 	Now         func() time.Time
 	// Awake ends when the dispatcher closes.
@@ -88,8 +90,12 @@ type Run interface {
 	Waited() time.Duration
 	// Story calls look with what the log says of the run, which nothing changes meanwhile.
 	Story(look func(*story.Run))
+	// KeptSince returns what loops are told of facts that were remembered or forgotten since the run began.
+	KeptSince(ctx context.Context) ([]string, error)
 	// Until waits until cond, which is called as by Story, holds.
 	Until(ctx context.Context, cond func(*story.Run) bool) error
+	// Before returns what the loop of a task is told of what was before its run; "" if a Director tells it.
+	Before(ctx context.Context, task string) (string, error)
 	// Append stores events of the run. When it returns, the story contains them.
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
 	// Move sets the run's status, MoveTo also if only the reason has changed; Settle sets it to what the

@@ -65,15 +65,24 @@ func (a *attempt) wake(ctx context.Context, _ *http.Request, _ struct{}) (any, e
 			return nil, err
 		}
 	}
-	a.run.Story(func(s *story.Run) { w.Notes = summary.Words(s) })
+	kept, err := a.run.KeptSince(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.run.Story(func(s *story.Run) { w.Notes = append(kept, summary.Words(s)...) })
 	return w, nil
 }
 
 // known answers with what the log knows of the attempt, for a loop that compacts its conversation.
-func (a *attempt) known(_ context.Context, _ *http.Request, in associate.FactsRequest) (any, error) {
+func (a *attempt) known(ctx context.Context, _ *http.Request, in associate.FactsRequest) (any, error) {
+	crash.At("dispatch.compaction.asked")
 	var f associate.Facts
+	kept, err := a.run.KeptSince(ctx)
+	if err != nil {
+		return nil, err
+	}
 	a.run.Story(func(s *story.Run) {
-		f.Text = summary.Facts(s, s.Task(a.ref.Task), min(max(in.Most, 0), contract.MaxTurn/4))
+		f.Text = summary.Facts(s, s.Task(a.ref.Task), kept, min(max(in.Most, 0), contract.MaxTurn/4))
 	})
 	return f, nil
 }
@@ -81,6 +90,9 @@ func (a *attempt) known(_ context.Context, _ *http.Request, in associate.FactsRe
 func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
 	t.Attempt = a.ref.Attempt
 	_, err := a.run.Append(ctx, contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
+	if err == nil && t.Compacted != nil {
+		crash.At("dispatch.compaction.recorded")
+	}
 	return struct{}{}, err
 }
 

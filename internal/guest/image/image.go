@@ -1,4 +1,4 @@
-// Package image carries the guest binary inside choir.
+// Package image carries the guest binary inside choir, and the program that reads pages of the web.
 //
 // `make build` compiles cmd/choir-guest, packs it into payload/ and then builds
 // choir with the build tag embedguest. Without the tag (go run, tests) there is
@@ -7,6 +7,7 @@
 package image
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -37,6 +38,26 @@ func Path(dir string) (string, error) {
 	path, err := place(payload, dir)
 	letGo(payload)
 	return path, err
+}
+
+// Reader returns the program that reads pages of the web (cmd/choir-reader).
+func Reader() ([]byte, error) {
+	const op = "guest/image.Reader"
+	if ReaderName() == "" {
+		return nil, fault.New(op, fault.Missing, "Build choir with `make build`.", errors.New("this build carries no reader of pages"))
+	}
+	var out bytes.Buffer
+	err := unpack(reader, &out)
+	letGo(reader)
+	return out.Bytes(), fault.Wrap(op, err)
+}
+
+// ReaderName identifies the reader that this build carries; it is empty in a build that carries none.
+func ReaderName() string {
+	if len(reader) < sha256.Size {
+		return ""
+	}
+	return hex.EncodeToString([]byte(reader[:8]))
 }
 
 // letGo frees the memory of s, a constant in this program's file; the kernel reads its

@@ -2,4 +2,4 @@
 
 package image
 
-var payload string
+var payload, reader string

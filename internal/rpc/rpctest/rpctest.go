@@ -19,7 +19,7 @@ import (
 var values = map[string]any{
 	"path": "a", "from": "a", "to": "", "name": "name", "entry": "e1", "url": "https://example.org/a", "argv": []string{"true"}, "checkpoint": strings.Repeat("a", 40),
 	"text": "words", "value": "a value", "answer": "deny", "digest": strings.Repeat("7", 64), "model": "", "role": "viewer", "powers": []string{}, "token": strings.Repeat("a", 43),
-	"type": "prompt.submitted", "data": json.RawMessage(`{"text":"words"}`), "message": "words", "cwd": "", "subject": "", "undo": true, "mode": "0644",
+	"type": "prompt.submitted", "data": json.RawMessage(`{"text":"words"}`), "message": "words", "cwd": "", "subject": "", "undo": true, "mode": "0644", "server": "library",
 }
 
 // of overrides values for methods in which a name means something else.
@@ -36,6 +36,9 @@ var of = map[string]map[string]any{
 	"egress.list":        {"run": ""},
 	"files.add_tar":      {"origin": ""},
 	"run.answer":         {"answer": "yes"},
+	"memory.remember":    {"from": []string{}},
+	"mcp.approve":        {"tools": []map[string]string{{"tool": "look", "digest": "d"}}},
+	"mcp.revoke":         {"tools": []string{"look"}},
 	"git.token":          {"repository": "", "days": 1},
 }
 

@@ -26,6 +26,7 @@ type Outcome struct {
 	StoodMS   int64                       `json:"stood_ms"`
 	Waits     []Awaited                   `json:"waits,omitempty"`
 	Fallback  string                      `json:"fallback,omitempty"`
+	Direct    string                      `json:"direct,omitempty"`
 	Questions []Asked                     `json:"questions"`
 	Tasks     []Step                      `json:"tasks"`
 }
@@ -67,7 +68,7 @@ func Of(r *run.Run) Outcome {
 	v := Outcome{Status: r.Status, Reason: r.Reason, Prompt: r.Prompt.Text, Objective: r.Objective, Plan: []string{}, Provider: r.Provider, Model: r.Model,
 		Document: r.Document, Summary: r.Summary, Error: r.Error, Verified: r.Verified,
 		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: r.Usage.CostUSD, StoodMS: r.StoodMS,
-		Waits: AwaitedOf(r.Waits), Fallback: r.Fallback, Questions: []Asked{}, Tasks: []Step{}}
+		Waits: AwaitedOf(r.Waits), Fallback: r.Fallback, Direct: r.Direct, Questions: []Asked{}, Tasks: []Step{}}
 	for _, p := range r.Plan {
 		v.Plan = append(v.Plan, string(p.Status)+" "+p.Text)
 	}

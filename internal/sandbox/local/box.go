@@ -504,6 +504,13 @@ func (b *box) Kind() contract.BoxKind { return b.spec.Kind }
 // Tether implements sandbox.Box.
 func (b *box) Tether() *tether.Session { return b.session }
 
+// PID implements sandbox.Box.
+func (b *box) PID() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pid
+}
+
 // Signal implements sandbox.Box.
 func (b *box) Signal(ctx context.Context, sig syscall.Signal) error {
 	return guest.NewClient(b.session.Transport()).Signal(ctx, sig)

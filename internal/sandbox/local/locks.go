@@ -85,7 +85,7 @@ func lockOwners(most int) owners {
 // than it takes to know that it has many.
 func (o owners) of(b *box) int64 {
 	sure, may, hides, looked := int64(0), int64(0), false, 0
-	for _, pid := range descendants(b.guestPID()) {
+	for _, pid := range descendants(b.PID()) {
 		may += o.took[pid]
 	}
 	each(b, func(table string) bool {

@@ -318,7 +318,7 @@ func unseen(b *box, table string, err error) int64 {
 // each calls f with the directory in /proc of each table of descriptors in a box, until f
 // returns false. Threads usually share one table, but need not.
 func each(b *box, f func(table string) bool) {
-	guest := b.guestPID()
+	guest := b.PID()
 	if guest == 0 {
 		return
 	}
@@ -337,13 +337,6 @@ func each(b *box, f func(table string) bool) {
 			}
 		}
 	}
-}
-
-// guestPID is the process of the box's guest, 0 while there is none.
-func (b *box) guestPID() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.pid
 }
 
 // sameTable says whether a thread shares its process's descriptors.

@@ -72,7 +72,7 @@ func heldBySockets(protocol string) func(b *box) int64 {
 		if n, ok := b.group.Sockets(); ok {
 			return n
 		}
-		guest := b.guestPID()
+		guest := b.PID()
 		if guest == 0 {
 			return 0
 		}
@@ -139,7 +139,7 @@ func (g *guard) netlinkFull(limit int64) bool {
 // heldByNetlink is how much waits in the netlink sockets of a box's network namespace, which
 // are listed wherever their descriptors are.
 func heldByNetlink(b *box) (bytes int64) {
-	f, err := os.Open("/proc/" + strconv.Itoa(b.guestPID()) + "/net/netlink")
+	f, err := os.Open("/proc/" + strconv.Itoa(b.PID()) + "/net/netlink")
 	if err != nil {
 		return 0 // the process has ended, or not begun
 	}

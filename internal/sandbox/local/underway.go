@@ -234,7 +234,7 @@ func connects(listener *box, waits map[*box]bool) *box {
 // unixSockets lists the Unix sockets of a box's network namespace by inode, with whether
 // they listen, and says whether there are connections that were not accepted.
 func unixSockets(b *box) (sockets map[uint64]bool, unaccepted bool) {
-	guest := b.guestPID()
+	guest := b.PID()
 	f, err := os.Open("/proc/" + strconv.Itoa(guest) + "/net/unix")
 	if guest == 0 || err != nil {
 		return nil, false

@@ -71,7 +71,7 @@ func FuzzValidate(f *testing.F) {
 // and 1.0 is no integer.
 func TestAgreesWithAnotherValidator(t *testing.T) {
 	seen := map[bool]int{}
-	for _, d := range append(append(boxtools.Declared(), associate.Declared()...), director.Declared([]string{"read", "bash"})...) {
+	for _, d := range append(append(boxtools.Declared(), associate.Declared()...), director.Declared([]string{"read", "bash"}, []string{"helper"})...) {
 		ours, err := schema.Compile(d.Schema)
 		if err != nil {
 			t.Fatal(d.Name, err)

@@ -33,6 +33,9 @@ export function Evidence({ task }: { task: TaskView }) {
           {r.diff ? <Diff text={r.diff} /> : <ul className={css.paths}>{r.changes!.slice(0, 200).map((c) => <li key={c.path}>{c.op} {c.path}</li>)}</ul>}
         </Card>
       )}
+      {r?.overlaps?.map((o) => (
+        <Card key={`overlap-${o.task}`} icon={FileDiff} mark="unknown" title={`Overlaps in ${count(o.paths.length + (o.more ?? 0), 'file')}`} note={`another task of the same delegation changed ${o.paths.slice(0, 3).join(', ')}, too`} />
+      ))}
       {checks.map((c, i) => (
         <Card key={`check-${i}`} icon={FlaskConical} mark={c.status} title={c.name} note={commandLine(c.command.argv ?? [])} time={c.command.duration_ms}>
           <Output command={c.command} />

@@ -149,6 +149,7 @@ function Body({ run }: { run: RunView }) {
       <h1 className={css.objective}>{run.objective || run.prompt || 'A run'}</h1>
       {run.objective && run.prompt && run.objective !== run.prompt && <p className={css.prompt}>{run.prompt}</p>}
       {run.reason && !ended(run.status) && <p className={css.prompt}>{run.reason}</p>}
+      {run.direct && <p className={css.prompt} data-testid="run-direct">It went to one Associate at once: {run.direct}.</p>}
       {run.stoodWords && <p className={css.prompt} data-testid="run-stood">{run.stoodWords}</p>}
 
       {!ended(run.status) && run.waits.length > 0 && <ModelWaits run={run} />}

@@ -27,7 +27,7 @@ export function restoreWords(changes: Change[], kept: Kept[], unkept?: Unkept): 
 export function undoneWords(u: Undone): string {
   const what: Record<Undone['what'], string> = {
     restore: 'the last restore', run: 'a run', command: 'a command', put: 'a change to', removal: 'the removal of', move: 'the move to', back: 'what came back from the trash:',
-    add: 'what was added:', push: 'the push to', revision: 'the newest revision of',
+    add: 'what was added:', push: 'the push to', revision: 'the newest revision of', remember: 'that it was to be kept:', forget: 'that it was forgotten:',
   }
   return `${what[u.what]} ${u.title ? `“${u.title.slice(0, 80)}”` : (u.path ?? '')}`.trim()
 }

@@ -1,0 +1,95 @@
+package webpage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a page. They are the reader's, which keeps them, and the host's, which does not trust it.
+const (
+	MaxBody   = 8 << 20   // bytes of an answer's body that are read, decompressed
+	MaxText   = 512 << 10 // bytes of the text that is made of it
+	MaxTitle  = 200       // characters
+	MaxAnswer = 2 << 20   // bytes of a reader's whole answer
+)
+
+// Request is what a reader is asked for.
+type Request struct {
+	URL string `json:"url"`
+}
+
+// Page is what a reader made of a page, or why it could not.
+type Page struct {
+	From      string `json:"from,omitempty"`  // the address that answered
+	Title     string `json:"title,omitempty"` // one line
+	Media     string `json:"media,omitempty"` // the media type that the server named
+	Status    int    `json:"status,omitempty"`
+	Bytes     int64  `json:"bytes,omitempty"`     // of the body, decompressed, as far as it was read
+	Text      string `json:"text,omitempty"`      // Markdown, or the text as it came
+	Truncated bool   `json:"truncated,omitempty"` // there was more
+	// Redirect is where the server sends the reader, if that is at another host: nothing was read then.
+	Redirect string `json:"redirect,omitempty"`
+	// Failed says in a sentence why there is no page.
+	Failed string `json:"failed,omitempty"`
+}
+
+// Decode reads a reader's answer, which is not trusted: what is too long, malformed or no text is refused or
+// made harmless.
+func Decode(raw []byte) (Page, error) {
+	var p Page
+	if len(raw) > MaxAnswer {
+		return p, fmt.Errorf("the reader's answer has more than %d bytes", MaxAnswer)
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return Page{}, errors.New("the reader's answer can't be read")
+	}
+	p.Failed, p.Title, p.Media = Line(p.Failed, 400), Line(p.Title, MaxTitle), Line(p.Media, 100)
+	if p.Failed != "" {
+		return Page{Failed: p.Failed}, nil
+	}
+	if p.Redirect != "" {
+		a, err := Parse(p.Redirect)
+		if err != nil {
+			return Page{Failed: "the server names another place that can't be read: " + err.Error()}, nil
+		}
+		return Page{Redirect: a.URL}, nil
+	}
+	from, err := Parse(p.From)
+	if err != nil || p.Status < 100 || p.Status > 999 || p.Bytes < 0 || p.Media == "" || len(p.Text) > MaxText {
+		return Page{}, errors.New("the reader's answer is none of a page")
+	}
+	p.From = from.URL
+	p.Text = Plain(p.Text)
+	return p, nil
+}
+
+// Line makes one line of plain text of at most so many characters.
+func Line(s string, most int) string {
+	s = strings.Join(strings.Fields(Plain(s)), " ")
+	if utf8.RuneCountInString(s) > most {
+		s = string([]rune(s)[:most-1]) + "…"
+	}
+	return s
+}
+
+// Plain makes text of what may be anything: valid UTF-8, with no control characters but line ends and tabs,
+// and none of those that reorder or hide what stands around them.
+func Plain(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r == '\r', r < ' ', r >= 0x7F && r < 0xA0, // controls
+			r >= 0x200B && r <= 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060 && r <= 0x206F, r == 0xFEFF, // invisible, or turning the direction
+			r >= 0xE0000 && r <= 0xE007F: // tags, which nobody sees
+			return -1
+		case r == 0x2028 || r == 0x2029:
+			return '\n'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,14 @@
+package attack_test
+
+import "choir.dev/choiros/internal/defence"
+
+// webRows are attacks by pages of the web, and by those who would have data carried out in an address.
+var webRows = []Row{
+	beside(1, "a page has its reader put what it knows into an address and read that", "dispatch", "TestOnlyNamedAddressesAreRead", `a page is read that nobody named: .*`, defence.FetchAddresses),
+	beside(1, "a page that the user named sends its reader to another host", "dispatch", "TestARedirectIsAnotherAddress", `a redirect leads to another host`, defence.FetchRedirect),
+	beside(1, "the desktop's page submits an address with data in it in the user's name", "dispatch", "TestWhoseWordsTheUsersAre", `the desktop's page names an address for the user`, defence.FetchPerson),
+	beside(1, "a model offers an address with data in it as an answer to its question", "dispatch", "TestWhoseWordsTheUsersAre", `an answer that a model offered names an address`, defence.FetchChoices),
+	beside(1, "a page says what only the user says", "dispatch", "TestAPageSaysNothingForTheHost", `a page speaks for the host: .*`, defence.FetchQuoted),
+	beside(27, "a page of a few bytes unpacks to more than a reader holds, or never ends", "webpage/reader", "TestAGiantPageIsBounded", `\d+ MiB of a page are read`, defence.FetchSize),
+	beside(32, "a search service's error repeats the key", "websearch", "TestServicesThatFail", `an error has the key: .*`, defence.SearchKey),
+}
