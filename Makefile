@@ -1,9 +1,10 @@
 # make up      everything on this machine: sets up, builds, starts, prints a link
 # make test    what a change can break: Go with -race, Vitest, real browsers
 # make check   what a change touches, in two minutes
-# make proofs  what make test leaves out for its length: kills, hostile trees and pages, cheats in both formats
+# make proofs  what make test leaves out for its length: kills, power cuts, hostile trees and pages, cheats, packages that are installed
 # make race    everybody over the same files, 500 rounds; every acknowledged version is found
 # make large   a file of 1 GiB and a pack of 300 MiB through the binary, bit for bit
+# make kills   kills at random, for CHAOS=10m
 # make chaos   kills at each point and at random, damage of each kind to each file, power cuts
 # make attack  each attack with its defences off, with each alone, and with all on
 SHELL := /bin/bash
@@ -16,7 +17,7 @@ export GORACE := atexit_sleep_ms=0
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-desktop test-browser proofs check attack chaos race large lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-desktop test-browser proofs proofs-computers proofs-keeper proofs-pages check attack chaos damage kills race large lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -66,8 +67,9 @@ RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 
 # What make test leaves out, and make proofs runs: tests of whole computers, packages
 # and pages that take long and prove something of the whole that few changes touch.
-# The second format of a model tells nothing of verification that the first does not.
-PROOFS := ^(TestALongTaskSurvivesKills|TestEachTaskCanBeSolved|TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified|TestEveryCutOfAnAnswer)$$|^TestCheatsAreNotVerified$$/^openai$$
+PROOFS := ^(TestALongTaskSurvivesKills|TestEachTaskCanBeSolved|TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified|TestEveryCutOfAnAnswer|TestCheatsAreNotVerified|TestWhatLockFilesNameIsInstalledForChecks|TestComputersShareDependencies|TestGitOfTheComputersFilesAsAUser|TestGitGivesWhatVisibleRefsReach|TestEveryDoorOnAFullDiskAsAUser|TestEditsSurviveACrash|TestWhatWasJustPushedIsEverywhere|TestAPushThatIsCutOff|TestUndoUndoesWhateverWasLast|TestLargeFilesComeBack|TestAnAgentProgramOfNpm)$$
+# The same of the keeper's engine: power cuts, kills and full disks over many instants.
+KEEPER_PROOFS := ^(TestAPowerCutKeepsWhatWasRemovedAndMoved|TestKilledWithLargeFiles|TestAnEmptyFileThatWasPutStaysWhereverItIsMoved|TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo|TestWhatIsWrittenByHandAfterAPowerCutStays|TestAPushOntoAFullDisk|TestACopyAfterAPowerCutHoldsWhatWasRemovedAndMoved|TestAStartOnAFullDiskLeavesATornPut)$$
 PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
 
 # All of Go in one call, so that neither core waits for the other: whole computers wait a
@@ -87,12 +89,21 @@ test/acp/node_modules/.package-lock.json: test/acp/package.json test/acp/package
 	@touch $@
 
 test-go: build test/mcp/node_modules/.package-lock.json test/acp/node_modules/.package-lock.json
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 12m -skip '$(PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./eval/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 25m -skip '$(PROOFS)|$(KEEPER_PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./eval/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
 
-proofs: build bin/cache/modelserver desktop/node_modules/.package-lock.json
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m -run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 12m ./test/chaos
+# Three parts, of which CI runs one with each change, in turns (docs/adr/0451).
+proofs: proofs-computers proofs-keeper proofs-pages
+
+proofs-computers: build test/acp/node_modules/.package-lock.json
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway
+
+proofs-keeper: build
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(KEEPER_PROOFS)' ./internal/workspace/keeper/engine
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m ./test/chaos
+
+proofs-pages: build bin/cache/modelserver desktop/node_modules/.package-lock.json
 	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=600000 $(PROOF_PAGES)
+	$(MAKE) --no-print-directory damage
 
 test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test
@@ -112,7 +123,7 @@ attack: desktop/dist/index.html
 	go vet -tags defenceswitches ./internal/... ./test/attack
 	set -o pipefail; go test -tags defenceswitches -count=1 -timeout 30m -run '^TestMatrix$$' -v ./test/attack | grep -v '^ *\(=== \|--- PASS\)'
 
-# How long to kill at random, and which tests of deaths to run.
+# How long make chaos and make kills kill at random, and which tests of deaths make chaos runs.
 CHAOS ?= 10m
 CHAOS_RUN ?= .
 
@@ -122,10 +133,15 @@ LARGE_MB ?= 1024
 large: build
 	CHOIR_LARGE_MB=$(LARGE_MB) go test -count=1 -timeout 15m -run '^TestLargeFilesComeBack$$' -v ./test/e2e
 
-chaos: build
+chaos: build damage
 	CHOIR_DEATHS=all go test -count=1 -timeout 20m -run '^(TestDeathAtEachEdge|TestDeathAfterEveryEvent|TestKilledAtEveryPoint)$$' ./internal/dispatch ./internal/workspace/keeper/engine
-	go test -count=1 -timeout 12m ./test/damage
 	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -run '$(CHAOS_RUN)' -v ./test/chaos
+
+damage: build
+	go test -count=1 -timeout 12m ./test/damage
+
+kills: build
+	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -run '^TestRandomKills$$' -v ./test/chaos
 
 # How many rounds of puts, moves, removals, commands, publishes and restores over
 # the same files, each with a kill.

@@ -9,8 +9,8 @@ import (
 )
 
 // TestNothingIsLeftToNobody shows that the tests that make test leaves out exist, that make proofs
-// runs them by the same names, and that CI runs both, together with attacks and chaos, which
-// includes damage.
+// runs them by the same names, and that CI runs make test, attacks, kills, and each part of make
+// proofs, which includes damage, in its turn.
 func TestNothingIsLeftToNobody(t *testing.T) {
 	read := func(name string) string {
 		b, err := os.ReadFile(filepath.Join("../..", name))
@@ -48,14 +48,18 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = append(files, faults...)
+	keeper, err := filepath.Glob("../../internal/workspace/keeper/engine/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(append(files, faults...), keeper...)
 	for _, f := range files {
 		whole.WriteString(read(strings.TrimPrefix(f, "../../")))
 	}
-	tests := regexp.MustCompile(`Test\w+`).FindAllString(value("PROOFS"), -1)
+	tests := regexp.MustCompile(`Test\w+`).FindAllString(value("PROOFS")+value("KEEPER_PROOFS"), -1)
 	for _, name := range tests {
 		if !strings.Contains(whole.String(), "func "+name+"(") {
-			t.Errorf("make proofs is to run %s, which is no test of test/e2e, eval or internal/gateway", name)
+			t.Errorf("make proofs is to run %s, which is no test of test/e2e, eval, internal/gateway or the keeper's engine", name)
 		}
 	}
 	pages := strings.Fields(value("PROOF_PAGES"))
@@ -68,10 +72,13 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 		t.Error("nothing is left out: take make proofs away")
 	}
 	for target, wants := range map[string][]string{
-		"test-go":      {"-skip '$(PROOFS)'", " ./internal/... ", " ./test/... ", "/test/(damage|chaos)$$"},
-		"test-browser": {"$(filter-out $(PROOF_PAGES),"},
-		"proofs":       {"-run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway", " ./test/chaos", " $(PROOF_PAGES)"},
-		"chaos":        {" ./test/damage", " ./test/chaos"},
+		"test-go":          {"-skip '$(PROOFS)|$(KEEPER_PROOFS)'", " ./internal/... ", " ./test/... ", "/test/(damage|chaos)$$"},
+		"test-browser":     {"$(filter-out $(PROOF_PAGES),"},
+		"proofs-computers": {"-run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway"},
+		"proofs-keeper":    {"-run '$(KEEPER_PROOFS)' ./internal/workspace/keeper/engine", " ./test/chaos"},
+		"proofs-pages":     {" $(PROOF_PAGES)", "$(MAKE) --no-print-directory damage"},
+		"damage":           {" ./test/damage"},
+		"kills":            {"'^TestRandomKills$$'", " ./test/chaos"},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(recipe(target), want) {
@@ -79,7 +86,10 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"make test\n", "make proofs\n", "make attack\n", "make chaos "} {
+	if !strings.Contains(makefile, "\nproofs: proofs-computers proofs-keeper proofs-pages\n") {
+		t.Error("make proofs does not run all of its parts any more")
+	}
+	for _, want := range []string{"parts=(computers keeper pages)\n", "stage make test\n", "stage make attack\n", "stage make kills CHAOS=5m\n", "stage make \"proofs-$part\"\n"} {
 		if !strings.Contains(ci, want) {
 			t.Errorf(".ci/run does not run %s", want)
 		}

@@ -39,7 +39,7 @@ var elsewhere = []Elsewhere{
 	{32, "a model or provider that misbehaves", "internal/gateway/gateway_test.go", "TestModelThatMisbehaves", whySeams},
 	{34, "kill -9 anywhere, two control planes", "test/chaos/random_test.go", "TestRandomKills", whyPower},
 	{35, "acknowledged means synced", "internal/ledger/syscall_test.go", "TestAcknowledgedMeansSynced", whyPower},
-	{46, "twenty-eight cheating models on both wire formats; dependencies that only the task has; a failed task and a harmless one", "test/e2e/cheats_test.go", "TestCheatsAreNotVerified", "the same defences as in the matrix, many ways round each"},
+	{46, "twenty-nine cheating models; dependencies that only the task has; a failed task and a harmless one", "test/e2e/cheats_test.go", "TestCheatsAreNotVerified", "the same defences as in the matrix, many ways round each"},
 	{46, "a page of the shell ends the program that looks at it", "internal/shell/render_test.go", "TestAttack46_APageDoesNotJudgeItself", "it runs the script in node, with the modules of this repository: that the host asks for its word is a row"},
 	{39, "the key is nowhere else: boxes, their processes, files, archives, logs", "test/e2e/canary_test.go", "TestTheKeyIsNowhere", "nothing puts it there that could be switched on; in what a run keeps, the matrix tries it"},
 	{41, "every source, layer and upper of every kind of box, before and after it is opened", "internal/sandbox/local/swap_internal_test.go", "TestSourcesSwappedForLinks", "it stops the driver between its look and the mount"},

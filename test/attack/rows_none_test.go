@@ -51,7 +51,7 @@ var inapplicable = []Inapplicable{
 	}},
 	{18, "no running box is ever cloned: a box begins with a new kernel view, token and entropy, and nothing resumes a snapshot of memory", func(t *testing.T) {
 		methods(t, reflect.TypeFor[sandbox.Computer](), "Box", "Boxes", "Close", "Notes", "Pause", "Resume", "Volumes")
-		methods(t, reflect.TypeFor[sandbox.Box](), "Done", "Err", "ID", "Kill", "Kind", "Signal", "Tether", "Usage")
+		methods(t, reflect.TypeFor[sandbox.Box](), "Done", "Err", "ID", "Kill", "Kind", "PID", "Signal", "Tether", "Usage")
 		onEveryDriver(t, func(t *testing.T, e *sandboxtest.Env) {
 			var said []string
 			for _, id := range []string{"one", "two"} {
