@@ -17,7 +17,7 @@ export GORACE := atexit_sleep_ms=0
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-desktop test-browser proofs proofs-computers proofs-keeper proofs-pages check attack chaos damage kills race large lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-desktop test-browser proofs proofs-computers proofs-files proofs-keeper proofs-pages check attack chaos damage kills race large lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -67,7 +67,9 @@ RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 
 # What make test leaves out, and make proofs runs: tests of whole computers, packages
 # and pages that take long and prove something of the whole that few changes touch.
-PROOFS := ^(TestALongTaskSurvivesKills|TestEachTaskCanBeSolved|TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified|TestEveryCutOfAnAnswer|TestCheatsAreNotVerified|TestWhatLockFilesNameIsInstalledForChecks|TestComputersShareDependencies|TestGitOfTheComputersFilesAsAUser|TestGitGivesWhatVisibleRefsReach|TestEveryDoorOnAFullDiskAsAUser|TestEditsSurviveACrash|TestWhatWasJustPushedIsEverywhere|TestAPushThatIsCutOff|TestUndoUndoesWhateverWasLast|TestLargeFilesComeBack|TestAnAgentProgramOfNpm)$$
+PROOFS := ^(TestALongTaskSurvivesKills|TestEachTaskCanBeSolved|TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified|TestEveryCutOfAnAnswer|TestCheatsAreNotVerified|TestWhatLockFilesNameIsInstalledForChecks|TestComputersShareDependencies|TestAnAgentProgramOfNpm)$$
+# The same of whole computers' files, and who gets at them: git, undo, edits and full disks.
+FILE_PROOFS := ^(TestGit|TestGitOfTheComputersFilesAsAUser|TestGitGivesWhatVisibleRefsReach|TestAPushThatIsCutOff|TestWhatWasJustPushedIsEverywhere|TestEveryDoorOnAFullDiskAsAUser|TestEditsSurviveACrash|TestEditsDuringATaskSurvive|TestUndoUndoesWhateverWasLast|TestUndoTakesBackWhatACommandDidAlone|TestUndoPassesOverACommandThatOnlyRead|TestLargeFilesComeBack)$$
 # The same of the keeper's engine: power cuts, kills and full disks over many instants.
 KEEPER_PROOFS := ^(TestAPowerCutKeepsWhatWasRemovedAndMoved|TestKilledWithLargeFiles|TestAnEmptyFileThatWasPutStaysWhereverItIsMoved|TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo|TestWhatIsWrittenByHandAfterAPowerCutStays|TestAPushOntoAFullDisk|TestACopyAfterAPowerCutHoldsWhatWasRemovedAndMoved|TestAStartOnAFullDiskLeavesATornPut)$$
 PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
@@ -89,13 +91,16 @@ test/acp/node_modules/.package-lock.json: test/acp/package.json test/acp/package
 	@touch $@
 
 test-go: build test/mcp/node_modules/.package-lock.json test/acp/node_modules/.package-lock.json
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 25m -skip '$(PROOFS)|$(KEEPER_PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./eval/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 25m -skip '$(PROOFS)|$(FILE_PROOFS)|$(KEEPER_PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./eval/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
 
-# Three parts, of which CI runs one with each change, in turns (docs/adr/0451).
-proofs: proofs-computers proofs-keeper proofs-pages
+# Four parts, of which CI runs one with each change, in turns (docs/adr/0451).
+proofs: proofs-computers proofs-files proofs-keeper proofs-pages
 
 proofs-computers: build test/acp/node_modules/.package-lock.json
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway
+
+proofs-files: build
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(FILE_PROOFS)' ./test/e2e
 
 proofs-keeper: build
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(KEEPER_PROOFS)' ./internal/workspace/keeper/engine

@@ -195,6 +195,13 @@ func (c *Client) Steer(ctx context.Context, run, text string) (view.Acted, error
 	return Call(ctx, c, rpc.RunSteer, in)
 }
 
+// SwitchModel has a run go on with another model.
+func (c *Client) SwitchModel(ctx context.Context, run, model string) (view.Acted, error) {
+	in := rpc.SwitchModelRequest{OnRun: rpc.OnRun{Run: run}}
+	in.Body.Model = model
+	return Call(ctx, c, rpc.RunModel, in)
+}
+
 // Answer answers a run's question.
 func (c *Client) Answer(ctx context.Context, run string, a view.Answer) (view.Acted, error) {
 	return Call(ctx, c, rpc.RunAnswer, rpc.AnswerRequest{OnRun: rpc.OnRun{Run: run}, Body: a})

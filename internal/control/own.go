@@ -116,6 +116,9 @@ func (s *Server) bindRuns(t rpc.Table) {
 			return s.act(ctx, who, view.Action{Run: in.Run, Type: "run.commanded", Data: &contract.RunCommanded{Command: command}})
 		})
 	}
+	rpc.Bind(t, rpc.RunModel, func(ctx context.Context, who rpc.Caller, in rpc.SwitchModelRequest) (view.Acted, error) {
+		return s.act(ctx, who, view.Action{Run: in.Run, Type: "model.switched", Data: &contract.ModelSwitched{Model: in.Body.Model}})
+	})
 	rpc.Bind(t, rpc.RunSteer, func(ctx context.Context, who rpc.Caller, in rpc.SteerRequest) (view.Acted, error) {
 		return s.act(ctx, who, view.Action{Run: in.Run, Type: "run.steered", Data: &contract.RunSteered{Text: in.Body.Text}})
 	})

@@ -350,6 +350,9 @@ func newest(words []string, max int) string {
 func viewText(t TaskView, max int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "task %s (%s) %s: %s\n", t.ID, t.Kind, t.Status, harness.Clip(t.Goal, 300))
+	if t.Again {
+		b.WriteString("  you delegated it before in the same words; nothing was done a second time, and this is how it stands\n")
+	}
 	if t.Summary != "" {
 		fmt.Fprintf(&b, "  summary: %s\n", harness.Clip(t.Summary, max/2))
 	}

@@ -74,6 +74,7 @@ type TaskView struct {
 	Overlaps     []contract.Overlap          `json:"overlaps,omitempty"`
 	Questions    []string                    `json:"questions,omitempty"`
 	Next         string                      `json:"suggested_next,omitempty"`
+	Again        bool                        `json:"again,omitempty"` // it was delegated before, in the same words, and not a second time
 }
 
 // Answer is a question of this run with its answer.

@@ -118,7 +118,7 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 	if len(d.Tasks) == 0 || len(d.Tasks) > 8 {
 		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "tasks", Reason: fmt.Sprintf("has %d entries; it must have from 1 to 8", len(d.Tasks))})
 	}
-	ids, err := a.request(ctx, d)
+	ids, again, err := a.request(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -146,13 +146,16 @@ func (a *directorAPI) tasks(ctx context.Context, _ *http.Request, d director.Del
 	defer r.mu.Unlock()
 	var out director.Delegated
 	for _, id := range ids {
-		out.Tasks = append(out.Tasks, summary.Task(r.story.Task(id)))
+		v := summary.Task(r.story.Task(id))
+		v.Again = again[id]
+		out.Tasks = append(out.Tasks, v)
 	}
 	return out, nil
 }
 
-// request completes and checks every task before any of them is requested.
-func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]string, error) {
+// request completes and checks every task before any of them is requested. Of tasks that were asked for
+// before, in the same words, it says so, and requests them no second time.
+func (a *directorAPI) request(ctx context.Context, d director.Delegate) (ids []string, again map[string]bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.run
@@ -160,31 +163,71 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) ([]strin
 	n := len(r.story.Tasks)
 	r.mu.Unlock()
 	if n+len(d.Tasks) > maxTasks {
-		return nil, fault.New("", fault.Exhausted, "", fmt.Errorf("a run has at most %d tasks and this one has had %d; report what is done", maxTasks, n))
+		return nil, nil, fault.New("", fault.Exhausted, "", fmt.Errorf("a run has at most %d tasks and this one has had %d; report what is done", maxTasks, n))
 	}
 	cause := summary.Delegation(r.story, d.Call)
 	var drafts []contract.Draft
-	var ids []string
+	var fresh []contract.DirectorTask
+	again = map[string]bool{}
 	for i, raw := range d.Tasks {
-		t, err := r.accept(ctx, raw, n+i)
+		t, err := r.accept(ctx, raw, n+len(fresh))
 		if err != nil {
-			return nil, prefix(fmt.Sprintf("tasks[%d]", i), err)
+			return nil, nil, prefix(fmt.Sprintf("tasks[%d]", i), err)
 		}
-		ids = append(ids, t.ID)
+		if id := r.asked(t, fresh); id != "" {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+			again[id] = true
+			continue
+		}
+		ids, fresh = append(ids, t.ID), append(fresh, t)
 		drafts = append(drafts, contract.Draft{ID: contract.DeriveID(t.ID, "requested"), Actor: contract.DirectorOf(a.run.story.ID), Type: "task.requested",
 			Subject: t.ID, Task: t.ID, Causation: cause, Data: &contract.TaskRequested{Task: t}})
+	}
+	if len(fresh) == 0 {
+		return ids, again, nil
 	}
 	if to, news := r.doing(true); news {
 		drafts = append(drafts, r.moved(to, ""))
 	}
 	if _, err := r.Append(ctx, drafts...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	crash.At("dispatch.task.requested")
-	for _, id := range ids {
-		r.work(id)
+	for _, t := range fresh {
+		r.work(t.ID)
 	}
-	return ids, nil
+	return ids, again, nil
+}
+
+// asked is the id of a task that was asked for in the same words as t, if asking again would bring nothing
+// else: it is among those of the same delegation, it is under way, or it went well and nothing came after
+// it, neither another task nor a word of the user. What failed may be tried again, and fixed steps may be
+// repeated for what they say now.
+func (r *run) asked(t contract.DirectorTask, beside []contract.DirectorTask) string {
+	words := func(o contract.DirectorTask) string {
+		o.ID, o.Attempt, o.Budget = "", 0, contract.Budget{} // the host's, and what the run has left
+		b, _ := json.Marshal(o)                              // it came as JSON
+		return string(b)
+	}
+	same := func(o contract.DirectorTask) bool { return words(o) == words(t) }
+	for _, o := range beside {
+		if same(o) {
+			return o.ID
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.story.Tasks) - 1; i >= 0; i-- {
+		o := r.story.Tasks[i]
+		newest := o.Batch == r.story.Tasks[len(r.story.Tasks)-1].Batch && len(r.story.Steering)+len(r.story.Questions) == 0
+		well := o.Ended() && o.Newest.Status == contract.ResultOK && newest && t.Kind != contract.KindExec
+		if same(o.Request) && (!o.Ended() || well) {
+			return o.Request.ID
+		}
+	}
+	return ""
 }
 
 // accept turns what a model wrote into a task of this run, or says which of its fields is wrong.

@@ -253,6 +253,59 @@ func TestNobodyIsAskedTheSameTwice(t *testing.T) {
 	}
 }
 
+// TestTheSameIsNotDoneTwice: what was delegated in the same words, by another call or twice in one, is done once; what
+// the user has said something to since, and what failed, is done again.
+func TestTheSameIsNotDoneTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		status string // of the task
+		steer  bool
+		tasks  int // that were requested
+	}{
+		"it went well":                  {status: "ok", tasks: 1},
+		"the user said something since": {status: "ok", steer: true, tasks: 2},
+		"it failed":                     {status: "failed", tasks: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			task := m{"kind": "agent", "goal": "paint it", "tools": []string{"bash"}}
+			said := make(chan struct{})
+			var saw string
+			h.model.associate = func(int, contract.TurnRequest) []contract.Part {
+				return parts(use("f", "finish", m{"status": c.status, "summary": "painted"}))
+			}
+			h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+				switch n {
+				case 0:
+					return parts(use("d1", "delegate", m{"tasks": []m{task, task}}))
+				case 1:
+					if c.steer {
+						<-said
+					}
+					return parts(use("d2", "delegate", m{"tasks": []m{task}}))
+				}
+				saw = returnsOf(req)
+				return parts(use("r", "report", m{"status": "done", "summary": "ok"}))
+			}
+			run := h.submit("paint")
+			h.told(run, "task.finished", nil)
+			if c.steer {
+				if _, err := h.d.Steer(t.Context(), contract.Person("u"), run, "and again"); err != nil {
+					t.Fatal(err)
+				}
+				close(said)
+			}
+			h.report(run)
+			h.quiet()
+			if n := len(h.events("task.requested")); n != c.tasks {
+				t.Errorf("%d tasks were requested, want %d", n, c.tasks)
+			}
+			if want := 2 - c.tasks + 1; strings.Count(saw, "you delegated it before") != want {
+				t.Errorf("the Director was to be told %d times: %s", want, saw)
+			}
+		})
+	}
+}
+
 // TestFixedStepsReturnWhatTheyWrote: the Director reads what the commands of a task of fixed steps wrote.
 func TestFixedStepsReturnWhatTheyWrote(t *testing.T) {
 	h := newHouse(t)

@@ -76,6 +76,14 @@ type SteerRequest struct {
 	}
 }
 
+// SwitchModelRequest has a run go on with another model.
+type SwitchModelRequest struct {
+	OnRun
+	Body struct {
+		Model string `json:"model" required:"true" minLength:"1" maxLength:"200" doc:"provider/model or an alias"`
+	}
+}
+
 // AnswerRequest answers a run's question.
 type AnswerRequest struct {
 	OnRun
@@ -116,6 +124,9 @@ var (
 	RunSteer  = single[SteerRequest, view.Acted](Declared{
 		Name: "run.steer", Summary: "Say something to a run while it goes on", HTTP: post("/runs/{run}/steer", "runs-steer"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true,
 		Tool: &Tool{Description: "Say something to a run while it goes on; it reads it before its next step."}})
+	RunModel = single[SwitchModelRequest, view.Acted](Declared{
+		Name: "run.model", Summary: "Have a run go on with another model, also where it waits for the one before", HTTP: post("/runs/{run}/model", "runs-model"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true,
+		Tool: &Tool{Description: "Have a run go on with another model, also where it waits for the one before; models are named provider/model or by an alias."}})
 	RunAnswer = single[AnswerRequest, view.Acted](Declared{
 		Name: "run.answer", Summary: "Answer a run's question", HTTP: post("/runs/{run}/answer", "runs-answer"), May: contract.CanPrompt, Callers: API, Effect: Stores, Host: true,
 		Tool: &Tool{Description: "Answer a question that a run asks; run_show lists its questions with their ids."}})

@@ -239,7 +239,7 @@ func Runs() cli.Verb {
 
 // Run is choir run.
 func Run() cli.Verb {
-	v := cli.Verb{Use: "run", Short: "Cancel, pause, resume or steer a run"}
+	v := cli.Verb{Use: "run", Short: "Cancel, pause, resume or steer a run, or change its model"}
 	for _, command := range []contract.RunCommand{contract.CommandCancel, contract.CommandPause, contract.CommandResume} {
 		v.Verbs = append(v.Verbs, cli.Verb{
 			Use: string(command) + " RUN", Short: strings.ToUpper(string(command)[:1]) + string(command)[1:] + " a run", Args: cli.Exactly(1), JSON: view.Acted{},
@@ -263,6 +263,18 @@ func Run() cli.Verb {
 					return err
 				}
 				return t.Show(acted, func(w io.Writer) { terminal.Row(w, "steered", args[0]) })
+			},
+		},
+		cli.Verb{
+			Use: "model RUN MODEL", Short: "Have a run go on with another model", Args: cli.Exactly(2), JSON: view.Acted{},
+			Long:     "The run goes on with another model from its next call on, and at once where it waits for the\none before. choir models lists what there is.",
+			Examples: []string{"choir run model RUN smart", "choir run model RUN ollama/qwen3"},
+			Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
+				acted, err := c.SwitchModel(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return t.Show(acted, func(w io.Writer) { terminal.Row(w, "model", args[0], args[1]) })
 			},
 		},
 	)

@@ -40,6 +40,7 @@ var of = map[string]map[string]any{
 	"mcp.approve":        {"tools": []map[string]string{{"tool": "look", "digest": "d"}}},
 	"mcp.revoke":         {"tools": []string{"look"}},
 	"git.token":          {"repository": "", "days": 1},
+	"run.model":          {"model": "smart"},
 }
 
 // Request is an HTTP request.
