@@ -265,11 +265,16 @@ func (in *Instance) JSON(t testing.TB, v any, args ...string) {
 func Eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)
-	for wait := 5 * time.Millisecond; !ok(); wait = min(2*wait, 200*time.Millisecond) {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		began := time.Now()
+		if ok() {
+			return
+		}
 		if time.Now().After(deadline) {
 			t.Fatalf("after %v still not: %s", within, what)
 		}
-		time.Sleep(wait)
+		// To look is a process often, which takes from what is waited for: a quarter of the time at most.
+		time.Sleep(max(wait, min(3*time.Since(began), time.Second)))
 	}
 }
 

@@ -159,6 +159,8 @@ func ended(t *testing.T, in *choirtest.Instance, id string) view.Run {
 	t.Helper()
 	var r view.Run
 	choirtest.Eventually(t, 180*time.Second, "run "+id+" has ended", func() bool {
+		// What it says is asked for below: it may wait for an answer that this test gives meanwhile.
+		_, _ = in.Run(t.Context(), "wait", id, "--timeout", "150s")
 		r = runOf(t, in, id)
 		return r.Status.Ended()
 	})
