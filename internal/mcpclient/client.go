@@ -21,7 +21,7 @@ import (
 // Limits of a connection.
 const (
 	maxMessage = 4 << 20  // bytes of one message of a server
-	maxTraffic = 64 << 20 // bytes that a server may send in one call
+	maxTraffic = 16 << 20 // bytes that a server may send in one call
 	maxPages   = 16       // of its list of tools
 	quick      = 30 * time.Second
 )
