@@ -14,7 +14,7 @@ import (
 
 var (
 	flagOfVerb  = regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+) ([A-Z][A-Z:-]*) `)
-	offersNone  = []string{"TEXT", "PATTERN", "NAME", "URL", "CMD", "TASK", "THING", "ADDR:PORT", "INVITATION-TOKEN"}
+	offersNone  = []string{"TEXT", "PATTERN", "NAME", "URL", "CMD", "TASK", "THING", "HOST:PORT", "ADDR:PORT", "INVITATION-TOKEN"}
 	offersLocal = []string{"LOCAL", "FILE", "DIR"}
 )
 
@@ -145,9 +145,12 @@ func completionWords(t *testing.T, in *choirtest.Instance, words map[string]stri
 	var gone view.Computer
 	in.JSON(t, &gone, "computers", "create", "Gone")
 	in.Must(t, "computers", "remove", string(gone.ID))
+	var fact view.Fact
+	in.JSON(t, &fact, "remember", "Keep this.")
 	return map[string]string{
 		"RUN": words["held"], "CHECKPOINT": words["checkpoint"][:10], "DOCUMENT": words["document"], "PROPOSAL": words["proposal"], "PATH": "workspace/", "ENTRY": trash[0].ID,
 		"SECRET": "RM_text", "MODEL": models[i].ID, "COMPUTER": string(only(t, in)), "REMOVED": string(gone.ID), "MEMBER": me[0].ID, "ACCOUNT": me[0].ID,
 		"INVITATION": invitation.ID, "TOKEN": token.ID, "ROLE": "viewer", "VERSION": "none", "CAPABILITY": "read", "POWER": "secrets", "SHELL": "bash", "TYPE": "run.started", "ROW": "prompt",
+		"FACT": fact.ID, "SERVER": "library", "TOOL": "echo",
 	}
 }

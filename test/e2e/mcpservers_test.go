@@ -45,12 +45,17 @@ func toolsOf(s view.MCPServer) map[string]view.MCPTool {
 	return out
 }
 
+// publicServer is where a server of npm is, and the folder that it needs.
+func publicServer() (modules, program string) {
+	modules = filepath.Join(choirtest.Root(), "test", "mcp", "node_modules")
+	return modules, filepath.Join(modules, "@modelcontextprotocol", "server-everything", "dist", "index.js")
+}
+
 // TestATaskUsesAPublicServer adds a public server of npm, unmodified, by the command line, approves two of its
 // tools, and has a task call them; what was approved is known after a restart, and what was taken back is not offered.
 func TestATaskUsesAPublicServer(t *testing.T) {
 	t.Parallel()
-	modules := filepath.Join(choirtest.Root(), "test", "mcp", "node_modules")
-	program := filepath.Join(modules, "@modelcontextprotocol", "server-everything", "dist", "index.js")
+	modules, program := publicServer()
 	if _, err := os.Stat(program); errors.Is(err, os.ErrNotExist) {
 		t.Skip("the server is not installed: make test/mcp/node_modules/.package-lock.json")
 	}

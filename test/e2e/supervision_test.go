@@ -76,9 +76,7 @@ func killUntil(t *testing.T, in *choirtest.Instance, cid contract.CID, part stri
 // happened counts a computer's events of a type about one of its parts.
 func happened(t *testing.T, in *choirtest.Instance, cid contract.CID, eventType, part string) (n int) {
 	t.Helper()
-	var events []contract.Event
-	in.JSON(t, &events, "events", "--type", eventType, "--computer", string(cid))
-	for _, e := range events {
+	for _, e := range eventsSaid(t, in, "events", "--type", eventType, "--computer", string(cid)) {
 		if strings.Contains(string(e.Data), `"`+part+`"`) {
 			n++
 		}

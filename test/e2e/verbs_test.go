@@ -110,6 +110,9 @@ var verbRows = map[string]row{
 	"computers put-back":  {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},
 
 	"mcp":         {bad: "extra"}, // with nothing on its input it ends; see TestALibraryNotOursUsesTheComputer
+	"mcp list":    {bad: "extra"},
+	"mcp show":    {args: "library", bad: "a b"},
+	"memory":      {bad: "extra"},
 	"logs":        {args: "--data {data}", alone: true, bad: "--limit -1"},
 	"config show": {alone: true, bad: "--listen nowhere"},
 	"completion":  {args: "bash", alone: true, bad: "tcsh"},
@@ -121,6 +124,8 @@ var verbRows = map[string]row{
 var elsewhere = map[string]string{
 	"up": "TestUp", "stop": "TestEveryVerb", "doctor": "TestBadMachineNoGit", "recover": "TestRecoverGivesTheComputerBack", "bench": "TestRows", "eval": "TestAnEvaluationLeavesNothing",
 	"computers create": "TestSeveralComputersOnOneMachine",
+	"mcp add":          "TestATaskUsesAPublicServer", "mcp approve": "TestATaskUsesAPublicServer", "mcp revoke": "TestATaskUsesAPublicServer", "mcp remove": "TestATaskUsesAPublicServer",
+	"remember": "TestWhatIsKeptIsToldUntilItIsForgotten", "forget": "TestWhatIsKeptIsToldUntilItIsForgotten",
 }
 
 var verbHeading = regexp.MustCompile("(?ms)^### choir ([a-z -]*[a-z])([^\n]*)\n(.*?)(?:\\z|^##)")
@@ -194,7 +199,9 @@ func TestEveryVerb(t *testing.T) {
 		turnsOf("", "", modelserver.Turn{Repeat: true, Text: "word"}))}).Start()
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
-	in := choirtest.Start(t, choirtest.Options{Env: modelEnv(s, modelserver.Anthropic, newKey())})
+	modules, program := publicServer()
+	in := choirtest.Start(t, choirtest.Options{Env: append(modelEnv(s, modelserver.Anthropic, newKey()), "CHOIR_RUNTIME_READ_ONLY="+modules)})
+	in.Must(t, "mcp", "add", "library", "--", "node", program, "stdio")
 	_, accept := (&fullDisk{T: t, in: in}).proposed(s, "verbs") // the first document's
 	words := prepared(t, in, dir)
 	parts := strings.Split(accept.path, "/")
