@@ -202,6 +202,7 @@ func TestEveryVerb(t *testing.T) {
 	modules, program := publicServer()
 	in := choirtest.Start(t, choirtest.Options{Env: append(modelEnv(s, modelserver.Anthropic, newKey()), "CHOIR_RUNTIME_READ_ONLY="+modules)})
 	in.Must(t, "mcp", "add", "library", "--", "node", program, "stdio")
+	in.Must(t, "mcp", "approve", "library", "echo", "--yes")
 	_, accept := (&fullDisk{T: t, in: in}).proposed(s, "verbs") // the first document's
 	words := prepared(t, in, dir)
 	parts := strings.Split(accept.path, "/")
