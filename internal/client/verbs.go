@@ -143,6 +143,11 @@ func (c *Client) Run(ctx context.Context, run string) (view.Run, error) {
 	return Call(ctx, c, rpc.RunShow, rpc.ShowRunRequest{OnRun: rpc.OnRun{Run: run}})
 }
 
+// Trace returns what took time in a run.
+func (c *Client) Trace(ctx context.Context, run string) (view.Trace, error) {
+	return Call(ctx, c, rpc.RunTrace, rpc.OnRun{Run: run})
+}
+
 // Wait returns the run as soon as it has ended or asks something, or when ctx
 // ends, with ctx's error and the run as it last was.
 func (c *Client) Wait(ctx context.Context, run string) (view.Run, error) {

@@ -129,6 +129,7 @@ func (m *Machine) Wake(ctx context.Context, cid contract.CID, w WakeOptions) (*C
 		c.parts.Own("mirroring documents", c.mirror.Run)
 		c.parts.Own("maintenance", c.upkeep.Maintain)
 		c.parts.Own("scrub", c.upkeep.Scrub)
+		c.export()
 		return nil
 	})
 }

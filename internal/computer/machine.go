@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/shell"
 	"choir.dev/choiros/internal/supervise"
+	"choir.dev/choiros/internal/trace/otlp"
 )
 
 // Machine is what the computers of one machine share. It is filled before the
@@ -34,7 +35,8 @@ type Machine struct {
 
 	Gateway *gateway.Gateway
 	Boxes   *boxes.Machine
-	Search  ports.Search // nil: none is configured
+	Search  ports.Search   // nil: none is configured
+	Traces  *otlp.Exporter // nil: none are exported
 	Modules *shell.Modules
 	Reserve *datadir.Reserve
 

@@ -5,6 +5,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/runspace"
+	"choir.dev/choiros/internal/computer/tracing"
 	"choir.dev/choiros/internal/dispatch"
 )
 
@@ -35,6 +36,17 @@ func (c *Computer) runWorkspace() *runspace.Workspace {
 
 func (c *Computer) runPast() runspace.Past {
 	return runspace.Past{Log: c.log, State: c.state, Page: c.Events}
+}
+
+// export has the traces of runs exported, if that is configured.
+func (c *Computer) export() {
+	if c.machine.Traces == nil {
+		if err := tracing.Off(c.path("traced")); err != nil {
+			c.logger.Warn("once tracing is switched on, runs from before are sent, too", "error", err)
+		}
+		return
+	}
+	c.parts.Add(tracing.New(tracing.Options{CID: c.cid, Past: c.Past, Exporter: c.machine.Traces, File: c.path("traced"), Logger: c.logger}).Part())
 }
 
 // note appends one event whose actor is the system.

@@ -23,6 +23,7 @@ type Config struct {
 	Egress    Egress    `koanf:"egress"`
 	Search    Search    `koanf:"search"`
 	Approvals Approvals `koanf:"approvals"`
+	Tracing   Tracing   `koanf:"tracing"`
 	Loops     Loops     `koanf:"loops"`
 	// Agents are agent programs that a task may be given to, by names of the owner's.
 	Agents map[string]Agent `koanf:"agents"`
@@ -173,6 +174,13 @@ type Search struct {
 	Provider string `koanf:"provider"` // empty: no task searches
 	BaseURL  string `koanf:"base_url"` // empty: the vendor's own
 	Key      string `koanf:"key"`      // the name of its key; empty: the usual one
+}
+
+// Tracing names the collector to which the traces of runs are exported. Its headers never stand here: they
+// come from the environment or from `choir secrets set`.
+type Tracing struct {
+	Endpoint string `koanf:"endpoint"` // empty: nothing is exported
+	Headers  string `koanf:"headers"`  // the name of the headers; empty: the usual one
 }
 
 // Approvals says how a person is asked.
@@ -411,7 +419,7 @@ func (a Agent) Environ() map[string]string {
 func (c Config) validateAddresses() error {
 	addresses := map[string]string{
 		"models.anthropic_base_url": c.Models.AnthropicBaseURL, "models.openai_base_url": c.Models.OpenAIBaseURL,
-		"search.base_url": c.Search.BaseURL, "tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,
+		"search.base_url": c.Search.BaseURL, "tracing.endpoint": c.Tracing.Endpoint, "tee.attestation_server": c.Tee.AttestationServer, "tee.key_server": c.Tee.KeyServer,
 	}
 	for name, p := range c.Models.Providers {
 		addresses["models.providers."+name+".base_url"] = p.BaseURL
@@ -423,6 +431,9 @@ func (c Config) validateAddresses() error {
 		if u, err := url.Parse(v); err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Host == "" || u.User != nil {
 			return bad(key, "is %q; it must be an http or https URL without user name", v)
 		}
+	}
+	if strings.ContainsAny(c.Tracing.Headers, "=, ") { // it may be a secret, which is not repeated
+		return bad("tracing.headers", "is not the name of a variable or secret; the headers themselves are set with choir secrets set")
 	}
 	if f := c.Egress.CAFile; f != "" && !filepath.IsAbs(f) {
 		return bad("egress.ca_file", "is %q; it must be an absolute path", f)

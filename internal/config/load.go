@@ -60,6 +60,7 @@ func known(keys []string, key string) bool {
 var alias = map[string]string{
 	"CHOIR_DATA": "server.data", "CHOIR_LISTEN": "server.listen", "CHOIR_MODEL": "models.default",
 	"ANTHROPIC_BASE_URL": "models.anthropic_base_url", "OPENAI_BASE_URL": "models.openai_base_url",
+	"OTEL_EXPORTER_OTLP_ENDPOINT": "tracing.endpoint",
 }
 
 // fileVariable names the file, as --config does.

@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/rpc"
+	"choir.dev/choiros/internal/trace"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -100,7 +101,7 @@ func (s *Server) bindPlane(t rpc.Table) {
 func (s *Server) bindRuns(t rpc.Table) {
 	rpc.Bind(t, rpc.PromptSubmit, func(ctx context.Context, who rpc.Caller, in rpc.PromptRequest) (view.Acted, error) {
 		p := in.Body
-		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route}})
+		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Traceparent: trace.Traceparent(in.Traceparent), Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route}})
 	})
 	rpc.Bind(t, rpc.RunShow, func(ctx context.Context, who rpc.Caller, in rpc.ShowRunRequest) (view.Run, error) {
 		c, err := s.options.Computers.Get(ctx, who.Computer)

@@ -161,6 +161,8 @@ type Prompt struct {
 	// Continues is the ended run of this computer that the new run goes on from, if any.
 	Continues string
 	Route     contract.Route
+	// Traceparent is the W3C trace context of who asks, "" if there is none.
+	Traceparent string
 }
 
 // Submit appends prompt.submitted and starts its run. It returns as soon as the event is on disk.
@@ -187,7 +189,7 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	ctx, cancel := untilBoth(ctx, d.ctx)
 	defer cancel()
 	es, err := d.options.Log.Append(ctx, contract.Draft{ID: p.ID, Actor: p.By, Type: "prompt.submitted",
-		Subject: runID, Data: payload, Run: runID, Correlation: p.ID})
+		Subject: runID, Data: payload, Run: runID, Correlation: p.ID, Traceparent: p.Traceparent})
 	if err != nil {
 		return "", 0, fault.Wrap(op, err)
 	}

@@ -113,6 +113,9 @@ func New(opts Options) (*Fleet, error) {
 	if fl.machine.Search, err = search(opts); err != nil {
 		return nil, err
 	}
+	if fl.machine.Traces, err = traces(opts); err != nil {
+		return nil, err
+	}
 	if fl.machine.Gateway, err = gateway.New(gateway.Options{
 		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
 		Default: opts.Config.Models.Default, Roles: roles(opts.Config.Models.Roles), Providers: providers(opts.Config.Models.Providers),

@@ -9,6 +9,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/trace/otlp"
 	"choir.dev/choiros/internal/websearch"
 )
 
@@ -23,6 +24,15 @@ func search(o Options) (ports.Search, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// traces is where the traces of runs go, nil if nowhere.
+func traces(o Options) (*otlp.Exporter, error) {
+	c := o.Config.Tracing
+	if c.Endpoint == "" {
+		return nil, nil
+	}
+	return otlp.New(otlp.Options{Endpoint: c.Endpoint, Key: c.Headers, Version: o.Version, Lookup: gateway.Lookup(gateway.Env(o.Getenv), o.Vault.Lookup)})
 }
 
 // roles are the configured models of roles, as the gateway takes them.

@@ -44,7 +44,8 @@ func (r ActionRequest) Validate() error {
 // PromptRequest is an intention in words.
 type PromptRequest struct {
 	At
-	Body view.Prompt
+	Traceparent string `header:"traceparent" maxLength:"256" doc:"the span of the caller's that the run's trace belongs below, as W3C's Trace Context has it"`
+	Body        view.Prompt
 }
 
 // RunsRequest lists runs.
@@ -132,6 +133,9 @@ var (
 		Tool: &Tool{Description: "Answer a question that a run asks; run_show lists its questions with their ids."}})
 	RunGet = single[RunEventsRequest, view.EventPage](Declared{
 		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", May: contract.CanRead, Callers: Desktop})
+	RunTrace = single[OnRun, view.Trace](Declared{
+		Name: "run.trace", Summary: "What took time in a run, as OpenTelemetry's spans: the run first, parents before their children",
+		HTTP: get("/runs/{run}/trace", "runs-trace"), May: contract.CanRead, Callers: API})
 	RunFollow = done[OnRun](Declared{
 		Name: "run.follow", Summary: "Have a run's words sent to this session as they come, until its connection ends", May: contract.CanRead, Callers: Desktop, Host: true})
 	RunUndo = single[UndoRunRequest, view.Restored](Declared{

@@ -75,12 +75,14 @@ type WakeRequest struct {
 // that is sent again is recognised. Run is given for run.steered,
 // run.commanded and question.answered.
 type Action struct {
-	ID      string           `json:"id,omitempty"`
-	Type    string           `json:"type"`
-	Subject string           `json:"subject,omitempty"`
-	Run     string           `json:"run,omitempty"`
-	By      contract.Actor   `json:"-"`    // who asks; never from the wire
-	Data    contract.Payload `json:"data"` // a pointer, as contract.DecodeData gives it
+	ID      string         `json:"id,omitempty"`
+	Type    string         `json:"type"`
+	Subject string         `json:"subject,omitempty"`
+	Run     string         `json:"run,omitempty"`
+	By      contract.Actor `json:"-"` // who asks; never from the wire
+	// Traceparent is the caller's W3C trace context, if it is one; of a prompt.
+	Traceparent string           `json:"-"`
+	Data        contract.Payload `json:"data"` // a pointer, as contract.DecodeData gives it
 }
 
 // Acted is the answer to an action: the sequence of its event, on disk, and for

@@ -46,6 +46,7 @@ var verbRows = map[string]row{
 	"run resume":        {args: "{held}", bad: "no-run"},
 	"run steer":         {args: "{held} faster", bad: "no-run x"},
 	"run model":         {args: "{held} rehearsal/rehearsal", bad: "no-run x"},
+	"run trace":         {args: "{done}", bad: "no-run"},
 	"approvals":         {bad: "--limit -1"},
 	"approve":           {args: "no-approval", code: 1, refused: "no approval", elsewhere: "TestApprovals", bad: "x --run --deny"},
 	"exec":              {args: "-- sh -c true", bad: "--cwd ../x -- true"},

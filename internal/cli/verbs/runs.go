@@ -239,7 +239,7 @@ func Runs() cli.Verb {
 
 // Run is choir run.
 func Run() cli.Verb {
-	v := cli.Verb{Use: "run", Short: "Cancel, pause, resume or steer a run, or change its model"}
+	v := cli.Verb{Use: "run", Short: "Cancel, pause, resume, steer or trace a run, or change its model"}
 	for _, command := range []contract.RunCommand{contract.CommandCancel, contract.CommandPause, contract.CommandResume} {
 		v.Verbs = append(v.Verbs, cli.Verb{
 			Use: string(command) + " RUN", Short: strings.ToUpper(string(command)[:1]) + string(command)[1:] + " a run", Args: cli.Exactly(1), JSON: view.Acted{},
@@ -277,6 +277,7 @@ func Run() cli.Verb {
 				return t.Show(acted, func(w io.Writer) { terminal.Row(w, "model", args[0], args[1]) })
 			},
 		},
+		traceOfRun(),
 	)
 	return v
 }

@@ -20,6 +20,7 @@ func (c *Past) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.RunGet, func(ctx context.Context, _ rpc.Caller, in rpc.RunEventsRequest) (view.EventPage, error) {
 		return c.Events(ctx, view.EventQuery{Run: in.Run, After: in.After, Limit: in.Limit})
 	})
+	rpc.Bind(t, rpc.RunTrace, func(ctx context.Context, _ rpc.Caller, in rpc.OnRun) (view.Trace, error) { return c.Trace(ctx, in.Run) })
 	rpc.Bind(t, rpc.ApprovalList, func(ctx context.Context, _ rpc.Caller, in rpc.ApprovalsRequest) (rpc.List[view.Approval], error) {
 		return rpc.Listed(c.Approvals(ctx, in.All, in.Before, in.Limit))
 	})

@@ -1,0 +1,2 @@
+// Package otlp sends traces to a collector of OpenTelemetry, by OTLP over HTTP.
+package otlp
