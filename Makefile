@@ -70,8 +70,8 @@ RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false)
 PROOFS := ^(TestALongTaskSurvivesKills|TestEachTaskCanBeSolved|TestCheatsAndInjectionsFailSafely|TestAnEvaluationLeavesNothing|TestHostileTrees|TestTheKeyIsNowhere|TestGoIsVerified|TestEveryCutOfAnAnswer|TestCheatsAreNotVerified|TestWhatLockFilesNameIsInstalledForChecks|TestComputersShareDependencies|TestAnAgentProgramOfNpm)$$
 # The same of whole computers' files, and who gets at them: git, undo, edits and full disks.
 FILE_PROOFS := ^(TestGit|TestGitOfTheComputersFilesAsAUser|TestGitGivesWhatVisibleRefsReach|TestAPushThatIsCutOff|TestWhatWasJustPushedIsEverywhere|TestEveryDoorOnAFullDiskAsAUser|TestEditsSurviveACrash|TestEditsDuringATaskSurvive|TestUndoUndoesWhateverWasLast|TestUndoTakesBackWhatACommandDidAlone|TestUndoPassesOverACommandThatOnlyRead|TestLargeFilesComeBack)$$
-# The same of the keeper's engine: power cuts, kills and full disks over many instants.
-KEEPER_PROOFS := ^(TestAPowerCutKeepsWhatWasRemovedAndMoved|TestKilledWithLargeFiles|TestAnEmptyFileThatWasPutStaysWhereverItIsMoved|TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo|TestWhatIsWrittenByHandAfterAPowerCutStays|TestAPushOntoAFullDisk|TestACopyAfterAPowerCutHoldsWhatWasRemovedAndMoved|TestAStartOnAFullDiskLeavesATornPut)$$
+# The same of the keeper's engine and of runs: power cuts, kills and full disks over many instants.
+KEEPER_PROOFS := ^(TestDeathAtEachEdge|TestDeathAfterEveryEvent|TestAPowerCutKeepsWhatWasRemovedAndMoved|TestKilledWithLargeFiles|TestAnEmptyFileThatWasPutStaysWhereverItIsMoved|TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo|TestWhatIsWrittenByHandAfterAPowerCutStays|TestAPushOntoAFullDisk|TestACopyAfterAPowerCutHoldsWhatWasRemovedAndMoved|TestAStartOnAFullDiskLeavesATornPut)$$
 PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
 
 # All of Go in one call, so that neither core waits for the other: whole computers wait a
@@ -103,7 +103,7 @@ proofs-files: build
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(FILE_PROOFS)' ./test/e2e
 
 proofs-keeper: build
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(KEEPER_PROOFS)' ./internal/workspace/keeper/engine
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(KEEPER_PROOFS)' ./internal/workspace/keeper/engine ./internal/dispatch
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m ./test/chaos
 
 proofs-pages: build bin/cache/modelserver desktop/node_modules/.package-lock.json

@@ -48,18 +48,21 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper, err := filepath.Glob("../../internal/workspace/keeper/engine/*_test.go")
-	if err != nil {
-		t.Fatal(err)
+	files = append(files, faults...)
+	for _, of := range []string{"workspace/keeper/engine", "dispatch"} {
+		more, err := filepath.Glob("../../internal/" + of + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, more...)
 	}
-	files = append(append(files, faults...), keeper...)
 	for _, f := range files {
 		whole.WriteString(read(strings.TrimPrefix(f, "../../")))
 	}
 	tests := regexp.MustCompile(`Test\w+`).FindAllString(value("PROOFS")+value("FILE_PROOFS")+value("KEEPER_PROOFS"), -1)
 	for _, name := range tests {
 		if !strings.Contains(whole.String(), "func "+name+"(") {
-			t.Errorf("make proofs is to run %s, which is no test of test/e2e, eval, internal/gateway or the keeper's engine", name)
+			t.Errorf("make proofs is to run %s, which is no test of test/e2e, eval, internal/gateway, internal/dispatch or the keeper's engine", name)
 		}
 	}
 	pages := strings.Fields(value("PROOF_PAGES"))
@@ -76,7 +79,7 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 		"test-browser":     {"$(filter-out $(PROOF_PAGES),"},
 		"proofs-computers": {"-run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway"},
 		"proofs-files":     {"-run '$(FILE_PROOFS)' ./test/e2e"},
-		"proofs-keeper":    {"-run '$(KEEPER_PROOFS)' ./internal/workspace/keeper/engine", " ./test/chaos"},
+		"proofs-keeper":    {"-run '$(KEEPER_PROOFS)' ./internal/workspace/keeper/engine ./internal/dispatch", " ./test/chaos"},
 		"proofs-pages":     {" $(PROOF_PAGES)", "$(MAKE) --no-print-directory damage"},
 		"damage":           {" ./test/damage"},
 		"kills":            {"'^TestRandomKills$$'", " ./test/chaos"},
