@@ -39,6 +39,13 @@ type collector struct {
 	mu   sync.Mutex
 	hold chan struct{} // requests wait until it is closed
 	with int           // the status of the answers
+	busy int           // requests that are under way
+}
+
+func (c *collector) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.busy == 0
 }
 
 func newCollector(t *testing.T) *collector {
@@ -51,7 +58,13 @@ func newCollector(t *testing.T) *collector {
 		}
 		c.mu.Lock()
 		hold, with := c.hold, c.with
+		c.busy++
 		c.mu.Unlock()
+		defer func() {
+			c.mu.Lock()
+			c.busy--
+			c.mu.Unlock()
+		}()
 		if hold != nil {
 			select {
 			case <-hold:
@@ -265,7 +278,9 @@ func TestACollectorHoldsNothingUp(t *testing.T) {
 	for range 3 {
 		runs = append(runs, w.run())
 	}
-	w.stop() // in the middle of a request
+	w.until("a request is under way", func() bool { return !w.at.idle() })
+	w.stop() // in the middle of it
+	w.until("the collector has noticed", w.at.idle)
 	w.start()
 	close(hold)
 	for _, run := range runs {
