@@ -80,7 +80,7 @@ func newTab(t *testing.T) *visitor {
 	if err := startBrowser(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
 	v := &visitor{Browser: chrome.Browser, ctx: ctx}
 	leave, err := v.Page(ctx)

@@ -40,7 +40,7 @@ func (v *wholeVisitor) put(t *testing.T, file, text string) {
 	if edited[file] == text {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	r, err := v.RunInput(ctx, []byte(text), "files", "put", "-", "choiros/"+file)
 	if err != nil || r.Code != 0 {
