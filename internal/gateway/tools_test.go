@@ -77,8 +77,8 @@ func TestDeclarationsArriveInEachFormat(t *testing.T) {
 				got = append(got, declared{d.Function.Name, d.Function.Description, read(d.Function.Parameters)})
 			}
 		}
-		if len(got) != len(want) || len(want) != 18 {
-			t.Fatalf("%d tools, want %d, which are 18", len(got), len(want))
+		if len(got) != len(want) || len(want) != 19 {
+			t.Fatalf("%d tools, want %d, which are 19", len(got), len(want))
 		}
 		for i := range want {
 			if !reflect.DeepEqual(got[i], want[i]) {
