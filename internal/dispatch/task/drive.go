@@ -322,6 +322,9 @@ func (a *attempt) mergeNow(ctx context.Context) error {
 	if err := a.describe(ctx, &res, m); err != nil {
 		return err
 	}
+	// Of two that merge at the same moment, the second one knows of the first.
+	a.host.merging.Lock()
+	defer a.host.merging.Unlock()
 	a.run.Story(func(s *story.Run) { res.Overlaps = summary.Overlaps(s, a.ref.Task, m.Changes) })
 	p.Merge = &contract.AttemptMerge{Commit: m.Commit, Tree: m.Tree}
 	if err := a.move(p, &contract.AttemptMoved{State: contract.AttemptVerifying}); err != nil {

@@ -61,7 +61,9 @@ type Host struct {
 	// publishing is held while the live tree is being changed, so that no task publishes into another's
 	// half-finished publish.
 	publishing sync.Mutex
-	removals   slots.Slots // one slot for each overlay that may be removed at once
+	// merging is held from asking who else changed the same paths until the log says that this was merged.
+	merging  sync.Mutex
+	removals slots.Slots // one slot for each overlay that may be removed at once
 }
 
 // NewHost starts nothing.
