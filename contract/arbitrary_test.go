@@ -156,6 +156,9 @@ func fit(v reflect.Value) {
 		if p.Kind != contract.KindAgent {
 			p.Program = ""
 		}
+		if p.Document = ""; p.Kind == contract.KindWrite {
+			p.Document = "artifacts/é.md"
+		}
 		p.Version = 1
 		for i := range p.Steps {
 			p.Steps[i] = contract.Step{Write: &contract.WriteStep{Path: "x", Content: "\x00"}}
@@ -164,7 +167,7 @@ func fit(v reflect.Value) {
 			}
 		}
 		switch p.Kind {
-		case contract.KindAgent, contract.KindInspect:
+		case contract.KindAgent, contract.KindInspect, contract.KindResearch, contract.KindWrite:
 			p.Steps = nil
 		case contract.KindExec:
 			p.Steps = append(p.Steps, contract.Step{Run: &contract.RunStep{Argv: []string{"true", ""}}})

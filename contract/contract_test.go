@@ -255,7 +255,7 @@ func TestNestedValuesAreBounded(t *testing.T) {
 		field string
 		err   error
 	}{
-		{"citations[0].source", with(result, func(r *contract.AssociateResult) { r.Citations = []contract.Citation{{Source: long}} }).Validate()},
+		{"citations[0].source", with(result, func(r *contract.AssociateResult) { r.Citations = []contract.Citation{{Label: "c1", Source: long}} }).Validate()},
 		{"commands[1].argv[0]", with(result, func(r *contract.AssociateResult) { r.Commands = []contract.Command{{}, {Argv: []string{long}}} }).Validate()},
 		{"commands[0].exit_code", with(result, func(r *contract.AssociateResult) { r.Commands = []contract.Command{{ExitCode: 300}} }).Validate()},
 		{"verification.checks[0].status", with(result, func(r *contract.AssociateResult) {

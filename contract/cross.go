@@ -26,7 +26,8 @@ var _ = []bool{
 	enum(ChangeAdded, ChangeModified, ChangeDeleted, ChangeMode),
 	enum(VerificationPass, VerificationFail, VerificationUnknown),
 	enum(LockOfBase, LockOfChange),
-	enum(KindExec, KindAgent, KindInspect, KindGit),
+	enum(KindExec, KindAgent, KindInspect, KindResearch, KindWrite, KindGit),
+	enum(SupportYes, SupportNo, SupportUnknown),
 	enum(GitCheckpoint, GitRestore, GitDiff, GitLog, GitStatus),
 	enum(EgressNone, EgressDefault, EgressCustom),
 	enum(ApprovalEgress, ApprovalFetch),
@@ -140,10 +141,14 @@ func (t DirectorTask) crossCheck() error {
 	switch {
 	case (t.Kind == KindExec || t.Kind == KindGit) && len(t.Steps) == 0:
 		return fieldErr("steps", "is empty; a task of kind %s needs steps", t.Kind)
-	case (t.Kind == KindAgent || t.Kind == KindInspect) && len(t.Steps) > 0:
+	case t.Kind.Thinks() && len(t.Steps) > 0:
 		return fieldErr("steps", "are not for kind %s", t.Kind)
 	case t.Program != "" && t.Kind != KindAgent:
 		return fieldErr("program", "is only for kind agent")
+	case (t.Kind == KindWrite) != (t.Document != ""):
+		return fieldErr("document", "is what a task of kind write writes, and only such a task: a path such as artifacts/notes.md")
+	case t.Document != "" && (!strings.HasPrefix(t.Document, "artifacts/") || !strings.HasSuffix(t.Document, ".md")):
+		return fieldErr("document", "is %q; documents are artifacts/….md", t.Document)
 	}
 	for i, s := range t.Steps {
 		if t.Kind == KindGit && s.Git == nil {

@@ -64,6 +64,14 @@ func DeriveID(cause, label string) string {
 	return u.String()
 }
 
+// Nonce draws 16 hex digits at random, for names that nobody else may have at the same time, such as a box's. The beginning of an id
+// is none: ids of version 7 begin with the time, so two that are drawn in one moment begin alike.
+func Nonce() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return hex.EncodeToString(b[:])
+}
+
 // ValidID checks an event, run, task or document id: a UUID of version 7 or 8
 // in its canonical lower-case spelling.
 func ValidID(field, id string) error {

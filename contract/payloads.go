@@ -56,6 +56,8 @@ type (
 		Budget    Budget `json:"budget,omitzero"`
 		Continues string `json:"continues,omitempty" v:"id"`
 		Route     Route  `json:"route,omitempty"`
+		// Summarise is an address of the web or a path in the workspace, of which a document with citations is wanted.
+		Summarise string `json:"summarise,omitempty" v:"line,max=4096"`
 	}
 	// RunStarted opens a run and its living document. Direct is why the prompt goes to one
 	// Associate at once, without a Director's plan; it is empty if a Director plans it. It is

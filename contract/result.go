@@ -166,10 +166,18 @@ type Artifact struct {
 	Size int64   `json:"size" v:"min=0"`
 }
 
-// Citation points at a source with an excerpt.
+// Citation is a claim, and the words of a source that it rests on.
 type Citation struct {
-	Source  string `json:"source" v:"required,max=4096"`
-	Excerpt string `json:"excerpt" v:"max=8192"`
+	Label   string  `json:"label" v:"required,max=32"` // what a document names it by: [^label]
+	Source  string  `json:"source" v:"required,id"`
+	Address string  `json:"address" v:"required,line,max=4096"` // of the source
+	Title   string  `json:"title,omitempty" v:"line,max=800"`   // of the source
+	Claim   string  `json:"claim" v:"required,line,max=2000"`
+	Excerpt string  `json:"excerpt" v:"required,line,max=2000"` // word for word as in the source's text, but for white space
+	Line    int     `json:"line" v:"min=1"`                     // of the source's text, where the excerpt begins
+	Support Support `json:"support" v:"required"`
+	Reason  string  `json:"reason,omitempty" v:"line,max=1000"` // why the model judged so, or why nothing is known
+	Model   string  `json:"model,omitempty" v:"line,max=300"`   // which one judged
 }
 
 // Question is something only the user can decide. Default is what a missed

@@ -20,7 +20,19 @@ const (
 	KindAgent   TaskKind = "agent"   // a model with tools
 	KindInspect TaskKind = "inspect" // a model with read-only tools on a read-only tree
 	KindGit     TaskKind = "git"     // git steps on the workspace's own history
+	// KindResearch is a model that reads the workspace and the web, changes nothing, and cites what it found.
+	KindResearch TaskKind = "research"
+	// KindWrite is a model that writes one document, whose citations the host checks.
+	KindWrite TaskKind = "write"
 )
+
+// Thinks reports whether a model with tools does tasks of the kind.
+func (k TaskKind) Thinks() bool {
+	return k == KindAgent || k == KindInspect || k == KindResearch || k == KindWrite
+}
+
+// OnlyReads reports whether nothing that a task of the kind leaves in its tree is published.
+func (k TaskKind) OnlyReads() bool { return k == KindInspect || k == KindResearch }
 
 // DirectorTask is what the Director asks of the Associate. Unknown fields are
 // refused. Run and task ids derive from the event that caused them.
@@ -37,6 +49,7 @@ type DirectorTask struct {
 	Inputs     []Input    `json:"inputs,omitempty" v:"items=200"`
 	Tools      []string   `json:"tools,omitempty" v:"items=200;required,max=64"` // empty allows none
 	Program    string     `json:"program,omitempty" v:"line,max=32"`             // the agent program, by its name in the owner's configuration, that does the task in place of our own loop; kind agent only
+	Document   string     `json:"document,omitempty" v:"path"`                   // what a task of kind write writes: artifacts/….md
 	Egress     EgressSpec `json:"egress"`
 	Verify     VerifySpec `json:"verify"`
 	Budget     Budget     `json:"budget"`

@@ -198,7 +198,15 @@ func granted(t contract.DirectorTask) string {
 	if t.Egress.Profile != contract.EgressNone {
 		net = string(t.Egress.Profile)
 	}
-	return fmt.Sprintf("kind %s, network %s, verification %s", t.Kind, net, t.Verify.Profile)
+	said := fmt.Sprintf("kind %s, network %s, verification %s", t.Kind, net, t.Verify.Profile)
+	switch t.Kind {
+	case contract.KindResearch:
+		said += "\nYou change nothing. What you find out counts as far as it is cited: record each claim with cite, and name its label in your summary."
+	case contract.KindWrite:
+		said += "\nYou write " + t.Document + " and change no other file. It is the user's document as much as yours: keep what they wrote, and change what your goal needs. " +
+			"Claims about the world, pages or files stand with a reference such as [^label] to a citation that cite recorded; at the end of the document each has the line that cite gave for it, as it stands. The host checks that."
+	}
+	return said
 }
 
 func bullets(list []string) string {

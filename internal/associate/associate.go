@@ -118,7 +118,7 @@ func Execute(ctx context.Context, o Options, m Message) Draft {
 	switch m.Task.Kind {
 	case contract.KindExec, contract.KindGit:
 		d, err = steps(ctx, h, m)
-	case contract.KindAgent, contract.KindInspect:
+	case contract.KindAgent, contract.KindInspect, contract.KindResearch, contract.KindWrite:
 		d, err = agent(ctx, o, h, m)
 	default:
 		err = fmt.Errorf("tasks of kind %q are not executed here", m.Task.Kind)

@@ -195,7 +195,7 @@ func (a Attempt) Next(kind contract.TaskKind) Step {
 		switch {
 		case a.Result.Status != contract.ResultOK && kind != contract.KindGit:
 			return GiveUp
-		case a.Result.Status != contract.ResultOK, kind == contract.KindGit, kind == contract.KindInspect:
+		case a.Result.Status != contract.ResultOK, kind == contract.KindGit, kind.OnlyReads():
 			return Conclude
 		}
 		return Merge

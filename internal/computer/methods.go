@@ -2,6 +2,7 @@ package computer
 
 import (
 	"context"
+	"io"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/commands"
@@ -11,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/computer/gitserve"
 	"choir.dev/choiros/internal/computer/history"
 	"choir.dev/choiros/internal/computer/proposals"
+	"choir.dev/choiros/internal/computer/sources"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
@@ -32,6 +34,10 @@ func (c *Computer) bindMethods() rpc.Table {
 	c.upkeep.Bind(t)
 	proposals.Proposals{Log: c.log, State: c.state, Documents: c.documents}.Bind(t)
 	facts.Facts{Log: c.log, State: c.state, Memory: c.memory}.Bind(t)
+	sources.Sources{Log: c.log, State: c.state, Open: func(ctx context.Context, ref contract.BlobRef) (io.ReadCloser, error) {
+		f, _, err := c.machine.Blobs.Open(ctx, c.cid, ref)
+		return f, err
+	}}.Bind(t)
 	rpc.Bind(t, rpc.RunUndo, func(ctx context.Context, who rpc.Caller, in rpc.UndoRunRequest) (view.Restored, error) {
 		return c.Restore(ctx, view.RestoreRequest{Run: in.Run, DryRun: in.Body.DryRun, By: who.Actor})
 	})

@@ -68,7 +68,8 @@ type TaskView struct {
 	Verification contract.VerificationStatus `json:"verification,omitempty"`
 	Reason       string                      `json:"reason,omitempty"` // why the verification is unknown or failed
 	Changes      []string                    `json:"changes,omitempty"`
-	Ran          []string                    `json:"ran,omitempty"` // of fixed steps: each command, and what it wrote
+	Cited        []string                    `json:"cited,omitempty"` // claims that it recorded with their sources
+	Ran          []string                    `json:"ran,omitempty"`   // of fixed steps: each command, and what it wrote
 	Head         string                      `json:"head,omitempty"`
 	Kept         *contract.KeptTree          `json:"kept,omitempty"` // what it wrote, if it was not published
 	Overlaps     []contract.Overlap          `json:"overlaps,omitempty"`

@@ -21,7 +21,7 @@ const argvSchema = `{"type":"array","minItems":1,"maxItems":256,"items":{"type":
 
 // taskSchema is the JSON Schema of a task; %s are the tools that a task may list, and programSchema.
 const taskSchema = `{"type":"object","additionalProperties":false,"required":["kind","goal"],"properties":{
-	"kind":{"type":"string","enum":["exec","agent","inspect","git"],"description":"exec: the given steps, no model. agent: a model with tools. inspect: a model with read-only tools. git: operations on the computer's history."},
+	"kind":{"type":"string","enum":["exec","agent","inspect","research","write","git"],"description":"exec: the given steps, no model. agent: a model with tools. inspect: a model with read-only tools. research: the same with web_fetch and web_search where there are such, which records what it found with the words of its sources. write: a model that reads like research and writes one document. git: operations on the computer's history."},
 	"goal":{"type":"string","minLength":1,"maxLength":32000},
 	"acceptance":{"type":"array","maxItems":50,"items":{"type":"string","minLength":1,"maxLength":4096}},
 	"base":{"type":"string","maxLength":64,"description":"a whole commit id to start from: a checkpoint, or a tree that was kept of a task which was not published, to go on from what it wrote; checks and merge are those of the checkpoint that it began from. The newest checkpoint when left out"},
@@ -30,8 +30,9 @@ const taskSchema = `{"type":"object","additionalProperties":false,"required":["k
 		"write":{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{"path":{"type":"string","maxLength":4096},"content":{"type":"string","maxLength":524288},"executable":{"type":"boolean"}}},
 		"patch":{"type":"object","additionalProperties":false,"required":["diff"],"properties":{"diff":{"type":"string","maxLength":524288}}},
 		"git":{"type":"object","additionalProperties":false,"required":["op"],"properties":{"op":{"type":"string","enum":["checkpoint","restore","diff","log","status"]},"message":{"type":"string","maxLength":4096},"ref":{"type":"string","maxLength":64},"path":{"type":"string","maxLength":4096}}}}}},
+	"document":{"type":"string","maxLength":4096,"description":"of kind write: the document that it writes, artifacts/….md"},
 	"inputs":{"type":"array","maxItems":50,"items":{"type":"object","additionalProperties":false,"properties":{"document":{"type":"string","maxLength":64},"file":{"type":"string","maxLength":4096},"blob":{"type":"string","maxLength":80}}}},
-	"tools":{"type":"array","maxItems":20,"items":{"type":"string","maxLength":64},"description":"of %s; for agent and inspect"}%s,
+	"tools":{"type":"array","maxItems":20,"items":{"type":"string","maxLength":64},"description":"of %s; for agent, inspect, research and write. Who researches or writes has cite without listing it, who writes also what changes its document"}%s,
 	"egress":{"type":"object","additionalProperties":false,"required":["profile"],"properties":{"profile":{"type":"string","enum":["none","default","custom"],"description":"none: no network. default: the package registries and git remotes this computer was granted. custom: only what allow names; what goes beyond that grant waits for the user and may be denied."},"allow":` + strings1k + `,"reason":{"type":"string","maxLength":1000,"description":"why allow is needed, in one sentence for the user; custom only"}}},
 	"verify":{"type":"object","additionalProperties":false,"required":["profile"],"properties":{"profile":{"type":"string","enum":["none","smoke","standard","strict"]},"commands":{"type":"array","maxItems":20,"items":` + argvSchema + `}}},
 	"budget":{"type":"object","additionalProperties":false,"properties":{"wall_s":{"type":"integer","minimum":0,"maximum":86400},"tool_calls":{"type":"integer","minimum":0},"tokens":{"type":"integer","minimum":0},"cost_usd":{"type":"number","minimum":0}}},

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/library"
 	story "choir.dev/choiros/internal/run"
 )
 
@@ -28,6 +29,8 @@ func (r *run) direct(ctx context.Context) (string, error) {
 	p := r.story.Prompt
 	why := ""
 	switch {
+	case p.Summarise != "":
+		why = "its user asked for a summary of one thing"
 	case p.Route == contract.RouteDirect:
 		why = "its user asked for that"
 	case p.Route == "" && p.Continues == "":
@@ -88,6 +91,22 @@ var unplanned = []string{
 	"Nobody has planned this. If it needs a plan of several tasks, the network, the computer's history of checkpoints or a decision of the user, then don't do without: finish with failed or needs_input as soon as you know, and say in suggested_next what it needs. A Director goes on from there, with what you leave in the tree.",
 }
 
+// How a summary is to be done, beside that.
+var summarised = []string{
+	"The whole of it was read, or the document says which part was not.",
+	"Every statement about it in the document has a reference to a citation of it, which says what is stated.",
+	"The document has a title, says in its first lines what is summarised, from where and of when, and is a tenth as long as its source, at most two pages.",
+}
+
+// summarising is the goal of a task that summarises something for a user, who said it in words.
+func summarising(what, words string) string {
+	how := "Read it"
+	if strings.Contains(what, "://") {
+		how = "Read it with web_fetch"
+	}
+	return fmt.Sprintf("Summarise %s in the document, for somebody who has not read it. %s from beginning to end, record what matters with cite, and write the document from what you recorded.\n\nThe user said: %s", what, how, words)
+}
+
 // alone has one Associate do what the prompt says, if the log says that it is done so, and returns the report that
 // follows from its result. over is false if a Director has to take the run over.
 func (r *run) alone(ctx context.Context) (rep director.Report, over bool, err error) {
@@ -127,13 +146,19 @@ func (r *run) alone(ctx context.Context) (rep director.Report, over bool, err er
 
 // requestAlone requests the one task, which is checked as one of a Director's is.
 func (r *run) requestAlone(ctx context.Context) error {
+	wanted := map[string]any{"kind": contract.KindAgent, "goal": r.story.Prompt.Text, "acceptance": unplanned, "verify": contract.VerifySpec{Profile: contract.VerifyStandard}}
 	kind := contract.DirectorTask{Kind: contract.KindAgent, Egress: contract.EgressSpec{Profile: contract.EgressNone}}
-	tools := slices.DeleteFunc(r.dispatcher.tools.ToolNames(contract.KindAgent), func(name string) bool {
+	if what := r.story.Prompt.Summarise; what != "" {
+		kind.Kind = contract.KindWrite
+		wanted["document"], wanted["goal"] = library.SummaryPath(what), summarising(what, r.story.Prompt.Text)
+		wanted["acceptance"] = append(slices.Clone(summarised), unplanned...)
+	}
+	wanted["kind"] = kind.Kind
+	wanted["tools"] = slices.DeleteFunc(r.dispatcher.tools.ToolNames(kind.Kind), func(name string) bool {
 		t, ok := r.dispatcher.tools.Lookup(name)
 		return !ok || catalogue.Permitted(kind, t) != nil
 	})
-	raw, err := json.Marshal(map[string]any{"kind": kind.Kind, "goal": r.story.Prompt.Text, "acceptance": unplanned, "tools": tools,
-		"verify": contract.VerifySpec{Profile: contract.VerifyStandard}})
+	raw, err := json.Marshal(wanted)
 	if err != nil {
 		return err
 	}

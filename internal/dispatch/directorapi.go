@@ -181,6 +181,9 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) (ids []s
 			again[id] = true
 			continue
 		}
+		if r.written(t.Document, fresh) {
+			return nil, nil, prefix(fmt.Sprintf("tasks[%d]", i), &contract.FieldError{Field: "document", Reason: t.Document + " is being written by another task; a document has one writer, so give it to one task, or wait for that one"})
+		}
 		ids, fresh = append(ids, t.ID), append(fresh, t)
 		drafts = append(drafts, contract.Draft{ID: contract.DeriveID(t.ID, "requested"), Actor: contract.DirectorOf(a.run.story.ID), Type: "task.requested",
 			Subject: t.ID, Task: t.ID, Causation: cause, Data: &contract.TaskRequested{Task: t}})
@@ -199,6 +202,17 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) (ids []s
 		r.work(t.ID)
 	}
 	return ids, again, nil
+}
+
+// written reports whether a document has a writer already: a task that is under way, or one of those beside.
+func (r *run) written(document string, beside []contract.DirectorTask) bool {
+	if document == "" {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(beside, func(o contract.DirectorTask) bool { return o.Document == document }) ||
+		slices.ContainsFunc(r.story.Tasks, func(o *story.Task) bool { return o.Request.Document == document && !o.Ended() })
 }
 
 // asked is the id of a task that was asked for in the same words as t, if asking again would bring nothing
@@ -271,16 +285,18 @@ func (r *run) accept(ctx context.Context, raw json.RawMessage, n int) (contract.
 		switch {
 		case !ok || !listed.For(tool.Agent) || listed.Ends:
 			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q is not a tool", summary.OneLine(name, 60))}
-		case t.Kind == contract.KindInspect && !listed.ReadOnly():
-			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q changes things; a task of kind inspect only reads", name)}
-		case t.Kind != contract.KindAgent && t.Kind != contract.KindInspect:
+		case !t.Kind.Thinks():
 			return t, &contract.FieldError{Field: "tools", Reason: fmt.Sprintf("are not for kind %s", t.Kind)}
+		case t.Kind.OnlyReads() && !catalogue.Fits(t.Kind, listed):
+			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q changes things; a task of kind %s only reads, by %s", name, t.Kind, strings.Join(r.dispatcher.tools.ToolNames(t.Kind), ", "))}
+		case !catalogue.Fits(t.Kind, listed):
+			return t, &contract.FieldError{Field: field, Reason: fmt.Sprintf("%q is not for a task of kind %s, which may list %s", name, t.Kind, strings.Join(r.dispatcher.tools.ToolNames(t.Kind), ", "))}
 		}
 		if err := catalogue.Permitted(t, listed); err != nil {
 			return t, &contract.FieldError{Field: field, Reason: fault.Text(err)}
 		}
 	}
-	if (t.Kind == contract.KindAgent || t.Kind == contract.KindInspect) && len(t.Tools) == 0 && t.Program == "" {
+	if t.Kind.Thinks() && len(t.Tools) == 0 && t.Program == "" {
 		return t, &contract.FieldError{Field: "tools", Reason: "is empty; list the tools the task needs: " + strings.Join(r.dispatcher.tools.ToolNames(t.Kind), ", ")}
 	}
 	t.Budget = r.left(t.Budget)

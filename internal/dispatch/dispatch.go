@@ -118,7 +118,7 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.WithDefaults()
-	tools, err := catalogue.New(slices.Concat([]catalogue.HostTool{task.GitTool(), task.RecallTool()}, task.WebTools(o.Pages, o.Search), o.Tools), slices.Sorted(maps.Keys(o.Programs)))
+	tools, err := catalogue.New(slices.Concat([]catalogue.HostTool{task.GitTool(), task.RecallTool(), task.CiteTool()}, task.WebTools(o.Pages, o.Search), o.Tools), slices.Sorted(maps.Keys(o.Programs)))
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
@@ -161,6 +161,8 @@ type Prompt struct {
 	// Continues is the ended run of this computer that the new run goes on from, if any.
 	Continues string
 	Route     contract.Route
+	// Summarise is an address or a path of which a document with citations is wanted; Text then says so in words.
+	Summarise string
 	// Traceparent is the W3C trace context of who asks, "" if there is none.
 	Traceparent string
 }
@@ -168,7 +170,7 @@ type Prompt struct {
 // Submit appends prompt.submitted and starts its run. It returns as soon as the event is on disk.
 func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Submit"
-	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route}
+	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Summarise: p.Summarise}
 	if err := payload.Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
 	}

@@ -208,6 +208,14 @@ type script struct {
 	gate      func(role contract.ActorKind, n int) // called before each answer
 	window    int                                  // tokens that the model reads at once
 	waits     func(ports.ModelScope)               // called with each request, before it is answered
+	judge     func(ask string) string              // answers whether an excerpt supports a claim; nil: nobody does
+}
+
+func (s *script) Ask(_ context.Context, _ ports.ModelScope, req contract.TurnRequest) (contract.Turn, error) {
+	if s.judge == nil {
+		return contract.Turn{}, &contract.TurnError{Code: "unavailable", Message: "nobody judges here"}
+	}
+	return contract.Turn{Provider: "script", Model: "judge", Message: contract.Message{Role: contract.MessageAssistant, Parts: []contract.Part{{Text: s.judge(req.Messages[0].Parts[0].Text)}}}, Stop: contract.StopEnd}, nil
 }
 
 func (s *script) Forget(run string)                                      { s.forgotten.Store(run, true) }

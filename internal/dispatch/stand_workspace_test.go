@@ -303,7 +303,11 @@ func (w *folders) ReadFile(_ context.Context, p string, _ int) ([]byte, error) {
 }
 func (w *folders) Folders(context.Context) ([]string, error) { return []string{"workspace/"}, nil }
 func (w *folders) Artifact(_ context.Context, c, p string) (io.ReadCloser, error) {
-	return os.Open(filepath.Join(w.dir, "commits", c, p))
+	f, err := os.Open(filepath.Join(w.dir, "commits", c, p))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fault.New("artifact", fault.NotFound, "", err)
+	}
+	return f, err
 }
 
 func copyTree(from, to string) {
@@ -365,6 +369,8 @@ func put(dir, p string, b []byte) {
 type keptDocuments struct {
 	mu   sync.Mutex
 	docs map[string]state.Revision
+	// adopted are the documents that were made of files.
+	adopted []string
 }
 
 func (d *keptDocuments) StartRun(_ context.Context, id, _, title, _ string, says document.Sections) error {
@@ -384,6 +390,17 @@ func (d *keptDocuments) Get(_ context.Context, id string) (state.Revision, error
 		return doc, fault.New("get", fault.NotFound, "", errors.New("no document"))
 	}
 	return doc, nil
+}
+
+func (d *keptDocuments) Adopt(_ context.Context, _, _, path, title, body string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.adopted = append(d.adopted, path+": "+title+"\n"+body)
+	return nil
+}
+
+func (d *keptDocuments) Citations(context.Context, []string) ([]contract.Citation, error) {
+	return nil, nil
 }
 
 func (d *keptDocuments) UpdateRun(_ context.Context, id, _ string, says document.Sections) error {

@@ -68,7 +68,7 @@ func TestANewToolIsOneDeclaration(t *testing.T) {
 	if n := calls.Load(); n != 1 {
 		t.Errorf("%d calls; those with wrong arguments are none", n)
 	}
-	if d := h.spec("report", "delegate"); d == nil || !strings.Contains(string(d.Schema), " weather; for agent and inspect") {
+	if d := h.spec("report", "delegate"); d == nil || !strings.Contains(string(d.Schema), " weather; for agent, inspect") {
 		t.Errorf("the Director is not told: %+v", d)
 	}
 	if s := h.spec("finish", "weather"); s == nil || s.Description != weather().Description || string(s.Schema) != string(weather().Schema) {

@@ -81,6 +81,8 @@ type Scope struct {
 	// Chosen returns the model that the run's user has chosen, in place of Model, and a channel that
 	// is closed when they choose another. nil: they can't.
 	Chosen func() (model string, another <-chan struct{})
+	// Aside says that the call is none of the loop's own conversation.
+	Aside bool
 }
 
 // Gateway serves model turns. It is safe for concurrent use.

@@ -25,7 +25,7 @@ const maxRemembered = 4096
 
 // share returns which share of a request's bytes is what the same loop's request before began with.
 func (c *conversations) share(s Scope, req contract.TurnRequest) float64 {
-	if s.Run == "" {
+	if s.Run == "" || s.Aside {
 		return 0
 	}
 	sums, sizes := c.parts(req)

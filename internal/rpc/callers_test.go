@@ -55,7 +55,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[string]string{
 		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.list computer.removed document.get document.list document.revisions egress.list events.read exec.output " +
-			"files.get files.list frame.get frame.stream log.read mcp.list member.list memory.list model.list proposal.get proposal.list run.follow run.get run.list run.show run.trace state.snapshot system.status trash.list",
+			"files.get files.list frame.get frame.stream library.list library.show log.read mcp.list member.list memory.list model.list proposal.get proposal.list run.follow run.get run.list run.show run.trace state.snapshot system.status trash.list",
 		"prompt":            "action prompt.submit run.answer run.cancel run.model run.pause run.resume run.steer",
 		"write":             "document.revise files.add_tar files.add_url files.move files.put files.remove memory.forget memory.remember proposal.accept proposal.dismiss trash.put_back",
 		"exec":              "command.run command.signal command.stop exec.run exec.stop",

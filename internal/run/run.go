@@ -41,6 +41,7 @@ type Run struct {
 	Report    *contract.RunReported
 	Metered   contract.Usage // every model call of the run, its tasks' included
 	Web       Web
+	Cited     Cited
 }
 
 // Saying is something that a person said to the run, or the desktop's page in their name.
@@ -55,6 +56,7 @@ type Saying struct {
 type Web struct {
 	Found map[string]bool                 // the addresses that searches named
 	Pages map[string]contract.PageFetched // by the address that was asked for
+	Read  map[string]string               // when, by the same
 }
 
 // Question is a question of a run, and its answer.
@@ -116,7 +118,7 @@ func (r *Run) Task(id string) *Task {
 func (t *Task) Ended() bool { return t.Newest != nil && t.Newest.Attempt >= t.Now.Number }
 
 // Changes reports whether the task's purpose is to change something.
-func (t *Task) Changes() bool { return t.Request.Kind != contract.KindInspect }
+func (t *Task) Changes() bool { return !t.Request.Kind.OnlyReads() }
 
 // Open is the attempt that is under way, nil when there is none.
 func (t *Task) Open() *attempt.Attempt {
@@ -167,18 +169,6 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		if t := r.Task(e.Task); t != nil {
 			t.Metered = t.Metered.Add(p.Usage)
 		}
-	case *contract.SearchAnswered:
-		for _, f := range p.Results {
-			if r.Web.Found == nil {
-				r.Web.Found = map[string]bool{}
-			}
-			r.Web.Found[f.URL] = true
-		}
-	case *contract.PageFetched:
-		if r.Web.Pages == nil {
-			r.Web.Pages = map[string]contract.PageFetched{}
-		}
-		r.Web.Pages[p.URL] = *p
 	case *contract.RunReported:
 		if r.Report == nil {
 			r.Report = p
@@ -192,7 +182,7 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 			t.apply(e, p)
 		}
 	default:
-		if r.applyApproval(e, p) {
+		if r.applyApproval(e, p) || r.applyRead(e, p) {
 			return
 		}
 		if t := r.Task(e.Task); t != nil {

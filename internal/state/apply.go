@@ -64,6 +64,8 @@ var projections = map[string]projection{
 	"memory.remembered":     on(memoryRemembered),
 	"memory.forgotten":      on(memoryForgotten),
 	"memory.restored":       on(memoryRestored),
+	"source.added":          on(sourceAdded),
+	"citation.recorded":     on(citationRecorded),
 	"theme.changed":         on(themeChanged),
 	"egress.allowed":        on(egressDecided),
 	"egress.denied":         on(egressDecided),

@@ -295,12 +295,6 @@ func taskFinished(ctx context.Context, w *writer, e contract.Event, p *contract.
 			return err
 		}
 	}
-	for i, c := range r.Citations {
-		if err := do(ctx, w, `INSERT INTO citations (task, attempt, ordinal, source, excerpt, seq) VALUES (?,?,?,?,?,?)`,
-			r.Task, r.Attempt, i+1, c.Source, c.Excerpt, int64(e.Sequence)); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -228,7 +228,7 @@ func scramble(t *rapid.T) *memLog {
 			data("task.started", &contract.TaskStarted{Attempt: attempt, Box: "b", Fence: "f"})
 		case 6:
 			data("task.finished", &contract.TaskFinished{Result: contract.AssociateResult{Version: 1, Task: task, Attempt: attempt, Status: contract.ResultFailed, Summary: "s",
-				Citations:    []contract.Citation{{Source: "s"}},
+				Citations:    []contract.Citation{cheese},
 				Verification: contract.Verification{Profile: contract.VerifyNone, Status: contract.VerificationUnknown}}})
 		case 7:
 			data("tool.called", &contract.ToolCalled{Call: pick("call"), Name: "n", Args: json.RawMessage(`{}`), Attempt: attempt})

@@ -185,7 +185,7 @@ func story(t testing.TB, l *memLog) (run, task, doc string) {
 	l.say(t, "publish.started", &contract.PublishStarted{Publish: "p1", Commit: commitB, Base: commitA, Paths: 1}, r, k)
 	l.say(t, "publish.finished", &contract.PublishFinished{Publish: "p1", Commit: commitB}, r, k)
 	l.say(t, "task.finished", &contract.TaskFinished{Result: contract.AssociateResult{Version: 1, Task: task, Attempt: 1, Status: contract.ResultOK, Summary: "it is blue", Base: commitA, Head: commitB,
-		Verification: contract.Verification{Profile: contract.VerifySmoke, Status: contract.VerificationPass}, Citations: []contract.Citation{{Source: "s", Excerpt: "blue is a colour"}}}}, r, k)
+		Verification: contract.Verification{Profile: contract.VerifySmoke, Status: contract.VerificationPass}, Citations: []contract.Citation{cheese}}}, r, k)
 	body := "# Blue\n"
 	l.say(t, "document.revised", &contract.DocumentRevised{Document: doc, Title: "Blue", Path: "artifacts/runs/blue.md", Revision: 1, Author: "director", SHA256: blobRef(body), Body: body}, r, about(doc))
 	l.say(t, "window.opened", &contract.WindowOpened{Window: "w1", App: "run", Title: "Run", Frame: contract.Frame{W: 10, H: 10}, State: contract.WindowNormal})

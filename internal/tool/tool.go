@@ -83,6 +83,11 @@ type Tool struct {
 	// Addressed says that what each call reaches follows from the owner's configuration, or from what a person
 	// said or allowed for that very call, so that a task needs no grant of network for it.
 	Addressed bool `json:"addressed,omitempty"`
+	// Kinds are the kinds of task whose work the tool is a part of: they have it without listing it, and no other may list it.
+	Kinds []contract.TaskKind `json:"kinds,omitempty"`
+	// OneFile says that a call changes exactly the file that its argument path names, so that a task which may change one file may
+	// make it.
+	OneFile bool `json:"one_file,omitempty"`
 }
 
 // Spec is the tool as a model sees it, in every provider's wire format.

@@ -189,7 +189,7 @@ func (r *Tree) requested(p *contract.TaskRequested, at time.Time) {
 	switch {
 	case p.Task.Program != "":
 		t.set("choir.task.agent", label(p.Task.Program))
-	case p.Task.Kind == contract.KindAgent || p.Task.Kind == contract.KindInspect:
+	case p.Task.Kind.Thinks():
 		t.set("choir.task.agent", "Associate")
 	}
 }

@@ -9,6 +9,9 @@ var webRows = []Row{
 	beside(1, "the desktop's page submits an address with data in it in the user's name", "dispatch", "TestWhoseWordsTheUsersAre", `the desktop's page names an address for the user`, defence.FetchPerson),
 	beside(1, "a model offers an address with data in it as an answer to its question", "dispatch", "TestWhoseWordsTheUsersAre", `an answer that a model offered names an address`, defence.FetchChoices),
 	beside(1, "a page says what only the user says", "dispatch", "TestAPageSaysNothingForTheHost", `a page speaks for the host: .*`, defence.FetchQuoted),
+	beside(1, "a page has its reader quote what no page says", "dispatch", "TestOnlyWhatASourceSaysIsCited", `cited with words that the source does not have: .*`, defence.CiteExcerpt),
+	beside(1, "a page has who writes of it change other files", "dispatch", "TestAWriterWritesItsDocumentAlone", `a writer changed another file: .*`, defence.WriteDocument),
+	beside(1, "a page has a document cite what was never read", "dispatch", "TestADocumentCitesWhatWasRecorded", `a document cites what was never recorded: .*`, defence.WriteCitations),
 	beside(27, "a page of a few bytes unpacks to more than a reader holds, or never ends", "webpage/reader", "TestAGiantPageIsBounded", `\d+ MiB of a page are read`, defence.FetchSize),
 	beside(32, "a search service's error repeats the key", "websearch", "TestServicesThatFail", `an error has the key: .*`, defence.SearchKey),
 }

@@ -114,6 +114,8 @@ var verbRows = map[string]row{
 	"mcp list":    {bad: "extra"},
 	"mcp show":    {args: "library", bad: "a b"},
 	"memory":      {bad: "extra"},
+	"library":     {args: "words", bad: "--limit -1"},
+	"source":      {args: "{nobody}", code: 1, bad: "a b"},
 	"logs":        {args: "--data {data}", alone: true, bad: "--limit -1"},
 	"config show": {alone: true, bad: "--listen nowhere"},
 	"completion":  {args: "bash", alone: true, bad: "tcsh"},
@@ -126,7 +128,8 @@ var elsewhere = map[string]string{
 	"up": "TestUp", "stop": "TestEveryVerb", "doctor": "TestBadMachineNoGit", "recover": "TestRecoverGivesTheComputerBack", "bench": "TestRows", "eval": "TestAnEvaluationLeavesNothing",
 	"computers create": "TestSeveralComputersOnOneMachine",
 	"mcp add":          "TestATaskUsesAPublicServer", "mcp approve": "TestATaskUsesAPublicServer", "mcp revoke": "TestATaskUsesAPublicServer", "mcp remove": "TestATaskUsesAPublicServer",
-	"remember": "TestWhatIsKeptIsToldUntilItIsForgotten", "forget": "TestWhatIsKeptIsToldUntilItIsForgotten",
+	"summarise": "TestResearchAndWriting",
+	"remember":  "TestWhatIsKeptIsToldUntilItIsForgotten", "forget": "TestWhatIsKeptIsToldUntilItIsForgotten",
 }
 
 var verbHeading = regexp.MustCompile("(?ms)^### choir ([a-z -]*[a-z])([^\n]*)\n(.*?)(?:\\z|^##)")

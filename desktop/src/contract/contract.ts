@@ -72,8 +72,11 @@ export type StoodWhy = 'suspended' | 'stopped' | 'box'
 /** StopReason says why a turn ended. */
 export type StopReason = 'end' | 'tool_use' | 'length' | 'refusal' | 'truncated'
 
+/** Support is whether an excerpt says what is claimed by it. */
+export type Support = 'supported' | 'unsupported' | 'unknown'
+
 /** TaskKind says how a task is executed. */
-export type TaskKind = 'exec' | 'agent' | 'inspect' | 'git'
+export type TaskKind = 'exec' | 'agent' | 'inspect' | 'research' | 'write' | 'git'
 
 /** VerificationStatus is what a check found. */
 export type VerificationStatus = 'pass' | 'fail' | 'unknown'
@@ -261,10 +264,30 @@ export interface CheckpointRestored {
   undo?: boolean
 }
 
-/** Citation points at a source with an excerpt. */
+/** Citation is a claim, and the words of a source that it rests on. */
 export interface Citation {
+  /** what a document names it by: [^label] */
+  label: string
   source: string
+  /** of the source */
+  address: string
+  /** of the source */
+  title?: string
+  claim: string
+  /** word for word as in the source's text, but for white space */
   excerpt: string
+  /** of the source's text, where the excerpt begins */
+  line: number
+  support: Support
+  /** why the model judged so, or why nothing is known */
+  reason?: string
+  /** which one judged */
+  model?: string
+}
+
+/** CitationRecorded is a claim with the words of a source that it rests on. The host found the excerpt in the source's text, and had a model judge whether it supports the claim, which sees nothing else of the run. */
+export interface CitationRecorded {
+  citation: Citation
 }
 
 /** Command is one command that ran in a box. Stdout and Stderr hold the head and tail when Truncated. */
@@ -368,6 +391,8 @@ export interface DirectorTask {
   tools?: string[]
   /** the agent program, by its name in the owner's configuration, that does the task in place of our own loop; kind agent only */
   program?: string
+  /** what a task of kind write writes: artifacts/….md */
+  document?: string
   egress: EgressSpec
   verify: VerifySpec
   budget: Budget
@@ -769,6 +794,8 @@ export interface PromptSubmitted {
   budget?: Budget
   continues?: string
   route?: Route
+  /** Summarise is an address of the web or a path in the workspace, of which a document with citations is wanted. */
+  summarise?: string
 }
 
 /** ProposalResolved ends a proposal. Revision is the one that holds an accepted proposal's text; Successor is the proposal that replaced a superseded one. */
@@ -979,6 +1006,23 @@ export interface ServiceRestarted {
   service: string
   /** in a row, before it did */
   failures: number
+}
+
+/** SourceAdded is something that a task read and quotes, as it was then. Its id is the event's subject and follows from all that is said here, so the same page with another text is another source. */
+export interface SourceAdded {
+  /** https://…, or a path in the workspace */
+  address: string
+  title?: string
+  media?: string
+  text: string
+  /** of the text */
+  bytes: number
+  /** there was more than is kept */
+  truncated?: boolean
+  /** when the text was read, RFC 3339 */
+  read: string
+  /** of a path: the checkpoint that has it so */
+  commit?: string
 }
 
 /** Step is one deterministic step; exactly one field is set. */
@@ -1249,6 +1293,8 @@ export interface EventData {
   'checkpoint.created': CheckpointCreated
   /** The workspace went back to a checkpoint. */
   'checkpoint.restored': CheckpointRestored
+  /** A claim with the words of a source that it rests on. */
+  'citation.recorded': CitationRecorded
   /** The user's own command ended. */
   'command.finished': CommandFinished
   /** The user's own command started in a terminal box. */
@@ -1351,6 +1397,8 @@ export interface EventData {
   'service.gave_up': ServiceGaveUp
   /** A service of the computer's own that had failed runs again. */
   'service.restarted': ServiceRestarted
+  /** A task quotes something for the first time: a page, or a file. */
+  'source.added': SourceAdded
   /** The one result of an attempt. */
   'task.finished': TaskFinished
   /** A task was requested: by the Director, or for a prompt that goes to one Associate at once. */
@@ -1398,6 +1446,7 @@ export const EVENT_TYPES = [
   'box.opened',
   'checkpoint.created',
   'checkpoint.restored',
+  'citation.recorded',
   'command.finished',
   'command.started',
   'computer.created',
@@ -1449,6 +1498,7 @@ export const EVENT_TYPES = [
   'service.failed',
   'service.gave_up',
   'service.restarted',
+  'source.added',
   'task.finished',
   'task.requested',
   'task.started',

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"choir.dev/choiros/contract"
 )
 
 // bareNames are files that git obeys in a folder that looks to it like a repository.
@@ -39,4 +41,11 @@ func Loose(paths []string, there []bool) Facts {
 	}
 	sort.Strings(f.Loose)
 	return f
+}
+
+// OfDocument is the check of a document in no project by the host, which runs no program for it. It passed unless the
+// caller says otherwise.
+func OfDocument(path string) Ran {
+	argv := []string{"check-citations", path}
+	return Ran{Check: Check{Name: "citations", Argv: argv, Group: noProject, Enough: true}, Command: contract.Command{Argv: argv}, Count: Count{Runner: ExitCode}}
 }

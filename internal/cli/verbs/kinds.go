@@ -42,6 +42,9 @@ func Kinds() map[string]cli.Kind {
 		"FACT": {Asks: listed(rpc.MemoryList, rpc.MemoryRequest{Paged: rpc.Paged{Limit: offered}}, func(f view.Fact) cli.Name {
 			return cli.Name{Word: f.ID, About: f.Text}
 		}), Wakes: true},
+		"SOURCE": {Asks: listed(rpc.LibraryList, rpc.LibraryRequest{Paged: rpc.Paged{Limit: offered}}, func(s view.Source) cli.Name {
+			return cli.Name{Word: s.ID, About: s.Title + " " + s.Address}
+		}), Wakes: true},
 		"ACCOUNT": {Asks: listed(rpc.AccountList, rpc.Nothing{}, func(a view.Account) cli.Name { return cli.Name{Word: a.ID, About: a.Name} })},
 		"SERVER": {Asks: listed(rpc.MCPServerList, rpc.Of{}, func(s view.MCPServer) cli.Name {
 			return cli.Name{Word: s.ID, About: strings.Join(s.Command, " ") + s.URL}
@@ -65,7 +68,7 @@ func Kinds() map[string]cli.Kind {
 		"DIR":   {Folder: true},
 	}
 	// Free text: the caller makes it up, or only the caller knows it.
-	for _, free := range []string{"TEXT", "NAME", "URL", "CMD", "TASK", "THING", "PATTERN", "HOST:PORT", "VARIABLE=SECRET", "ADDR:PORT", "INVITATION-TOKEN"} {
+	for _, free := range []string{"TEXT", "WORDS", "ADDRESS", "NAME", "URL", "CMD", "TASK", "THING", "PATTERN", "HOST:PORT", "VARIABLE=SECRET", "ADDR:PORT", "INVITATION-TOKEN"} {
 		out[free] = cli.Kind{}
 	}
 	return out

@@ -271,7 +271,7 @@ const scriptsUpper = "installing-"
 // scriptsOver runs packages' scripts over a tree that they can't write, and makes a tree of
 // what they wrote.
 func (d *dependencies) scriptsOver(ctx context.Context, tmp sandbox.Volume, base part, r recipe) (got installed, err error) {
-	upper := sandbox.Written(scriptsUpper + contract.NewID()[:12])
+	upper := sandbox.Written(scriptsUpper + contract.Nonce())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.volumes().Discard(context.WithoutCancel(ctx), upper))

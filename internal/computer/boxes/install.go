@@ -110,7 +110,7 @@ func tooSlow() error {
 
 // installBox is what the boxes of an installation have in common.
 func (c *Boxes) installBox(id string, rec recipe) sandbox.BoxSpec {
-	spec := sandbox.BoxSpec{ID: id + contract.NewID()[:12], Kind: contract.BoxScratch, Root: installInside, Limits: c.Limits(), Env: rec.env}
+	spec := sandbox.BoxSpec{ID: id + contract.Nonce(), Kind: contract.BoxScratch, Root: installInside, Limits: c.Limits(), Env: rec.env}
 	spec.Limits.WallTime = installWall
 	spec.Limits.DiskBytes = min(spec.Limits.DiskBytes, c.options.Machine.dependenciesMost())
 	return spec

@@ -286,7 +286,7 @@ func (t *trees) fill(ctx context.Context, v sandbox.Volumes, log *slog.Logger, k
 	if err := t.bound(ctx, v); err != nil {
 		return got, err
 	}
-	tmp := t.tree(filling + key + "-" + contract.NewID()[:12])
+	tmp := t.tree(filling + key + "-" + contract.Nonce())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, v.Discard(context.WithoutCancel(ctx), tmp))

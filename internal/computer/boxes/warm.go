@@ -113,7 +113,7 @@ func (c *Boxes) Warm(ctx context.Context) (err error) {
 	defer cancel()
 	limits := c.Limits()
 	limits.Counted = []sandbox.Volume{tmp}
-	b, err := c.Open(ctx, sandbox.BoxSpec{ID: "warm-" + contract.NewID()[:8], Kind: contract.BoxScratch, Limits: limits,
+	b, err := c.Open(ctx, sandbox.BoxSpec{ID: "warm-" + contract.Nonce(), Kind: contract.BoxScratch, Limits: limits,
 		Mounts: []sandbox.Mount{{Source: tmp, Target: HomeInside, Mode: sandbox.ReadWrite}}})
 	if err != nil {
 		return err

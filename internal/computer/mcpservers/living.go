@@ -204,7 +204,7 @@ func (s *Servers) start(ctx context.Context, p contract.MCPAdded) (*live, error)
 		l.secrets = append(l.secrets, secret{p.Bearer, bearer})
 	}
 	l.life, l.end = context.WithCancel(s.options.Awake)
-	id := "mcp-" + p.Server + "-" + contract.NewID()[:13]
+	id := "mcp-" + p.Server + "-" + contract.Nonce()
 	spec := contract.EgressSpec{Profile: contract.EgressNone}
 	if len(rules) > 0 {
 		spec.Profile = contract.EgressCustom

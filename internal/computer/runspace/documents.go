@@ -44,3 +44,32 @@ func (d Documents) UpdateRun(ctx context.Context, id, run string, says document.
 	_, err := d.Documents.UpdateRun(ctx, id, says, director(run))
 	return err
 }
+
+// Adopt implements ports.Documents.
+func (d Documents) Adopt(ctx context.Context, run, task, path, title, body string) error {
+	if err := d.State.CaughtUp(ctx, d.Log); err != nil {
+		return err
+	}
+	switch _, err := d.State.DocumentAt(ctx, path); {
+	case err == nil:
+		return nil // what was published becomes its revision by the mirror
+	case !fault.Is(err, fault.NotFound):
+		return err
+	}
+	_, err := d.Documents.Create(ctx, contract.DeriveID(task, "document:"+path), title, path, body,
+		document.Author{Name: string(contract.KindAssociate), By: contract.AssociateOf(task), Run: run, Task: task})
+	return err
+}
+
+// Citations implements ports.Documents.
+func (d Documents) Citations(ctx context.Context, labels []string) ([]contract.Citation, error) {
+	if err := d.State.CaughtUp(ctx, d.Log); err != nil {
+		return nil, err
+	}
+	found, err := d.State.Cited(ctx, labels)
+	out := make([]contract.Citation, 0, len(found))
+	for _, c := range found {
+		out = append(out, c.Citation)
+	}
+	return out, err
+}

@@ -41,6 +41,13 @@ func (m Models) scope(s ports.ModelScope) gateway.Scope {
 // Handler implements ports.Models.
 func (m Models) Handler(s ports.ModelScope) http.Handler { return m.Gateway.Handler(m.scope(s)) }
 
+// Ask implements ports.Models.
+func (m Models) Ask(ctx context.Context, s ports.ModelScope, req contract.TurnRequest) (contract.Turn, error) {
+	scope := m.scope(s)
+	scope.Aside = true
+	return m.Gateway.Turn(ctx, scope, req, nil)
+}
+
 // Inward implements ports.Models. The rehearsal, which understands nothing, is no model for a program.
 func (m Models) Inward(s ports.ModelScope, g ports.ModelGrant) http.Handler {
 	return inward.Handler(inward.Options{

@@ -51,7 +51,7 @@ func (p pages) Fetch(ctx context.Context, r ports.PageRequest) (webpage.Page, er
 		return webpage.Page{}, fault.Wrap(op, err)
 	}
 	b := p.boxes.Boxes
-	id := "page-" + contract.NewID()[:12]
+	id := "page-" + contract.Nonce()
 	limits := b.Limits()
 	limits.WallTime, limits.MemoryBytes, limits.Pids = readerWall, min(limits.MemoryBytes, readerMemory), min(limits.Pids, 128)
 	box, err := b.Open(ctx, sandbox.BoxSpec{

@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
@@ -77,7 +78,7 @@ func (c *Catalogue) Add(added []HostTool) error {
 		switch {
 		case d.Name == Model:
 			return fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("no tool can be called %q, which is a grant", Model))
-		case !d.For(tool.Agent) || !grantable(d) || d.Own:
+		case !d.For(tool.Agent) || !grantable(d) || d.Own || len(d.Kinds) > 0:
 		case d.Granted: // nobody knows it by its name
 			agent = append(agent, d.Name+" ("+harness.Clip(strings.Join(strings.Fields(d.Description), " "), maxTold)+")")
 		default:
@@ -124,22 +125,56 @@ func (c *Catalogue) Offered(task contract.DirectorTask) []tool.Tool {
 	return slices.DeleteFunc(c.For(tool.Agent), func(t tool.Tool) bool { return !t.Ends && (!Allowed(task, t) || Permitted(task, t) != nil) })
 }
 
-// Allowed reports whether the model of a task may call a tool: the tool must be for agents,
-// the task must list it, or the one that it comes with, unless it is about nothing but the task itself, and a task of
-// kind inspect gets only tools that read.
+// Allowed reports whether the model of a task may call a tool: the tool must be for agents and fit the task's kind, and
+// the task must list it, or the one that it comes with, unless it is about nothing but the task itself, or a part of what
+// tasks of the kind do.
 func Allowed(task contract.DirectorTask, t tool.Tool) bool {
-	if !t.For(tool.Agent) || t.Executor == tool.Loop || (task.Kind == contract.KindInspect && !t.ReadOnly()) {
+	if !t.For(tool.Agent) || t.Executor == tool.Loop || !task.Kind.Thinks() || !Fits(task.Kind, t) {
 		return false
 	}
-	listed := t.Own || slices.Contains(task.Tools, t.Name) || (t.With != "" && slices.Contains(task.Tools, t.With))
-	return listed && (task.Kind == contract.KindAgent || task.Kind == contract.KindInspect)
+	return t.Own || len(t.Kinds) > 0 || task.Kind == contract.KindWrite && t.OneFile ||
+		slices.Contains(task.Tools, t.Name) || (t.With != "" && slices.Contains(task.Tools, t.With))
+}
+
+// Fits reports whether tasks of a kind may have a tool at all. An agent may have any; who only reads may have what reads, a
+// researcher the web's tools, too; and a writer what a researcher has, and what changes nothing but one file.
+func Fits(k contract.TaskKind, t tool.Tool) bool {
+	if len(t.Kinds) > 0 {
+		return slices.Contains(t.Kinds, k)
+	}
+	switch k {
+	case contract.KindAgent:
+		return true
+	case contract.KindInspect:
+		return t.ReadOnly()
+	case contract.KindResearch:
+		return t.ReadOnly() || t.Addressed
+	case contract.KindWrite:
+		return t.ReadOnly() || t.Addressed || t.OneFile
+	}
+	return false
+}
+
+// WithinDocument refuses a call of a task that writes a document, if it changes another file.
+func WithinDocument(task contract.DirectorTask, t tool.Tool, args json.RawMessage) error {
+	if task.Kind != contract.KindWrite || !t.OneFile || defence.Off(defence.WriteDocument) {
+		return nil
+	}
+	var in struct{ Path string }
+	if err := json.Unmarshal(args, &in); err != nil {
+		return fault.New("", fault.Invalid, "", err)
+	}
+	if in.Path != task.Document && in.Path != "/computer/"+task.Document {
+		return fault.New("", fault.Denied, "", fmt.Errorf("this task writes %s and nothing else", task.Document))
+	}
+	return nil
 }
 
 // ToolNames returns the tools that a task of the kind may list.
 func (c *Catalogue) ToolNames(k contract.TaskKind) []string {
 	var out []string
 	for _, t := range c.For(tool.Agent) {
-		if !t.Ends && !t.Own && grantable(t) && (t.ReadOnly() || k == contract.KindAgent) {
+		if !t.Ends && !t.Own && len(t.Kinds) == 0 && grantable(t) && k.Thinks() && Fits(k, t) {
 			out = append(out, t.Name)
 		}
 	}

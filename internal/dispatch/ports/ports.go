@@ -263,6 +263,10 @@ type Documents interface {
 	// UpdateRun brings it up to date. What the user has written stays, even what they
 	// write at the same moment.
 	UpdateRun(ctx context.Context, id, run string, says document.Sections) error
+	// Adopt makes a document of a file that a task published, unless it is one's already.
+	Adopt(ctx context.Context, run, task, path, title, body string) error
+	// Citations returns those of the computer's citations that have these labels.
+	Citations(ctx context.Context, labels []string) ([]contract.Citation, error)
 }
 
 // Memory is what people told the computer to keep. *memory.Memory is one.
@@ -316,6 +320,9 @@ const Rehearsal = "rehearsal"
 type Models interface {
 	// Handler serves POST /model/turns for the scope.
 	Handler(s ModelScope) http.Handler
+	// Ask makes one call that belongs to no loop's conversation, such as of who judges a citation. It is metered
+	// and bounded like the scope's others.
+	Ask(ctx context.Context, s ModelScope, req contract.TurnRequest) (contract.Turn, error)
 	// Inward serves the model to the programs of a task's box that was granted it, in the
 	// vendors' wire formats below /v1/.
 	Inward(s ModelScope, g ModelGrant) http.Handler

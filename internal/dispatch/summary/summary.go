@@ -201,6 +201,13 @@ func Task(t *story.Task) director.TaskView {
 		}
 		v.Changes = append(v.Changes, fmt.Sprintf("%s (%s)", c.Path, c.Op))
 	}
+	for i, c := range r.Citations {
+		if i == maxCitedTold {
+			v.Cited = append(v.Cited, fmt.Sprintf("and %d more", len(r.Citations)-i))
+			break
+		}
+		v.Cited = append(v.Cited, fmt.Sprintf("[^%s] %s: %s (%s)", c.Label, c.Support, OneLine(c.Claim, 300), OneLine(c.Address, 200)))
+	}
 	for _, q := range r.Questions {
 		v.Questions = append(v.Questions, q.Text)
 	}
@@ -212,6 +219,9 @@ func Task(t *story.Task) director.TaskView {
 	}
 	return v
 }
+
+// maxCitedTold bounds the citations of one task that its Director is told of.
+const maxCitedTold = 40
 
 // verdict is the host's own judgement of a run that claims to be done: the last attempt at
 // each of its tasks must have succeeded, and the run is verified when all tasks that

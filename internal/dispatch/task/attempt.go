@@ -301,7 +301,7 @@ func (a *attempt) started(ctx context.Context, box string) error {
 // brief is what the loop is told of the tree before its first turn. The rehearsal plays plans and reads
 // nothing of it; a loop with turns was told.
 func (a *attempt) brief(ctx context.Context, told bool) (string, error) {
-	if told || a.box == nil || (a.task.Kind != contract.KindAgent && a.task.Kind != contract.KindInspect) {
+	if told || a.box == nil || !a.task.Kind.Thinks() {
 		return "", nil
 	}
 	provider, _, err := a.host.Models.Resolve(ctx, contract.KindAssociate, a.model)
@@ -404,6 +404,9 @@ func (a *attempt) inputs(ctx context.Context, note string) ([]associate.Input, e
 		case in.Blob != "":
 			return nil, fault.New("", fault.Invalid, "Put what is in the blob into a file first.", errors.New("blobs can't be given to a task yet"))
 		}
+	}
+	if found := a.findings(); found != "" {
+		out = append(out, associate.Input{Name: "What this run has found so far", Text: found})
 	}
 	if note != "" {
 		out = append(out, associate.Input{Name: "network", Text: note})

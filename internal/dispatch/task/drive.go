@@ -272,7 +272,7 @@ func (a *attempt) resumable() bool {
 	if a.task.Program != "" && a.now.State == contract.AttemptWorking {
 		return false
 	}
-	return a.task.Kind == contract.KindAgent && a.now.Resumes < maxStarts
+	return (a.task.Kind == contract.KindAgent || a.task.Kind == contract.KindWrite) && a.now.Resumes < maxStarts
 }
 
 // from is what the attempt's tree is made from.
@@ -430,7 +430,7 @@ func (a *attempt) decide(found ...*contract.AttemptMoved) error {
 // has changed something since it was last sent back, and repairs, time and calls left.
 func (a *attempt) mayRepair(now machine.Attempt) bool {
 	switch b := a.task.Budget; {
-	case a.task.Kind != contract.KindAgent, now.Repairs >= a.host.Repairs, a.run.Context().Err() != nil:
+	case a.task.Kind != contract.KindAgent && a.task.Kind != contract.KindWrite, now.Repairs >= a.host.Repairs, a.run.Context().Err() != nil:
 		return false
 	case now.Repairs > 0 && now.Verification.Tree == now.Failed:
 		return false
@@ -465,6 +465,7 @@ func (a *attempt) publishNow(ctx context.Context) error {
 	res.Verification, res.Head = *a.now.Verification, p.Checkpoint
 	res.Summary = harness.Clip(res.Summary+summary.Checked(res.Verification)+summary.Kept(p), 30<<10)
 	a.artifacts(context.WithoutCancel(ctx), &res)
+	a.adopt(context.WithoutCancel(ctx), &res)
 	return a.finished(res)
 }
 
@@ -525,7 +526,7 @@ func (a *attempt) givenUp(res contract.AssociateResult, again bool) *contract.At
 
 // mayKeep reports whether the attempt can have written anything that is worth keeping.
 func (a *attempt) mayKeep() bool {
-	return a.task.Kind == contract.KindAgent || a.task.Kind == contract.KindExec
+	return a.task.Kind == contract.KindAgent || a.task.Kind == contract.KindWrite || a.task.Kind == contract.KindExec
 }
 
 // fail gives the attempt up because of an error that is not the task's own.

@@ -38,6 +38,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 		Summary: cmp.Or(harness.Clip(d.Summary, 16<<10), "(no summary)"), Base: a.now.Base, Commands: a.ran(),
 		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: harness.Clip(d.SuggestedNext, 4<<10),
 		Repairs: a.now.Repairs, Verification: contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown}}
+	a.run.Story(func(s *story.Run) { res.Citations = s.Cited.By(a.ref.Task) })
 	switch d.Status {
 	case contract.ResultOK, contract.ResultFailed, contract.ResultCancelled:
 	case contract.ResultNeedsInput:
@@ -51,7 +52,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	case a.task.Kind == contract.KindGit:
 		res.Verification.Reason = "an operation on the history has nothing to check"
 		res.Head = a.head
-	case a.task.Kind == contract.KindInspect:
+	case a.task.Kind.OnlyReads():
 		res.Verification.Reason = "a task that only reads has nothing to check"
 	}
 	return res

@@ -239,6 +239,9 @@ func (a *attempt) admit(t tool.Tool, call string, args json.RawMessage) error {
 		if !catalogue.Allowed(a.task, t) {
 			return fault.New("", fault.Denied, "", fmt.Errorf("this task may not use the tool %q", t.Name))
 		}
+		if err := catalogue.WithinDocument(a.task, t, args); err != nil {
+			return err
+		}
 	}
 	if err := catalogue.Permitted(a.task, t); err != nil {
 		return err

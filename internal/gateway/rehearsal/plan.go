@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/lazy"
+	"choir.dev/choiros/internal/library"
 )
 
 //go:embed plans/*.toml
@@ -45,7 +47,8 @@ type Plan struct {
 // Value checks and normalises what a group of the pattern captured.
 type Value struct {
 	Name    string   `toml:"name"`
-	Kind    string   `toml:"kind"` // color, choice, path, text
+	Kind    string   `toml:"kind"` // color, choice, document, path, text
+	Of      string   `toml:"of"`   // of a document: the value that it is about
 	Choices []string `toml:"choices"`
 	Default string   `toml:"default"`
 	Max     int      `toml:"max"` // bytes; 4096 when left out
@@ -54,14 +57,15 @@ type Value struct {
 // Director is what the planning loop does: it delegates one task and then reports, where
 // {{summary}} is the Associate's summary.
 type Director struct {
-	Kind      string   `toml:"kind"` // agent (the default) or inspect
+	Kind      string   `toml:"kind"` // agent (the default), inspect, research or write
 	Objective string   `toml:"objective"`
 	Plan      []string `toml:"plan"`
 	Goal      string   `toml:"goal"`
 	Tools     []string `toml:"tools"`
-	Verify    string   `toml:"verify"` // none, smoke, standard, strict
-	Egress    string   `toml:"egress"` // none, default
-	Done      string   `toml:"done"`   // the report when the task succeeded
+	Document  string   `toml:"document"` // of kind write
+	Verify    string   `toml:"verify"`   // none, smoke, standard, strict
+	Egress    string   `toml:"egress"`   // none, default
+	Done      string   `toml:"done"`     // the report when the task succeeded
 }
 
 // Associate is what the executing loop does, one tool call after the other.
@@ -168,8 +172,10 @@ func (p *Plan) compile() error {
 		return errors.New("title, examples and patterns are required")
 	case p.Director.Goal == "" || p.Director.Objective == "" || len(p.Director.Plan) == 0 || p.Director.Done == "" || p.Associate.Summary == "":
 		return errors.New("director.objective, .plan, .goal, .done and associate.summary are required")
-	case p.Director.Kind != "" && p.Director.Kind != "agent" && p.Director.Kind != "inspect":
-		return fmt.Errorf("director.kind is %q; allowed: agent, inspect", p.Director.Kind)
+	case !slices.Contains([]string{"", "agent", "inspect", "research", "write"}, p.Director.Kind):
+		return fmt.Errorf("director.kind is %q; allowed: agent, inspect, research, write", p.Director.Kind)
+	case (p.Director.Kind == "write") != (p.Director.Document != ""):
+		return errors.New("director.document is what a plan of kind write writes, and only such a one")
 	case len(p.Associate.Steps) == 0 || len(p.Associate.Steps) > maxSteps:
 		return fmt.Errorf("associate.steps has %d entries; it must have from 1 to %d", len(p.Associate.Steps), maxSteps)
 	}
@@ -183,12 +189,16 @@ func (p *Plan) compile() error {
 	for i, v := range p.Values {
 		switch v.Kind {
 		case "color", "path", "text":
+		case "document":
+			if v.Of == "" {
+				return fmt.Errorf("values[%d].of is what the document is of", i)
+			}
 		case "choice":
 			if len(v.Choices) == 0 {
 				return fmt.Errorf("values[%d].choices is empty", i)
 			}
 		default:
-			return fmt.Errorf("values[%d].kind is %q; allowed: color, choice, path, text", i, v.Kind)
+			return fmt.Errorf("values[%d].kind is %q; allowed: color, choice, document, path, text", i, v.Kind)
 		}
 	}
 	for i := range p.Associate.Steps {
@@ -233,6 +243,10 @@ func (p *Plan) match(prompt string) (values map[string]string, ok bool, err erro
 			}
 		}
 		for _, v := range p.Values {
+			if v.Kind == "document" {
+				values[v.Name] = library.SummaryPath(values[v.Of])
+				continue
+			}
 			got, err := v.check(values[v.Name])
 			if err != nil {
 				return nil, true, err

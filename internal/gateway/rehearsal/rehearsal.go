@@ -193,6 +193,9 @@ func (p *Provider) director(t *turn, c conversation) {
 			"kind": kind(d), "goal": goal(plan, fill(d.Goal, values), prompt),
 			"tools": d.Tools, "on_failure": "rollback", "want": map[string]any{"diff": true, "logs": true},
 		}
+		if d.Document != "" {
+			task["document"] = fill(d.Document, values)
+		}
 		if d.Verify != "" {
 			task["verify"] = map[string]any{"profile": d.Verify}
 		}
