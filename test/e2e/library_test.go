@@ -155,6 +155,11 @@ func TestARehearsedSummary(t *testing.T) {
 	if got := in.Must(t, "summarise", "--wait", "workspace/notes.md"); !strings.Contains(got, "rehearsal") {
 		t.Errorf("it does not say what it was:\n%s", got)
 	}
+	var sources []view.Source
+	in.JSON(t, &sources, "library")
+	if offered := in.Must(t, "__complete", "source", ""); len(sources) != 1 || !strings.Contains(offered, sources[0].ID+"\tAbout cheese workspace/notes.md") {
+		t.Errorf("%+v; offered is %s", sources, offered)
+	}
 	body := in.Must(t, "files", "cat", quotes.SummaryPath("workspace/notes.md"))
 	if known := resolves(t, in, body); len(known) != 1 || !strings.Contains(body, "Not known whether it says what is claimed.") {
 		t.Errorf("%+v\n%s", known, body)
