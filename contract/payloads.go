@@ -56,6 +56,8 @@ type (
 		Budget    Budget `json:"budget,omitzero"`
 		Continues string `json:"continues,omitempty" v:"id"`
 		Route     Route  `json:"route,omitempty"`
+		// Effort is how much the run's models think before they answer; empty: what the owner says.
+		Effort Effort `json:"effort,omitempty"`
 		// Summarise is an address of the web or a path in the workspace, of which a document with citations is wanted.
 		Summarise string `json:"summarise,omitempty" v:"line,max=4096"`
 	}

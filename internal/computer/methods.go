@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"io"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/commands"
@@ -34,10 +33,7 @@ func (c *Computer) bindMethods() rpc.Table {
 	c.upkeep.Bind(t)
 	proposals.Proposals{Log: c.log, State: c.state, Documents: c.documents}.Bind(t)
 	facts.Facts{Log: c.log, State: c.state, Memory: c.memory}.Bind(t)
-	sources.Sources{Log: c.log, State: c.state, Open: func(ctx context.Context, ref contract.BlobRef) (io.ReadCloser, error) {
-		f, _, err := c.machine.Blobs.Open(ctx, c.cid, ref)
-		return f, err
-	}}.Bind(t)
+	sources.Sources{CID: c.cid, Log: c.log, State: c.state, Blobs: func() sources.Blobs { return c.machine.Blobs }}.Bind(t)
 	rpc.Bind(t, rpc.RunUndo, func(ctx context.Context, who rpc.Caller, in rpc.UndoRunRequest) (view.Restored, error) {
 		return c.Restore(ctx, view.RestoreRequest{Run: in.Run, DryRun: in.Body.DryRun, By: who.Actor})
 	})

@@ -108,13 +108,18 @@ type Models struct {
 	// PatienceS is for how many seconds a call waits for a model that can't be had.
 	PatienceS int   `koanf:"patience_s"`
 	Roles     Roles `koanf:"roles"` // the models of roles, in place of Default
+	// Efforts are how much the models of roles think before they answer: none, low, medium or high; empty: as the model does by itself.
+	Efforts Roles `koanf:"efforts"`
 	// Computers are the models of computers, by their ids, in place of Default and Roles.
 	Computers map[string]ComputerModels `koanf:"computers"`
 	// Providers are further providers, by names of the owner's, and what departs in those that are known.
 	Providers map[string]Provider `koanf:"providers"`
 }
 
-// Roles names a model for each role: provider/model or an alias; empty: none of its own.
+// efforts are how much a model can be asked to think.
+var efforts = []string{"none", "low", "medium", "high"}
+
+// Roles says something of each role, such as its model: provider/model or an alias; empty: nothing of its own.
 type Roles struct {
 	Director  string `koanf:"director"`
 	Associate string `koanf:"associate"`
@@ -352,6 +357,11 @@ func (c Config) validateBounds() error {
 	}
 	if s := c.Models.PatienceS; s < 1 || s > maxPatienceS {
 		return bad("models.patience_s", "is %d; it must be from 1 to %d", s, maxPatienceS)
+	}
+	for key, effort := range map[string]string{"models.efforts.director": c.Models.Efforts.Director, "models.efforts.associate": c.Models.Efforts.Associate} {
+		if effort != "" && !slices.Contains(efforts, effort) {
+			return bad(key, "is %q; it must be one of %s", effort, strings.Join(efforts, ", "))
+		}
 	}
 	if s := c.Runtime.SilenceS; s < minSilenceS || s > maxSilenceS {
 		return bad("runtime.silence_s", "is %d; it must be from %d to %d", s, minSilenceS, maxSilenceS)

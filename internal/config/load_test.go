@@ -75,6 +75,7 @@ func TestRefusals(t *testing.T) {
 		"a provider's URL":      {toml: "[models.providers.acme]\nbase_url = 'ftp://h'\n", want: []string{"models.providers.acme.base_url"}},
 		"a provider's key":      {toml: "[models.providers.acme]\nbase_ulr = 'https://h'\n", want: []string{"models.providers.acme.base_ulr", "models.providers.*.base_url"}},
 		"a provider's name":     {toml: "[models.providers.'a.b']\nbase_url = 'https://h'\n", want: []string{"models.providers.a.b.base_url"}},
+		"an effort":             {toml: "[models.efforts]\nassociate = 'much'\n", want: []string{"models.efforts.associate", "none, low, medium, high"}},
 		"a role":                {toml: "[models.roles]\ndirektor = 'smart'\n", want: []string{"models.roles.direktor", "models.roles.director"}},
 		"a program":             {toml: "[agents.helper]\nenv = ['A=b']\n", want: []string{"agents.helper.command", "names no program"}},
 		"a program's name":      {toml: "[agents.My_Helper]\ncommand = ['x']\n", want: []string{"agents.My_Helper", "small letters"}},

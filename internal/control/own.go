@@ -101,7 +101,7 @@ func (s *Server) bindPlane(t rpc.Table) {
 func (s *Server) bindRuns(t rpc.Table) {
 	rpc.Bind(t, rpc.PromptSubmit, func(ctx context.Context, who rpc.Caller, in rpc.PromptRequest) (view.Acted, error) {
 		p := in.Body
-		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Traceparent: trace.Traceparent(in.Traceparent), Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Summarise: p.Summarise}})
+		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Traceparent: trace.Traceparent(in.Traceparent), Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Effort: p.Effort, Summarise: p.Summarise}})
 	})
 	rpc.Bind(t, rpc.RunShow, func(ctx context.Context, who rpc.Caller, in rpc.ShowRunRequest) (view.Run, error) {
 		c, err := s.options.Computers.Get(ctx, who.Computer)

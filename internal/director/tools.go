@@ -21,7 +21,7 @@ const argvSchema = `{"type":"array","minItems":1,"maxItems":256,"items":{"type":
 
 // taskSchema is the JSON Schema of a task; %s are the tools that a task may list, and programSchema.
 const taskSchema = `{"type":"object","additionalProperties":false,"required":["kind","goal"],"properties":{
-	"kind":{"type":"string","enum":["exec","agent","inspect","research","write","git"],"description":"exec: the given steps, no model. agent: a model with tools. inspect: a model with read-only tools. research: the same with web_fetch and web_search where there are such, which records what it found with the words of its sources. write: a model that reads like research and writes one document. git: operations on the computer's history."},
+	"kind":{"type":"string","enum":["exec","agent","inspect","research","write","git"],"description":"exec: the given steps, no model. agent: a model with tools. inspect: a model with read-only tools. research: the same, with the tools for the web that you list, which records what it found with the words of its sources. write: a model that reads like research and writes one document. git: operations on the computer's history."},
 	"goal":{"type":"string","minLength":1,"maxLength":32000},
 	"acceptance":{"type":"array","maxItems":50,"items":{"type":"string","minLength":1,"maxLength":4096}},
 	"base":{"type":"string","maxLength":64,"description":"a whole commit id to start from: a checkpoint, or a tree that was kept of a task which was not published, to go on from what it wrote; checks and merge are those of the checkpoint that it began from. The newest checkpoint when left out"},

@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/library"
 	"choir.dev/choiros/internal/webpage"
 )
@@ -186,6 +187,12 @@ func TestASummaryIsOneTask(t *testing.T) {
 		t.Error("a Director plans it")
 		return parts(use("d", "report", m{"status": "failed", "summary": "no"}))
 	}
+	for _, p := range []dispatch.Prompt{{Route: contract.RoutePlan}, {Continues: contract.NewID()}} {
+		p.By, p.Text, p.Summarise = contract.Person("u"), "summarise "+cheese, cheese
+		if _, _, err := g.d.Submit(t.Context(), p); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
 	document := library.SummaryPath(cheese)
 	g.model.associate = steps(writes("c0", document, "# Cheese\n\nIt is good.\n"))
 	run, _, err := g.d.Submit(t.Context(), dispatch.Prompt{By: contract.Person("u"), Text: "summarise " + cheese, Summarise: cheese})
@@ -194,5 +201,74 @@ func TestASummaryIsOneTask(t *testing.T) {
 	}
 	if rep := g.report(run); rep.Status != contract.RunDone || !strings.Contains(rep.Summary, document) {
 		t.Fatalf("%+v\n%s", rep, g.story())
+	}
+}
+
+// TestAWriterPublishesItsDocumentAlone: who writes a document and goes on from a tree in which other files were changed does not publish
+// these, which nobody checked, and its document is checked all the same.
+func TestAWriterPublishesItsDocumentAlone(t *testing.T) {
+	g := newLibrary(t)
+	g.model.director = goingOn(t, agent("begin"), m{"kind": "write", "goal": "go on", "document": onCheese, "tools": []string{"read"}})
+	g.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		if prompted(req, "go on") {
+			return steps(writes("w", onCheese, "# Cheese\n\nIt is from the moon.[^c0123456789]\n"))(n, req)
+		}
+		return [][]contract.Part{parts(writes("c0", "workspace/b.txt", "half of it\n")), parts(use("f", "finish", m{"status": "needs_input", "summary": "?", "question": "Go on?"}))}[min(n, 1)]
+	}
+	g.report(g.submit("go"))
+	g.quiet()
+	if got := readFile(g.ws.live(), "workspace/b.txt"); len(got) > 0 {
+		t.Errorf("a writer published another file: %q", got)
+	}
+	if got := readFile(g.ws.live(), onCheese); len(got) > 0 {
+		t.Errorf("a document was published that cites what was never recorded: %q", got)
+	}
+	res := g.results()
+	if v := res[len(res)-1].Verification; v.Status != contract.VerificationFail || !strings.Contains(v.Checks[0].Command.Stdout, "workspace/b.txt") {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestAPageIsCitedByEitherAddress: a page is cited by the address that was asked for and by the one that answered, which web_fetch shows,
+// and both times it is one source.
+func TestAPageIsCitedByEitherAddress(t *testing.T) {
+	const moved = "https://cheese.example/moved"
+	g := newWebHouse(t, &web{pages: map[string]webpage.Page{cheese: {From: moved, Text: "It is made of\nmilk, and of nothing else.\n"}}}, 50*time.Millisecond)
+	g.model.judge = judged
+	g.model.director = plan(research)
+	words := "It is made of milk, and of nothing else."
+	g.model.associate = steps(fetches("c1", cheese), cites("c2", cheese, "Cheese is made of milk.", words), cites("c3", moved, "Cheese has nothing else.", words))
+	g.report(g.submit("What is at " + cheese + "?"))
+	g.quiet()
+	if got := g.results()[0].Citations; len(got) != 2 || got[0].Source != got[1].Source || got[1].Address != moved {
+		t.Errorf("%+v\n%s", got, g.returned()["c3"])
+	}
+}
+
+// TestAPageHasItsOwnAddress: the program that reads pages can't have one pass for another host's.
+func TestAPageHasItsOwnAddress(t *testing.T) {
+	g := newWebHouse(t, &web{pages: map[string]webpage.Page{cheese: {From: "https://nature.example/", Text: "It is made of\nmilk, and of nothing else.\n"}}}, 50*time.Millisecond)
+	g.model.judge = judged
+	g.model.director = plan(research)
+	g.model.associate = steps(fetches("c1", cheese), cites("c2", cheese, "Cheese is made of milk.", "It is made of milk, and of nothing else."))
+	g.report(g.submit("What is at " + cheese + "?"))
+	g.quiet()
+	if got := g.results()[0].Citations; len(got) != 0 {
+		t.Errorf("a page of one host is cited as another's: %+v", got)
+	}
+}
+
+// TestAFileWithAnyNameIsCited, whatever it calls itself.
+func TestAFileWithAnyNameIsCited(t *testing.T) {
+	g := newLibrary(t)
+	put(g.ws.live(), "workspace/notes.md", []byte("# No\x1b[31mtes\n\nIt is made of milk, and of nothing else.\n"))
+	put(g.ws.live(), "workspace/a\tb.txt", []byte("It is made of milk, and of nothing else.\n"))
+	g.model.director = plan(research)
+	words := "It is made of milk, and of nothing else."
+	g.model.associate = steps(cites("c1", "workspace/a\tb.txt", "Cheese is made of milk.", words), cites("c2", "workspace/notes.md", "Cheese is made of milk.", words))
+	g.report(g.submit("What is in notes.md?"))
+	g.quiet()
+	if res := g.results()[0]; res.Status != contract.ResultOK || len(res.Citations) != 1 || strings.ContainsRune(res.Citations[0].Title, '\x1b') {
+		t.Errorf("%s: %s\n%+v\n%q\n%q", res.Status, res.Summary, res.Citations, g.returned()["c1"], g.returned()["c2"])
 	}
 }

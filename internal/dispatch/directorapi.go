@@ -39,7 +39,7 @@ type directorAPI struct {
 func (a *directorAPI) handler() http.Handler {
 	r := a.run
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", r.shown(r.dispatcher.options.Models.Handler(ports.ModelScope{Run: r.story.ID, Role: contract.KindDirector, Model: r.story.Prompt.Model, Budget: r.Budget(),
+	mux.Handle("POST /model/turns", r.shown(r.dispatcher.options.Models.Handler(ports.ModelScope{Run: r.story.ID, Role: contract.KindDirector, Model: r.story.Prompt.Model, Effort: r.story.Prompt.Effort, Budget: r.Budget(),
 		Waiter: &modelWaits{run: r, rest: r.unpaused}, Chosen: r.Chosen})))
 	mux.HandleFunc("POST /clock", loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
 		return harness.Clock{UsedMS: max(0, r.used().Milliseconds())}, nil

@@ -161,6 +161,8 @@ type Prompt struct {
 	// Continues is the ended run of this computer that the new run goes on from, if any.
 	Continues string
 	Route     contract.Route
+	// Effort is how much the run's models think; "": what the owner says.
+	Effort contract.Effort
 	// Summarise is an address or a path of which a document with citations is wanted; Text then says so in words.
 	Summarise string
 	// Traceparent is the W3C trace context of who asks, "" if there is none.
@@ -170,9 +172,12 @@ type Prompt struct {
 // Submit appends prompt.submitted and starts its run. It returns as soon as the event is on disk.
 func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Submit"
-	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Summarise: p.Summarise}
+	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Effort: p.Effort, Summarise: p.Summarise}
 	if err := payload.Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
+	}
+	if p.Summarise != "" && (p.Continues != "" || p.Route != "") {
+		return "", 0, fault.New(op, fault.Invalid, "Leave them out.", &contract.FieldError{Field: "summarise", Reason: "is one task of its own, which continues no run and has no other route"})
 	}
 	if p.Continues != "" {
 		if p.Route == contract.RouteDirect {

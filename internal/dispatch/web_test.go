@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ func (w *web) Fetch(_ context.Context, r ports.PageRequest) (webpage.Page, error
 	}
 	if p.Redirect == "" {
 		p.Title = webpage.Line(p.Title, webpage.MaxTitle) // as whoever reads a reader's answer does
-		p.From, p.Media, p.Status, p.Bytes = r.Address.URL, "text/html", max(p.Status, 200), int64(len(p.Text))
+		p.From, p.Media, p.Status, p.Bytes = cmp.Or(p.From, r.Address.URL), "text/html", max(p.Status, 200), int64(len(p.Text))
 	}
 	return p, nil
 }

@@ -118,7 +118,7 @@ func New(opts Options) (*Fleet, error) {
 	}
 	if fl.machine.Gateway, err = gateway.New(gateway.Options{
 		Keys:    gateway.Lookup(gateway.Env(opts.Getenv), opts.Vault.Lookup),
-		Default: opts.Config.Models.Default, Roles: roles(opts.Config.Models.Roles), Providers: providers(opts.Config.Models.Providers),
+		Default: opts.Config.Models.Default, Roles: roles(opts.Config.Models.Roles), Efforts: efforts(opts.Config.Models.Efforts), Providers: providers(opts.Config.Models.Providers),
 		AnthropicBaseURL: opts.Config.Models.AnthropicBaseURL, OpenAIBaseURL: opts.Config.Models.OpenAIBaseURL,
 		Catalogue: opts.Config.Models.Catalogue, Plans: opts.Config.Models.Plans,
 		Meter: fl.meter, Spent: fl.spent, Sum: fl.spentIn, Bounds: bounds(opts.Config.Budget), Blobs: opts.Blobs, Logger: opts.Logger,

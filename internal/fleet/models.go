@@ -40,6 +40,10 @@ func roles(r config.Roles) map[string]string {
 	return map[string]string{string(contract.KindDirector): r.Director, string(contract.KindAssociate): r.Associate}
 }
 
+func efforts(r config.Roles) map[string]contract.Effort {
+	return map[string]contract.Effort{string(contract.KindDirector): contract.Effort(r.Director), string(contract.KindAssociate): contract.Effort(r.Associate)}
+}
+
 // providers are the configured model services, as the gateway takes them.
 func providers(configured map[string]config.Provider) map[string]gateway.Service {
 	out := make(map[string]gateway.Service, len(configured))

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,7 @@ func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnReques
 		return contract.Turn{}, contract.UsageMetered{}, turnError(provider.CodeInvalid, err.Error(), false)
 	}
 	defer awake.Hold()()
+	req.Effort = cmp.Or(req.Effort, scope.Effort, g.opt.Efforts[scope.Role])
 	c := &call{gateway: g, scope: scope, req: req, reader: to, repeated: g.said.share(scope, req)}
 	turn, err := c.run(ctx)
 	c.waitEnds(ctx, err)

@@ -25,6 +25,8 @@ type Options struct {
 
 	Default string            // provider/model or alias; "" picks what is configured
 	Roles   map[string]string // the same for one role: director or associate; "" is the default
+	// Efforts are how much the models of roles think, where neither request nor scope says it.
+	Efforts map[string]contract.Effort
 	// Providers are further providers, and what departs in those that are built in.
 	Providers        map[string]Service
 	AnthropicBaseURL string // of anthropic, if Providers has none; "" is the vendor's
@@ -69,6 +71,8 @@ type Scope struct {
 	// Model is the host's choice for this loop, which takes precedence over the one in the request.
 	// With "" the request decides, then Choice, then the owner's.
 	Model string
+	// Effort is how much the model thinks, where the request does not say it; "" is the role's, by the owner.
+	Effort contract.Effort
 	// Choice is the computer's own.
 	Choice Choice
 	// Budget bounds all calls of the run together; TaskBudget those of Task.

@@ -176,6 +176,32 @@ reasoning = "effort"
 	}
 }
 
+// TestWhoseEffortCounts: the request's, else the scope's, else the owner's for the role.
+func TestWhoseEffortCounts(t *testing.T) {
+	for _, c := range []struct {
+		request, scope contract.Effort
+		role           contract.ActorKind
+		want           string
+	}{
+		{contract.EffortLow, contract.EffortHigh, contract.KindDirector, `"reasoning_effort":"low"`},
+		{"", contract.EffortHigh, contract.KindDirector, `"reasoning_effort":"high"`},
+		{"", "", contract.KindDirector, `"reasoning_effort":"medium"`},
+		{"", "", contract.KindAssociate, ""},
+	} {
+		g, s, _ := play(t, modelserver.OpenAI, func(o *gateway.Options) {
+			o.Efforts = map[string]contract.Effort{string(contract.KindDirector): contract.EffortMedium}
+		}, modelserver.Turn{Text: "x"})
+		sc, req := scope(), say("go")
+		sc.Model, sc.Effort, sc.Role, req.Effort = "openai/gpt-5.4", c.scope, string(c.role), c.request
+		if _, err := g.Turn(t.Context(), sc, req, nil); err != nil {
+			t.Fatal(err)
+		}
+		if body := string(s.Requests()[0].Body); c.want == "" && strings.Contains(body, "effort") || !strings.Contains(body, c.want) {
+			t.Errorf("%+v: sent %s", c, body)
+		}
+	}
+}
+
 // TestThinkingDoesNotBeginInATurn: a model whose thinking is a number of tokens can't begin to think while its calls are answered.
 func TestThinkingDoesNotBeginInATurn(t *testing.T) {
 	g, s, _ := play(t, modelserver.Anthropic, nil, modelserver.Turn{Text: "x", Repeat: true})

@@ -85,6 +85,14 @@ func TestCheck(t *testing.T) {
 		"a better judgement":      {"Milk.[^c0123456789]\n\n" + strings.Replace(line, "Says what is claimed.", "True.", 1) + "\n", "not defined as it was recorded"},
 		"defined twice":           {"Milk.[^c0123456789]\n\n" + line + "\n" + line + "\n", "defined twice"},
 		"defined for nothing":     {"Milk.\n\n" + line + "\n", "nothing refers to it"},
+		"another, indented":       {"Milk.[^c0123456789]\n\n  [^c0123456789]: “All of it is true.”\n\n" + line + "\n", "is defined in a list or a quotation, or behind blanks"},
+		"another, quoted":         {"Milk.[^c0123456789]\n\n> [^c0123456789]: true\n\n" + line + "\n", "is defined in a list or a quotation, or behind blanks"},
+		"another, in a list":      {"Milk.[^c0123456789]\n\n1. [^c0123456789]: true\n\n" + line + "\n", "is defined in a list or a quotation, or behind blanks"},
+		"it alone, indented":      {"Milk.[^c0123456789]\n\n  " + line + "\n", "is defined in a list or a quotation, or behind blanks"},
+		"more, behind it":         {"Milk.[^c0123456789]\n\n" + line + "\nAnd all of it is true.\n", "has more in its definition than its line"},
+		"more, a paragraph later": {"Milk.[^c0123456789]\n\n" + line + "\n\n    And all of it is true.\n", "has more in its definition than its line"},
+		"text, a paragraph later": {"Milk.[^c0123456789]\n\n" + line + "\n\nWords.\n", ""},
+		"text behind a heading":   {"Milk.[^c0123456789]\n\n" + line + "\n\n# More\n\nWords.\n", ""},
 		"in code, so not a claim": {"Milk.[^c0123456789]\n\n```\nx[^nope]\n```\n\n" + line + "\n", ""},
 		"nothing cited":           {"Milk.\n", "cites nothing, though 1 claims were found"},
 	} {
@@ -106,6 +114,11 @@ func TestSummaryPath(t *testing.T) {
 			t.Errorf("%q: %q (of %q)", what, p, seen[p])
 		}
 		seen[p] = what
+	}
+	for _, same := range [][2]string{{"workspace/x.md", "./workspace//x.md"}, {"workspace/x.md", "/computer/workspace/x.md"}, {"https://a.example/b", "http://a.example/b"}} {
+		if library.SummaryPath(same[0]) != library.SummaryPath(same[1]) {
+			t.Errorf("%q and %q have two documents", same[0], same[1])
+		}
 	}
 }
 

@@ -102,6 +102,8 @@ type Prompt struct {
 	Continues string `json:"continues,omitempty" maxLength:"36" doc:"an ended run that this one is told of and goes on from; nothing that was granted to it is carried over"`
 	// Route is whether it is planned first.
 	Route contract.Route `json:"route,omitempty" enum:"plan,direct" doc:"plan: a Director plans it; direct: it goes to one Associate at once; empty: a small prompt goes to one Associate"`
+	// Effort is how much the run's models think.
+	Effort contract.Effort `json:"effort,omitempty" enum:"none,low,medium,high" doc:"how much the run's models think before they answer, where they can be told; empty: what the owner says, else the model's own"`
 	// Summarise is what a document with citations is wanted of.
 	Summarise string `json:"summarise,omitempty" maxLength:"4096" doc:"an address of the web or a path in the workspace, of which a document with citations is wanted; text says so in words"`
 }

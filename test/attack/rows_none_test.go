@@ -93,7 +93,7 @@ var inapplicable = []Inapplicable{
 	}},
 	{37, "there are no payments yet", func(t *testing.T) {
 		unnamed(t, "payments", `x402|pay|invoice|wallet|settle`)
-		uneventful(t, "payments", `x402|payment|payout|invoice|wallet|settle|citation`)
+		uneventful(t, "payments", `x402|payment|payout|invoice|wallet|settle|royalt`) // citations say what a claim rests on, and pay nobody
 		absent(t, "payments", `(?i)x402|eip-?3009`, "internal", "cmd", "contract", "console", "go.mod")
 	}},
 	{38, "there is no attestation yet", func(t *testing.T) {

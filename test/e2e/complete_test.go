@@ -150,7 +150,7 @@ func completionWords(t *testing.T, in *choirtest.Instance, words map[string]stri
 	return map[string]string{
 		"RUN": words["held"], "CHECKPOINT": words["checkpoint"][:10], "DOCUMENT": words["document"], "PROPOSAL": words["proposal"], "PATH": "workspace/", "ENTRY": trash[0].ID,
 		"SECRET": "RM_text", "MODEL": models[i].ID, "COMPUTER": string(only(t, in)), "REMOVED": string(gone.ID), "MEMBER": me[0].ID, "ACCOUNT": me[0].ID,
-		"INVITATION": invitation.ID, "TOKEN": token.ID, "ROLE": "viewer", "VERSION": "none", "CAPABILITY": "read", "POWER": "secrets", "SHELL": "bash", "TYPE": "run.started", "ROW": "prompt",
+		"INVITATION": invitation.ID, "TOKEN": token.ID, "ROLE": "viewer", "VERSION": "none", "CAPABILITY": "read", "POWER": "secrets", "SHELL": "bash", "EFFORT": "low", "TYPE": "run.started", "ROW": "prompt",
 		"FACT": fact.ID, "SERVER": "library", "TOOL": "echo",
 	}
 }

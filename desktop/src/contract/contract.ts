@@ -794,6 +794,8 @@ export interface PromptSubmitted {
   budget?: Budget
   continues?: string
   route?: Route
+  /** Effort is how much the run's models think before they answer; empty: what the owner says. */
+  effort?: Effort
   /** Summarise is an address of the web or a path in the workspace, of which a document with citations is wanted. */
   summarise?: string
 }

@@ -52,6 +52,7 @@ func Kinds() map[string]cli.Kind {
 		"TOOL":    {Asks: toolNames, Wakes: true},
 		"TOKEN":   {Asks: listed(rpc.TokenList, rpc.Nothing{}, func(k view.Token) cli.Name { return cli.Name{Word: k.ID, About: k.Name + " " + tokenFor(k)} })},
 		"VERSION": {Words: fixed(view.AnyVersion, view.NoVersion)},
+		"EFFORT":  {Words: fixed(contract.EffortNone, contract.EffortLow, contract.EffortMedium, contract.EffortHigh)},
 		"ROLE":    {Words: fixed(grant.Viewer, grant.Editor, grant.Owner)},
 		"POWER":   {Words: fixed(grant.Powers()...)},
 		"CAPABILITY": {Words: func() []cli.Name {

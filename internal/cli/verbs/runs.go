@@ -75,7 +75,7 @@ func verdict(v contract.VerificationStatus) string {
 func Prompt() cli.Verb {
 	var wait bool
 	var timeout time.Duration
-	var model, continues string
+	var model, continues, effort string
 	var plan, direct bool
 	return cli.Verb{
 		Use: "prompt TEXT…", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: promptResult{},
@@ -117,7 +117,7 @@ Associate at once.`,
 			case direct:
 				route = contract.RouteDirect
 			}
-			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model, Continues: continues, Route: route}
+			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model, Continues: continues, Route: route, Effort: contract.Effort(effort)}
 			acted, err := c.Prompt(ctx, asked)
 			if err != nil {
 				if client.Lost(err) || ctx.Err() != nil {
@@ -138,6 +138,7 @@ Associate at once.`,
 			f.BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
 			f.DurationVar(&timeout, "timeout", 30*time.Minute, "how long --wait waits; the run itself goes on")
 			f.StringVar(&model, "model", "", "provider/`MODEL` or an alias")
+			f.StringVar(&effort, "effort", "", "how much the run's models think before they answer, where they can be told: `EFFORT`, of none, low, medium and high")
 			f.StringVar(&continues, "continue", "", "the ended `RUN` to go on from; --continue alone is the newest")
 			f.Lookup("continue").NoOptDefVal = newestRun
 			f.BoolVar(&plan, "plan", false, "have a Director plan it first")

@@ -29,7 +29,7 @@ func (a *Actions) Act(ctx context.Context, do view.Action) (view.Acted, error) {
 	}
 	switch data := do.Data.(type) {
 	case *contract.PromptSubmitted:
-		run, seq, err := a.Runs.Submit(ctx, dispatch.Prompt{ID: do.ID, By: do.By, Text: data.Text, Model: data.Model, Budget: data.Budget, Continues: data.Continues, Route: data.Route, Summarise: data.Summarise, Traceparent: do.Traceparent})
+		run, seq, err := a.Runs.Submit(ctx, dispatch.Prompt{ID: do.ID, By: do.By, Text: data.Text, Model: data.Model, Budget: data.Budget, Continues: data.Continues, Route: data.Route, Effort: data.Effort, Summarise: data.Summarise, Traceparent: do.Traceparent})
 		return view.Acted{Run: run, Sequence: seq}, err
 	case *contract.RunCommanded:
 		seq, err := a.Runs.Command(ctx, do.By, do.Run, data.Command)

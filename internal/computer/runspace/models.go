@@ -34,7 +34,7 @@ func Choice(m config.ComputerModels) gateway.Choice {
 }
 
 func (m Models) scope(s ports.ModelScope) gateway.Scope {
-	return gateway.Scope{CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Choice: m.Choice, Budget: s.Budget, TaskBudget: s.TaskBudget,
+	return gateway.Scope{CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Effort: s.Effort, Choice: m.Choice, Budget: s.Budget, TaskBudget: s.TaskBudget,
 		Waiter: s.Waiter, Chosen: s.Chosen}
 }
 

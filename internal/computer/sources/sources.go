@@ -18,12 +18,17 @@ import (
 // maxText bounds the text of a source that is shown, in bytes.
 const maxText = 4 << 20
 
+// Blobs has the sources' texts.
+type Blobs interface {
+	Open(ctx context.Context, cid contract.CID, ref contract.BlobRef) (io.ReadSeekCloser, int64, error)
+}
+
 // Sources answers the methods of one computer.
 type Sources struct {
+	CID   contract.CID
 	Log   *ledger.Log
 	State *state.Store
-	// Open opens a source's text.
-	Open func(ctx context.Context, ref contract.BlobRef) (io.ReadCloser, error)
+	Blobs func() Blobs
 }
 
 func of(s state.Source) view.Source {
@@ -62,7 +67,7 @@ func (a Sources) show(ctx context.Context, id string) (view.Source, error) {
 	for _, c := range cited {
 		out.Citations = append(out.Citations, c.Citation)
 	}
-	f, err := a.Open(ctx, s.Text)
+	f, _, err := a.Blobs().Open(ctx, a.CID, s.Text)
 	if err != nil {
 		return out, fault.Wrap("library.Show", err)
 	}

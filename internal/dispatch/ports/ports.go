@@ -282,10 +282,12 @@ type Memory interface {
 
 // ModelScope says on whose behalf a model is called.
 type ModelScope struct {
-	Run        string
-	Task       string // "" for the Director
-	Role       contract.ActorKind
-	Model      string // the prompt's choice; "" is the role's default
+	Run   string
+	Task  string // "" for the Director
+	Role  contract.ActorKind
+	Model string // the prompt's choice; "" is the role's default
+	// Effort is how much the model thinks, where the request does not say it: the prompt's choice; "" is the role's.
+	Effort     contract.Effort
 	Budget     contract.Budget
 	TaskBudget contract.Budget
 	// Waiter is told when a call waits for its model; nil: it is not waited for long.

@@ -110,6 +110,7 @@ type attempt struct {
 	run     Run
 	task    contract.DirectorTask
 	model   string // the prompt's choice
+	effort  contract.Effort
 	ref     ports.TaskRef
 	overlay ports.Overlay
 	box     ports.Box       // the task's box; nil for kind git
@@ -151,7 +152,7 @@ func at(h *Host, r Run, id string, n int) *attempt {
 	a := &attempt{host: h, run: r, requests: loops.NewGate(r.Context())}
 	r.Story(func(s *story.Run) {
 		a.task, a.ref = s.Task(id).Request, ports.TaskRef{Run: s.ID, Task: id, Attempt: n}
-		a.model = s.Prompt.Model
+		a.model, a.effort = s.Prompt.Model, s.Prompt.Effort
 		a.task.Attempt = n
 		a.reset(s)
 	})

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/ports"
@@ -41,7 +42,7 @@ func CiteTool() catalogue.HostTool {
 		// It adds to the log what is the same however often it is added.
 		Effects: []tool.Effect{tool.Reads}, Callers: []tool.Caller{tool.Agent},
 		Limits: tool.Limits{In: 16 << 10, Out: 16 << 10, Time: judgeTime + time.Minute},
-		Description: "Record a claim with the words of a source that it rests on, for the computer's library. The source is a page that web_fetch has read in this run, or a file of the workspace. " +
+		Description: "Record a claim with the words of a source that it rests on, for the computer's library. The source is a page that was read in this run, or a file of the workspace. " +
 			"The excerpt is looked for in it word for word, and another model, which sees only the claim and the excerpt, judges whether it says so. Answers with the label that documents cite it by.",
 		Schema: tool.Object(fmt.Sprintf(`"source":{"type":"string","minLength":1,"maxLength":4096,"description":"the page's address, or the file's path"},
 			"claim":{"type":"string","minLength":1,"maxLength":%d,"description":"one sentence that the excerpt alone shows to be true"},
@@ -93,7 +94,7 @@ func (a *attempt) cite(ctx context.Context, args json.RawMessage) (tool.Result, 
 	}
 	if known && before.Support != contract.SupportUnknown {
 		c = before
-	} else if c.Support, c.Reason, c.Model, err = a.judge(ctx, c, library.Around(text, c.Line, judgeAround)); err != nil {
+	} else if c.Support, c.Reason, c.Model, err = a.judge(ctx, c, library.Around(text, c.Excerpt, c.Line, judgeAround)); err != nil {
 		return tool.Result{}, err
 	}
 	var drafts []contract.Draft
@@ -134,14 +135,15 @@ func (a *attempt) source(ctx context.Context, name string) (src contract.SourceA
 		if err != nil {
 			return src, "", "its address can't be read: " + err.Error(), nil
 		}
-		p, text, ok := a.read(ctx, at)
+		asked := a.asked(at)
+		p, text, ok := a.read(ctx, asked)
 		if !ok {
 			return src, "", "no task of this run has read it; web_fetch reads it", nil
 		}
 		src.Address, src.Title, src.Media, src.Text, src.Truncated = p.From, p.Title, p.Media, p.Text, p.Truncated
 		src.Bytes = int64(len(text))
 		var read string
-		a.run.Story(func(s *story.Run) { read = s.Web.Read[at.URL] })
+		a.run.Story(func(s *story.Run) { read = s.Web.Read[asked.URL] })
 		if read != "" {
 			src.Read = read
 		}
@@ -150,6 +152,9 @@ func (a *attempt) source(ctx context.Context, name string) (src contract.SourceA
 	name = strings.TrimPrefix(path.Clean("/"+strings.TrimPrefix(name, "/computer/")), "/")
 	if err := contract.ValidPath("source", name); err != nil {
 		return src, "", "that is no path of a file", nil
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return src, "", "its name has control characters", nil
 	}
 	f, err := a.host.Workspace.Artifact(ctx, a.now.Base, name)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
@@ -177,12 +182,29 @@ func (a *attempt) source(ctx context.Context, name string) (src contract.SourceA
 func title(name, text string) string {
 	if strings.HasSuffix(name, ".md") {
 		for l := range strings.SplitSeq(harness.Clip(text, 4<<10), "\n") {
-			if t, ok := strings.CutPrefix(l, "# "); ok && strings.TrimSpace(t) != "" {
-				return summary.OneLine(t, 200)
+			if t, ok := strings.CutPrefix(l, "# "); ok && webpage.Line(t, 200) != "" {
+				return webpage.Line(t, 200)
 			}
 		}
 	}
-	return path.Base(name)
+	return webpage.Line(path.Base(name), 200)
+}
+
+// asked returns the address that the run asked for to read a page: the page's own, or one from which a server sent the reader there, the
+// last of them that was read.
+func (a *attempt) asked(at webpage.Address) webpage.Address {
+	a.run.Story(func(s *story.Run) {
+		if _, ok := s.Web.Pages[at.URL]; ok {
+			return
+		}
+		from, last := at.URL, ""
+		for url, p := range s.Web.Pages {
+			if read := s.Web.Read[url]; p.From == from && (read > last || read == last && url < at.URL) {
+				at.URL, last = url, read
+			}
+		}
+	})
+	return at
 }
 
 // sourceID is the same for the same text of the same place.
@@ -212,7 +234,7 @@ func (a *attempt) judge(ctx context.Context, c contract.Citation, around string)
 		return unknown("no model is connected, and a rehearsal judges nothing")
 	}
 	ask := fmt.Sprintf("Claim: %s\n\nExcerpt: %s\n\nThe source around it, %s:\n%s", c.Claim, c.Excerpt, c.Address, quoted(around))
-	timed, cancel := context.WithTimeout(ctx, judgeTime)
+	timed, cancel := awake.WithTimeout(ctx, judgeTime)
 	defer cancel()
 	turn, err := a.host.Models.Ask(timed, ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task, Role: contract.KindAssociate, Model: a.model,
 		Budget: a.run.Budget(), TaskBudget: a.task.Budget, Chosen: a.run.Chosen}, contract.TurnRequest{Model: name, System: judging,

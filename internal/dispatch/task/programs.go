@@ -37,7 +37,7 @@ func (a *attempt) programs(token string, out http.Handler) http.Handler {
 	var model http.Handler
 	if token != "" || defence.Off(defence.InwardGrant) {
 		model = a.requests.Guard(http.StripPrefix(strings.TrimSuffix(modelPath, "/"), a.host.Models.Inward(ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task,
-			Role: contract.KindAssociate, Model: a.model, Budget: a.run.Budget(), TaskBudget: a.task.Budget}, ports.ModelGrant{Token: cmp.Or(token, newFence()), Ready: a.modelReady})))
+			Role: contract.KindAssociate, Model: a.model, Effort: a.effort, Budget: a.run.Budget(), TaskBudget: a.task.Budget}, ports.ModelGrant{Token: cmp.Or(token, newFence()), Ready: a.modelReady})))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

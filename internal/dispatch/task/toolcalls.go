@@ -33,7 +33,7 @@ func (a *attempt) handler() http.Handler {
 	r := a.run
 	mux := http.NewServeMux()
 	mux.Handle("POST /model/turns", a.fenced(a.host.Models.Handler(ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task, Role: contract.KindAssociate,
-		Model: a.model, Budget: r.Budget(), TaskBudget: a.task.Budget, Waiter: r.ModelWaits(a.ref.Task), Chosen: r.Chosen})))
+		Model: a.model, Effort: a.effort, Budget: r.Budget(), TaskBudget: a.task.Budget, Waiter: r.ModelWaits(a.ref.Task), Chosen: r.Chosen})))
 	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, a.wake)))
 	mux.Handle("POST /facts", a.fenced(loops.Endpoint(1<<10, a.known)))
 	mux.Handle("POST /clock", a.fenced(loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {

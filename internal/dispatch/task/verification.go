@@ -20,7 +20,7 @@ import (
 // verify runs the checks on a merged tree, each in a box of its own. They are judged by their exit codes
 // and by how many tests their runners report.
 func (a *attempt) verify(ctx context.Context, m *ports.Merged) contract.Verification {
-	if a.onlyItsDocument(m.Changes) {
+	if a.ofDocument(m.Changes) {
 		return a.verifyDocument(ctx, m)
 	}
 	b := &bench{attempt: a, merged: *m}

@@ -123,6 +123,10 @@ func (a *attempt) follow(ctx context.Context, pages ports.Pages, at webpage.Addr
 		case page.Failed != "":
 			return page, page.Failed, nil
 		case page.Redirect == "":
+			// A box says so, in which a page was read.
+			if from, err := webpage.Parse(page.From); err != nil || from.Target() != at.Target() {
+				return page, "its reader says that it is another host's", nil
+			}
 			return page, "", nil
 		}
 		next, err := webpage.Parse(page.Redirect)

@@ -46,17 +46,35 @@ func (a *attempt) findings() string {
 // maxFindings bounds what a writer is told of findings, in bytes.
 const maxFindings = 12 << 10
 
-// onlyItsDocument reports whether a task that writes a document changed nothing else, so that no program's check can tell anything of it.
-func (a *attempt) onlyItsDocument(changes []contract.Change) bool {
-	return a.task.Kind == contract.KindWrite && len(changes) == 1 && changes[0].Path == a.task.Document && changes[0].Op != contract.ChangeDeleted
+// ofDocument reports whether the citations of the document that a task writes are what is to be checked of its changes.
+func (a *attempt) ofDocument(changes []contract.Change) bool {
+	return a.task.Kind == contract.KindWrite && len(changes) > 0 && (a.besides(changes) == "" || !defence.Off(defence.WriteDocument))
+}
+
+// besides returns a path other than its document's that a task which writes one changed, as a link or the tree that it went on from can have
+// it do, or that it deleted; "" for none.
+func (a *attempt) besides(changes []contract.Change) string {
+	for _, c := range changes {
+		if c.Path != a.task.Document || c.PathBase64 != "" || c.Op == contract.ChangeDeleted {
+			return c.Path
+		}
+	}
+	return ""
 }
 
 // verifyDocument checks a document that a task wrote: what it cites was recorded, and it says of each citation what was
 // recorded. No program says so, but the log.
 func (a *attempt) verifyDocument(ctx context.Context, m *ports.Merged) contract.Verification {
 	ran := verify.OfDocument(a.task.Document)
-	problems, err := a.wrongCitations(ctx, m.Commit)
+	other := a.besides(m.Changes)
+	var problems []string
+	var err error
+	if other == "" {
+		problems, err = a.wrongCitations(ctx, m.Commit)
+	}
 	switch {
+	case other != "":
+		ran.Command.ExitCode, ran.Command.Stdout = 1, fmt.Sprintf("This task writes %s and nothing else, but it changed %s.", a.task.Document, summary.OneLine(other, 300))
 	case err != nil:
 		ran.Command.ExitCode, ran.Command.Stderr, ran.NotRun = -1, summary.OneLine(fault.Text(err), 1000), true
 	case len(problems) > 0 && !defence.Off(defence.WriteCitations):
@@ -74,9 +92,10 @@ func (a *attempt) wrongCitations(ctx context.Context, commit string) ([]string, 
 	known := map[string]contract.Citation{}
 	var labels []string
 	var found []contract.Citation
+	cited := library.Cited(body)
 	a.run.Story(func(s *story.Run) {
 		found = append(found, s.Cited.All...)
-		for _, label := range library.Cited(body) {
+		for _, label := range cited {
 			if c, ok := s.Cited.Find(label); ok {
 				known[label] = c
 			} else {
