@@ -92,6 +92,9 @@ func (s *Store) ContentObject(ctx context.Context, en *Entry, refused *error, op
 		return nil, 0, err
 	}
 	return Object{Kind: "blob", source: func() (io.ReadCloser, int64, error) {
+		if refused != nil {
+			*refused = nil // it is asked again
+		}
 		r, st, err := open()
 		if err != nil {
 			return fail(err)
@@ -108,9 +111,18 @@ func (s *Store) ContentObject(ctx context.Context, en *Entry, refused *error, op
 			return fail(err)
 		}
 		raw := m.Encode()
-		return io.NopCloser(strings.NewReader(string(raw))), int64(len(raw)), nil
+		return manifestReader{bytes.NewReader(raw), raw}, int64(len(raw)), nil
 	}}
 }
+
+// manifestReader reads the manifest of a large file whose chunks are stored.
+type manifestReader struct {
+	*bytes.Reader
+	raw []byte
+}
+
+// Close does nothing.
+func (manifestReader) Close() error { return nil }
 
 // Manifest reads the manifest of a chunked entry.
 func (s *Store) Manifest(ctx context.Context, id string) (*chunks.Manifest, error) {

@@ -6,7 +6,6 @@ import (
 	"compress/zlib"
 	"context"
 	"crypto/sha1"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,14 +16,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
 	"choir.dev/choiros/internal/durable"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
-	"choir.dev/choiros/internal/workspace/keeper/git"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
 )
 
@@ -42,16 +39,18 @@ func newObjectHash(kind string, size int64) hash.Hash {
 }
 
 // Object is one object to be written: content, or a source read when its turn
-// comes (a source must deliver exactly size bytes).
+// comes (a source must deliver exactly size bytes), perhaps more than once.
 type Object struct {
-	Kind    string
-	Content []byte
-	source  func() (io.ReadCloser, int64, error)
+	Kind     string
+	Content  []byte
+	source   func() (io.ReadCloser, int64, error)
+	distinct bool // no other one that is written with it is the same
 }
 
-// From is an object whose content is read when it is written.
-func From(kind string, source func() (io.ReadCloser, int64, error)) Object {
-	return Object{Kind: kind, source: source}
+// Named is an object whose content is read when it is written, and which is the same as no other
+// that is written with it, for they have names.
+func Named(kind string, source func() (io.ReadCloser, int64, error)) Object {
+	return Object{Kind: kind, source: source, distinct: true}
 }
 
 func (o Object) open() (io.ReadCloser, int64, error) {
@@ -405,110 +404,6 @@ func copyExactly(w io.Writer, r io.Reader, size int64) error {
 		return disk.ErrGone
 	}
 	return nil
-}
-
-var packKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3}
-
-// writePack streams objects as one pack into git index-pack, which checks it and,
-// but for a first commit, syncs it.
-func (s *Store) writePack(ctx context.Context, objects []Object) (_ []string, failed error) {
-	if err := s.counts(); err != nil {
-		return nil, err
-	}
-	cmd := s.git.Command(ctx, "index-pack", "--stdin")
-	if s.first {
-		cmd.Env = append(cmd.Env, git.Unsynced)
-	}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &git.PrefixBuffer{Max: 16 << 10, To: &stderr}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	ids, werr := streamPack(ctx, stdin, objects)
-	werr = errors.Join(werr, stdin.Close())
-	if err := cmd.Wait(); err != nil {
-		if !s.quarantine { // otherwise its folder goes as a whole
-			defer func() { failed = errors.Join(failed, s.RemoveAll(TornPacks)) }()
-		}
-		if werr != nil && !errors.Is(werr, os.ErrClosed) && !errors.Is(werr, syscall.EPIPE) && stderr.Len() == 0 {
-			return nil, werr
-		}
-		return nil, s.git.Failed(ctx, []string{"index-pack"}, stderr.String(), err)
-	}
-	if werr != nil || s.first {
-		return ids, werr
-	}
-	return ids, durable.SyncDir(filepath.Join(s.objects, "pack"))
-}
-
-func streamPack(ctx context.Context, dst io.Writer, objects []Object) ([]string, error) {
-	sum := sha1.New()
-	buf := bufio.NewWriterSize(io.MultiWriter(dst, sum), 64<<10)
-	var head [12]byte
-	copy(head[:], "PACK")
-	binary.BigEndian.PutUint32(head[4:], 2)
-	binary.BigEndian.PutUint32(head[8:], uint32(len(objects)))
-	buf.Write(head[:])
-	z := deflaters.Get().(*zlib.Writer)
-	defer deflaters.Put(z)
-	ids := make([]string, len(objects))
-	for i, o := range objects {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		// The pack's header gives the number of objects, and each object its size, so for a
-		// file that vanished or is being written to, an object that nobody names is written
-		// in its place.
-		r, size, err := o.open()
-		if errors.Is(err, disk.ErrGone) {
-			r, size = io.NopCloser(strings.NewReader("")), 0
-		} else if err != nil {
-			return nil, err
-		}
-		gone := errors.Is(err, disk.ErrGone)
-		writePackHeader(buf, packKinds[o.Kind], size)
-		z.Reset(buf)
-		h := newObjectHash(o.Kind, size)
-		w := io.MultiWriter(h, z)
-		n, err := io.Copy(w, io.LimitReader(r, size))
-		if err = errors.Join(err, r.Close()); err != nil {
-			return nil, err
-		}
-		if n < size {
-			gone = true
-			if _, err := io.CopyN(w, zeroes{}, size-n); err != nil {
-				return nil, err
-			}
-		}
-		if err := z.Close(); err != nil {
-			return nil, err
-		}
-		if !gone {
-			ids[i] = hex.EncodeToString(h.Sum(nil))
-		}
-	}
-	if err := buf.Flush(); err != nil {
-		return nil, err
-	}
-	_, err := dst.Write(sum.Sum(nil))
-	return ids, err
-}
-
-type zeroes struct{}
-
-func (zeroes) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-func writePackHeader(w *bufio.Writer, kind byte, size int64) {
-	c := kind<<4 | byte(size&0x0f)
-	for size >>= 4; size > 0; size >>= 7 {
-		w.WriteByte(c | 0x80)
-		c = byte(size & 0x7f)
-	}
-	w.WriteByte(c)
 }
 
 // Blob returns a whole blob of at most max bytes.

@@ -144,7 +144,7 @@ func (l *inspection) write(ctx context.Context, to *gitstore.Store) error {
 	}
 	objects := make([]gitstore.Object, len(ids))
 	for i, id := range ids {
-		objects[i] = gitstore.From(l.at[id].kind, func() (io.ReadCloser, int64, error) {
+		objects[i] = gitstore.Named(l.at[id].kind, func() (io.ReadCloser, int64, error) {
 			l.crash("push.writing")
 			return l.open(id)
 		})
