@@ -381,6 +381,13 @@ func (w *world) killAt(s scenario, point string, round int) {
 	when := fmt.Sprintf("%s, killed at %s", s.name, point)
 	ctx, cancel := w.soon()
 	defer cancel()
+	if strings.HasPrefix(point, "keeper.") {
+		if w.keepers == 4 { // a computer that loses many within minutes is put to sleep
+			w.in.Stop(w.t)
+			w.restart()
+		}
+		w.keepers++
+	}
 	w.arm(point, 1+round%nth(point))
 	if kind, at, _ := strings.Cut(point, "."); at == "ready" && (kind == "director" || kind == "associate") {
 		w.killBoxes(kind) // one that waits for the next run was ready before

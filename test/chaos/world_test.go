@@ -33,6 +33,7 @@ type world struct {
 	witness *witness
 	tree    *tree
 	initial string // the first checkpoint
+	keepers int    // how many keepers this choir has lost
 
 	mu      sync.Mutex // guards what follows, while several goroutines work
 	prompts []*prompt
@@ -177,6 +178,7 @@ func (w *world) options() choirtest.Options {
 func (w *world) start() {
 	w.t.Helper()
 	w.in = choirtest.Start(w.t, w.options())
+	w.keepers = 0
 	c, err := client.New(w.in.URL, w.in.Token, "")
 	if err != nil {
 		w.t.Fatal(err)
