@@ -208,6 +208,7 @@ type (
 		DurationMS int64    `json:"duration_ms" v:"min=0"`
 		Attempt    int      `json:"attempt" v:"min=0,max=1000"`
 		Command    *Command `json:"command,omitempty"`
+		Images     []Image  `json:"images,omitempty" v:"items=20"` // what it showed beside its output
 	}
 	// VerificationFinished is the outcome of checking a tree.
 	VerificationFinished struct {

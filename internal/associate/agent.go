@@ -70,7 +70,7 @@ func (t agentTools) Call(ctx context.Context, c contract.ToolCall) (harness.Retu
 	if err != nil {
 		return harness.Return{}, err
 	}
-	return harness.Return{Content: res.Said(), IsError: !res.OK}, nil
+	return harness.Return{Content: res.Said(), Images: res.Images, IsError: !res.OK}, nil
 }
 
 func (t agentTools) finish(c contract.ToolCall) tool.Result {

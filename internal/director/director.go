@@ -181,7 +181,7 @@ func (l *loop) look(ctx context.Context, c contract.ToolCall) (harness.Return, e
 	case no != nil:
 		res = *no
 	}
-	return harness.Return{Content: res.Said(), IsError: !res.OK}, nil
+	return harness.Return{Content: res.Said(), Images: res.Images, IsError: !res.OK}, nil
 }
 
 // end records the report.

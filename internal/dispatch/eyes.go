@@ -43,6 +43,9 @@ func (a *directorAPI) looked(ctx context.Context, t tool.Tool, args json.RawMess
 	}
 	res, err := a.eyes.Call(ctx, t, args)
 	res.Data = nil
+	if err == nil {
+		err = loops.KeepPictures(ctx, a.run.dispatcher.options.Blobs, a.run.dispatcher.options.CID, &res)
+	}
 	return res, err
 }
 

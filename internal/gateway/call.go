@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -57,6 +58,8 @@ type candidate struct {
 	not     time.Duration // not to be tried before
 	err     *provider.Error
 	dead    bool // it can't answer this request
+	blind   bool // its service took no request with this one's pictures
+	showed  bool // the last request to it had pictures
 }
 
 func (k *candidate) name() string { return k.provider + "/" + k.model }
@@ -169,10 +172,11 @@ func (c *call) pick() (*candidate, *breaker.Permit, time.Duration) {
 // try makes one request. What it consumed is noted for the record.
 func (c *call) try(ctx context.Context, k *candidate, permit *breaker.Permit) (contract.Turn, error) {
 	g := c.gateway
-	sent, err := g.prepare(ctx, c.scope, k.target, c.req)
+	sent, err := g.prepare(ctx, c.scope, k, c.req)
 	if err != nil {
 		return contract.Turn{}, err
 	}
+	k.showed = len(sent.pictures) > 0
 	// Nothing is reserved while the call waits, for others need it.
 	res, err := g.reserve(ctx, c.scope, k.target, sent.request)
 	if err != nil {
@@ -246,6 +250,12 @@ func (c *call) goesOn(ctx context.Context, k *candidate, permit *breaker.Permit,
 	c.metered.retries++
 	if !pe.Retriable {
 		permit.Answered() // it is there
+		if k.showed && !made.shown && refusesContent(pe) {
+			// One picture that a service can't read, and which stays in the conversation, would end the task.
+			g.opt.Logger.Warn("a service refused a request with pictures, and is asked once more without them", "model", k.name(), "error", pe)
+			k.blind = true
+			return true
+		}
 		if k.instead != "" {
 			g.opt.Logger.Warn("a model can't answer in the place of another", "model", k.name(), "instead", k.instead, "code", pe.Code)
 			k.dead = true
@@ -278,6 +288,15 @@ func (c *call) goesOn(ctx context.Context, k *candidate, permit *breaker.Permit,
 		c.reader.again()
 	}
 	return true
+}
+
+// refusesContent reports whether a service refused what a request says, not who asks.
+func refusesContent(pe *provider.Error) bool {
+	switch pe.Status {
+	case 0, http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return pe.Code == provider.CodeInvalid
+	}
+	return pe.Code == provider.CodeTooLarge
 }
 
 // pause returns the wait that the service asked for, or one that doubles each time, with jitter, so

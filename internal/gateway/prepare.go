@@ -39,8 +39,8 @@ type prepared struct {
 // prepare makes the request that a model is sent of the one that was made: see provider.Conversation. Pictures that it
 // can't look at are told in words, and a form of the answer that its service can't enforce is asked for in the system
 // prompt.
-func (g *Gateway) prepare(ctx context.Context, s Scope, t target, req contract.TurnRequest) (prepared, error) {
-	p := prepared{request: req}
+func (g *Gateway) prepare(ctx context.Context, s Scope, k *candidate, req contract.TurnRequest) (prepared, error) {
+	p, t := prepared{request: req}, k.target
 	seen := map[string]bool{}
 	for i, tool := range req.Tools {
 		if !provider.ToolName(tool.Name) || seen[tool.Name] {
@@ -50,9 +50,17 @@ func (g *Gateway) prepare(ctx context.Context, s Scope, t target, req contract.T
 	}
 	p.request.Messages = provider.Conversation(req.Messages, t.provider)
 	var shown map[place]bool
-	p.pictures, shown = g.pictures(ctx, s, t, p.request.Messages)
+	why := "it could not be read, is no picture, or is over the limits of size and number"
+	switch {
+	case !t.info.Images:
+		why = "your model can't look at pictures"
+	case k.blind:
+		why = "its service refused a request with the pictures of this conversation, of which it may be another one that it can't read"
+	default:
+		p.pictures, shown = g.pictures(ctx, s, p.request.Messages)
+	}
 	for i, m := range p.request.Messages {
-		p.request.Messages[i] = tell(i, m, shown, t.info.Images)
+		p.request.Messages[i] = tell(i, m, shown, why)
 	}
 	if req.Output == nil {
 		return p, nil
@@ -75,8 +83,8 @@ type place [3]int
 
 // pictures reads the conversation's pictures, the newest first, as long as the bounds allow, and says which are shown. One that
 // comes again counts again, since it is sent again.
-func (g *Gateway) pictures(ctx context.Context, s Scope, t target, messages []contract.Message) (map[contract.BlobRef]provider.Picture, map[place]bool) {
-	if !t.info.Images || g.opt.Blobs == nil {
+func (g *Gateway) pictures(ctx context.Context, s Scope, messages []contract.Message) (map[contract.BlobRef]provider.Picture, map[place]bool) {
+	if g.opt.Blobs == nil {
 		return nil, nil
 	}
 	out, shown := map[contract.BlobRef]provider.Picture{}, map[place]bool{}
@@ -142,12 +150,8 @@ func (g *Gateway) picture(ctx context.Context, cid contract.CID, ref contract.Bl
 	return p, nil
 }
 
-// tell puts a sentence in the place of each picture that is not sent.
-func tell(number int, m contract.Message, shown map[place]bool, able bool) contract.Message {
-	why := "your model can't look at pictures"
-	if able {
-		why = "it could not be read, is no picture, or is over the limits of size and number"
-	}
+// tell puts a sentence in the place of each picture that is not sent, which says why.
+func tell(number int, m contract.Message, shown map[place]bool, why string) contract.Message {
 	words := func(i contract.Image) string {
 		return fmt.Sprintf("[Here was a picture (%s, %d bytes) that you are not shown: %s.]", i.Media, i.Bytes, why)
 	}

@@ -30,6 +30,7 @@ type Tools interface {
 // Return is the outcome of a tool call. End ends the loop: the model is done.
 type Return struct {
 	Content string
+	Images  []contract.Image // kept by the host
 	IsError bool
 	End     bool
 }

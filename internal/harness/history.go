@@ -76,7 +76,7 @@ func (l *loop) reconsider(r Record) {
 	}
 	for _, c := range cs {
 		if ret, ok := returned(r, c.ID); ok {
-			l.repeated(c, Return{Content: ret.Content, IsError: ret.IsError, End: c.Name == l.EndTool && !ret.IsError}, true)
+			l.repeated(c, Return{Content: ret.Content, Images: ret.Images, IsError: ret.IsError, End: c.Name == l.EndTool && !ret.IsError}, true)
 		}
 	}
 	l.ended = l.judge(r, false)
@@ -222,6 +222,9 @@ func sizeOf(t Record) int {
 	return n
 }
 
+// pictureBytes is as what length of text a picture counts: services make some 1,600 tokens of a large one.
+const pictureBytes = 4800
+
 func sizeOfMessage(m contract.Message) int {
 	n := 0
 	for _, p := range m.Parts {
@@ -230,7 +233,9 @@ func sizeOfMessage(m contract.Message) int {
 		case p.Call != nil:
 			n += len(p.Call.Args) + len(p.Call.Name)
 		case p.Return != nil:
-			n += len(p.Return.Content)
+			n += len(p.Return.Content) + pictureBytes*len(p.Return.Images)
+		case p.Image != nil:
+			n += pictureBytes
 		case p.Reasoning != nil:
 			n += len(p.Reasoning.Text) + len(p.Reasoning.Opaque)
 		}

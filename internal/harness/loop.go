@@ -347,7 +347,7 @@ func (l *loop) take(ctx context.Context, told string, turn contract.Turn) (Outco
 	}
 	returns := contract.Message{Role: contract.MessageUser}
 	for i, c := range cs {
-		returns.Parts = append(returns.Parts, contract.Part{Return: &contract.ToolReturn{ID: c.ID, Content: rets[i].Content, IsError: rets[i].IsError}})
+		returns.Parts = append(returns.Parts, contract.Part{Return: &contract.ToolReturn{ID: c.ID, Content: rets[i].Content, Images: rets[i].Images, IsError: rets[i].IsError}})
 	}
 	rec.Returns = []contract.Message{returns}
 	rec.Usage.ToolCalls = l.spent.ToolCalls - made

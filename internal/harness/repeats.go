@@ -27,7 +27,7 @@ func (r *repeats) add(c contract.ToolCall, ret Return, changed bool) (key [32]by
 	if json.Compact(&canon, c.Args) != nil {
 		canon.Write(c.Args)
 	}
-	key = sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%t\x00%s", c.Name, canon.Bytes(), ret.IsError, ret.Content))
+	key = sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%t\x00%v\x00%s", c.Name, canon.Bytes(), ret.IsError, ret.Images, ret.Content))
 	if changed && r.counts[key] == 0 {
 		mine := map[[32]byte]int{}
 		for k, n := range r.counts {

@@ -23,6 +23,10 @@ type Result struct {
 	Truncated bool              `json:"truncated,omitempty"`
 	Command   *contract.Command `json:"command,omitempty"` // of a tool that runs one
 	Data      json.RawMessage   `json:"data,omitempty"`    // for the host, never for a model
+	// Pictures are what whoever carried out the call saw, for the host to keep; Images name what
+	// it kept, and come from the host alone.
+	Pictures [][]byte         `json:"pictures,omitempty"`
+	Images   []contract.Image `json:"images,omitempty"`
 }
 
 // Said is the answer as a model reads it: what was cut says so.

@@ -1114,6 +1114,8 @@ export interface ToolReturned {
   duration_ms: number
   attempt: number
   command?: Command
+  /** what it showed beside its output */
+  images?: Image[]
 }
 
 /** ToolSpec describes a tool to a model. Schema is a JSON Schema object. */

@@ -47,5 +47,8 @@ func CallTool(ctx context.Context, box ports.Box, name string, args json.RawMess
 	if resp.StatusCode >= 500 {
 		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s: %s", box.ID(), harness.Clip(res.Output, 500)))
 	}
+	if len(res.Images) > 0 { // only the host names what it kept, which may be anything of the computer
+		return res, fault.New("dispatch.tool", fault.Unavailable, "", fmt.Errorf("box %s names pictures of the host", box.ID()))
+	}
 	return res, nil
 }

@@ -46,7 +46,7 @@ func Resumable(t *story.Task) []contract.TurnRecorded {
 		ret, returned := t.Returns[call]
 		switch {
 		case returned:
-			r.Content, r.IsError = cmp.Or(ret.Output, "(no output)"), !ret.OK
+			r.Content, r.Images, r.IsError = cmp.Or(ret.Output, "(no output)"), ret.Images, !ret.OK
 		case called[call]:
 			r.IsError, r.Content = true, "Unknown: the box or the computer ended while this call ran. It may or may not have happened; look before you repeat it."
 		default:

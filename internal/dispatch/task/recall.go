@@ -96,7 +96,7 @@ func (a *attempt) recall(ctx context.Context, args json.RawMessage) (tool.Result
 	if last < len(lines) {
 		b.WriteString(fmt.Sprintf("(go on with from: %d)\n", last+1))
 	}
-	return tool.Result{OK: true, Output: head + b.String()}, nil
+	return tool.Result{OK: true, Output: head + b.String(), Images: ret.Images}, nil
 }
 
 // blob reads an output that was too long for its event.

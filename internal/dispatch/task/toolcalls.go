@@ -168,8 +168,11 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	}
 	crash.At("dispatch.tool.shown")
 	took := time.Since(began).Milliseconds()
+	if err := loops.KeepPictures(ctx, a.host.Blobs, a.host.CID, &res); err != nil {
+		return tool.Result{}, fault.Wrap("dispatch.tool", err)
+	}
 	ret := &contract.ToolReturned{Call: call, Name: t.Name, OK: res.OK, Output: harness.Clip(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
-		Command: a.shortened(res.Command)}
+		Command: a.shortened(res.Command), Images: res.Images}
 	if whole := wholeOutput(res); len(whole) > maxLogged {
 		if ret.OutputRef, _, err = a.host.Blobs.Put(ctx, a.host.CID, strings.NewReader(whole)); err != nil {
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)

@@ -83,7 +83,7 @@ const (
 var table = sync.OnceValue(func() []declared {
 	return []declared{
 		with(tool.Tool{Name: "read", Effects: reads, Limits: small, Callers: eyes,
-			Description: "Read a text file of the workspace, or the output of a command by the path that was told. Lines are numbered from 1; a tab follows the number. The last line says which lines of how many these are; read on with offset.",
+			Description: "Read a text file of the workspace, look at a picture (PNG, JPEG, GIF, WebP), or read the output of a command by the path that was told. Lines are numbered from 1; a tab follows the number. The last line says which lines of how many these are; read on with offset.",
 			Schema: tool.Object(`"path":{"type":"string","minLength":1,"maxLength":4096,"description":"relative to the workspace's root"},
 			"offset":{"type":"integer","minimum":1,"description":"first line to show"},
 			"limit":{"type":"integer","minimum":1,"maximum":5000,"description":"how many lines; as many as fit when left out"}`, "path")}, (*Box).read),

@@ -58,6 +58,7 @@ const (
 	maxShown    = 15 << 10  // what is said of files and commands: a loop cuts longer returns in the middle
 	maxStream   = 256 << 10 // each of a command's stdout and stderr, head and tail
 	maxFile     = 8 << 20   // a file that is read whole or edited
+	maxPicture  = 3_000_000 // a picture that is shown; the host takes 4 MiB of an answer, of base64
 	maxMatches  = 300       // grep
 	maxListed   = 1000      // glob and ls
 	maxVisited  = 100_000   // entries one search looks at

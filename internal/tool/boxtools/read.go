@@ -3,6 +3,8 @@ package boxtools
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
@@ -27,11 +29,19 @@ func (b *Box) read(_ context.Context, a readArgs) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if binary(data) {
+	media := http.DetectContentType(data)
+	picture := slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, media)
+	switch {
+	case picture && len(data) > maxPicture:
+		return Result{}, refuse("%s is a picture of %d bytes; at most %d are shown, so make a smaller one of it with a command", p.name, len(data), maxPicture)
+	case !picture && binary(data):
 		return Result{}, refuse("%s is binary (%d bytes)", p.name, len(data))
 	}
 	if p.root == b.root {
 		b.saw(p.rel, data)
+	}
+	if picture {
+		return Result{OK: true, Output: fmt.Sprintf("(a picture: %s, %s, %d bytes)", p.name, media, len(data)), Pictures: [][]byte{data}}, nil
 	}
 	if len(data) == 0 {
 		return Result{OK: true, Output: "(empty file)"}, nil
