@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -340,7 +341,7 @@ func (e *Engine) storeReceived(ctx context.Context, file string, st disk.Stat, l
 			return e.store.StoreFile(ctx, file)
 		}
 	}
-	ids, err := e.store.Write(ctx, []gitstore.Object{{Kind: "blob", Content: large.Encode()}})
+	ids, err := e.store.Write(ctx, []objects.Object{{Kind: "blob", Content: large.Encode()}})
 	if err != nil {
 		return gitstore.None, err
 	}

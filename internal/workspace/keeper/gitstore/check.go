@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/git"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 )
 
 // KindManifest is a blob that is a manifest, beside git's own kinds of objects.
@@ -54,7 +55,7 @@ func (s *Store) Check(ctx context.Context, id, kind string) (content []byte, siz
 // objectSum hashes an object as it is read.
 type objectSum struct{ h hash.Hash }
 
-func (s *objectSum) begin(kind string, size int64) { s.h = newObjectHash(kind, size) }
+func (s *objectSum) begin(kind string, size int64) { s.h = objects.NewHash(kind, size) }
 
 func (s *objectSum) Write(p []byte) (int, error) { return s.h.Write(p) }
 
@@ -89,7 +90,7 @@ func TreeNames(content []byte) []TreeItem {
 
 // Replace writes an object that is damaged or missing. A damaged file under its name is
 // kept aside.
-func (s *Store) Replace(o Object, id string) error {
+func (s *Store) Replace(o objects.Object, id string) error {
 	got, tmp, err := s.deflate(o)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/names"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -36,13 +37,13 @@ func (s *Store) HashEntry(r io.Reader, st disk.Stat) (Entry, error) {
 		if err != nil {
 			return None, err
 		}
-		return Entry{Mode: st.GitMode(), ID: objectID("blob", m.Encode()), Chunked: true}, nil
+		return Entry{Mode: st.GitMode(), ID: objects.ID("blob", m.Encode()), Chunked: true}, nil
 	}
 	size := st.Size
 	if l, ok := r.(disk.LinkReader); ok {
 		size = int64(l.Len())
 	}
-	h := newObjectHash("blob", size)
+	h := objects.NewHash("blob", size)
 	if err := copyExactly(h, r, size); err != nil {
 		return None, err
 	}
@@ -84,14 +85,14 @@ func (s *Store) IsOneOf(r io.Reader, st disk.Stat, likely []Entry) (Entry, bool,
 // when the object is read, and so are on disk before it is. en is filled in by then, and is
 // the entry together with the object's id. If a file can't be read or kept, the reason is
 // stored in refused and the object left out; without refused it is an error.
-func (s *Store) ContentObject(ctx context.Context, en *Entry, refused *error, open func() (io.ReadCloser, disk.Stat, error)) Object {
+func (s *Store) ContentObject(ctx context.Context, en *Entry, refused *error, open func() (io.ReadCloser, disk.Stat, error)) objects.Object {
 	fail := func(err error) (io.ReadCloser, int64, error) {
 		if refused != nil && ctx.Err() == nil && !fault.NoSpace(err) {
 			*refused, err = err, disk.ErrGone
 		}
 		return nil, 0, err
 	}
-	return Object{Kind: "blob", source: func() (io.ReadCloser, int64, error) {
+	return objects.From("blob", func() (io.ReadCloser, int64, error) {
 		if refused != nil {
 			*refused = nil // it is asked again
 		}
@@ -112,7 +113,7 @@ func (s *Store) ContentObject(ctx context.Context, en *Entry, refused *error, op
 		}
 		raw := m.Encode()
 		return manifestReader{bytes.NewReader(raw), raw}, int64(len(raw)), nil
-	}}
+	})
 }
 
 // manifestReader reads the manifest of a large file whose chunks are stored.
@@ -123,6 +124,9 @@ type manifestReader struct {
 
 // Close does nothing.
 func (manifestReader) Close() error { return nil }
+
+// Whole is all that it reads.
+func (m manifestReader) Whole() []byte { return m.raw }
 
 // Manifest reads the manifest of a chunked entry.
 func (s *Store) Manifest(ctx context.Context, id string) (*chunks.Manifest, error) {

@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -106,7 +107,7 @@ func (v *window) Write(p []byte) (int, error) {
 // StoreEntryAt stores a file of the live tree.
 func (s *Store) StoreEntryAt(ctx context.Context, dirfd int, name string) (Entry, error) {
 	var en Entry
-	ids, err := s.Write(ctx, []Object{s.ContentObject(ctx, &en, nil, func() (io.ReadCloser, disk.Stat, error) {
+	ids, err := s.Write(ctx, []objects.Object{s.ContentObject(ctx, &en, nil, func() (io.ReadCloser, disk.Stat, error) {
 		r, st, err := disk.OpenContent(dirfd, name, -1)
 		if disk.IsGone(err) {
 			err = disk.ErrGone

@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/nested"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -51,7 +52,7 @@ func (s *Store) MergeEntries(ctx context.Context, base, ours, theirs Entry) (Ent
 	if err != nil || !ok {
 		return None, false, err
 	}
-	ids, err := s.Write(ctx, []Object{{Kind: "blob", Content: content}})
+	ids, err := s.Write(ctx, []objects.Object{{Kind: "blob", Content: content}})
 	if err != nil {
 		return None, false, err
 	}
@@ -310,7 +311,7 @@ func (k *Unchanged) Without(changes []Change) []Change {
 func (s *Store) StoreFile(ctx context.Context, name string) (Entry, error) {
 	var en Entry
 	for range 100 {
-		ids, err := s.Write(ctx, []Object{s.ContentObject(ctx, &en, nil, func() (io.ReadCloser, disk.Stat, error) {
+		ids, err := s.Write(ctx, []objects.Object{s.ContentObject(ctx, &en, nil, func() (io.ReadCloser, disk.Stat, error) {
 			return disk.OpenContent(unix.AT_FDCWD, name, -1)
 		})})
 		if err != nil {

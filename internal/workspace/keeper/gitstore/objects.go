@@ -9,13 +9,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,42 +21,8 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 )
-
-// objectID returns the id git gives to an object.
-func objectID(kind string, content []byte) string {
-	h := newObjectHash(kind, int64(len(content)))
-	h.Write(content)
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-func newObjectHash(kind string, size int64) hash.Hash {
-	h := sha1.New()
-	fmt.Fprintf(h, "%s %d\x00", kind, size)
-	return h
-}
-
-// Object is one object to be written: content, or a source read when its turn
-// comes (a source must deliver exactly size bytes), perhaps more than once.
-type Object struct {
-	Kind     string
-	Content  []byte
-	source   func() (io.ReadCloser, int64, error)
-	distinct bool // no other one that is written with it is the same
-}
-
-// Named is an object whose content is read when it is written, and which is the same as no other
-// that is written with it, for they have names.
-func Named(kind string, source func() (io.ReadCloser, int64, error)) Object {
-	return Object{Kind: kind, source: source, distinct: true}
-}
-
-func (o Object) open() (io.ReadCloser, int64, error) {
-	if o.source != nil {
-		return o.source()
-	}
-	return io.NopCloser(bytes.NewReader(o.Content)), int64(len(o.Content)), nil
-}
 
 // looseLimit is how many objects of one call are written as files of their
 // own; more become a pack, which costs one sync instead of one each.
@@ -66,7 +30,7 @@ const looseLimit = 48
 
 // Write writes objects durably and returns their ids, in order. An
 // object whose source fails with errGone has the id "" and is left out.
-func (s *Store) Write(ctx context.Context, objects []Object) ([]string, error) {
+func (s *Store) Write(ctx context.Context, objects []objects.Object) ([]string, error) {
 	if len(objects) == 0 {
 		return nil, nil
 	}
@@ -128,7 +92,7 @@ func (s *Store) keep(files ...journal.File) error {
 	return s.finish(act{files: files})
 }
 
-func (s *Store) writeLoose(ctx context.Context, objects []Object) (ids []string, err error) {
+func (s *Store) writeLoose(ctx context.Context, objects []objects.Object) (ids []string, err error) {
 	var all []pendingObject
 	defer func() {
 		if err != nil {
@@ -352,18 +316,9 @@ func openInflated(name string) (io.ReadCloser, error) {
 	return inflated{z, f}, nil
 }
 
-// deflaters are reused: making one costs more than compressing a small object with it.
-var deflaters = sync.Pool{New: func() any {
-	z, err := zlib.NewWriterLevel(nil, zlib.BestSpeed)
-	if err != nil {
-		panic(err) // a level that zlib doesn't have
-	}
-	return z
-}}
-
 // deflate writes one object to a temporary file and returns its id.
-func (s *Store) deflate(o Object) (id, tmp string, err error) {
-	r, size, err := o.open()
+func (s *Store) deflate(o objects.Object) (id, tmp string, err error) {
+	r, size, err := o.Open()
 	if err != nil {
 		return "", "", err
 	}
@@ -379,8 +334,8 @@ func (s *Store) deflate(o Object) (id, tmp string, err error) {
 		}
 	}()
 	buf := bufio.NewWriterSize(f, 32<<10)
-	z := deflaters.Get().(*zlib.Writer)
-	defer deflaters.Put(z)
+	z := objects.Deflaters.Get().(*zlib.Writer)
+	defer objects.Deflaters.Put(z)
 	z.Reset(buf)
 	h := sha1.New()
 	w := io.MultiWriter(h, z)

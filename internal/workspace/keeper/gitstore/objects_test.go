@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -55,11 +56,11 @@ func TestWriteManyChild(t *testing.T) {
 	if _, err := s.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var objects []gitstore.Object
+	var many []objects.Object
 	for n := range 40 {
-		objects = append(objects, gitstore.Object{Kind: "blob", Content: fmt.Append(nil, n)})
+		many = append(many, objects.Object{Kind: "blob", Content: fmt.Append(nil, n)})
 	}
-	if _, err := s.Write(t.Context(), objects); err != nil {
+	if _, err := s.Write(t.Context(), many); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

@@ -1,160 +1,41 @@
 package gitstore
 
 import (
-	"bufio"
 	"bytes"
-	"compress/zlib"
 	"context"
-	"crypto/rand"
-	"crypto/sha1"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"choir.dev/choiros/internal/durable"
-	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/git"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 )
-
-var packKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3}
-
-// errTwice says that a pack would have had an object twice.
-var errTwice = errors.New("a pack would have an object twice")
 
 // writePack writes objects as one pack that has each of them once, whatever files have the same
 // content: git takes a pack that has one twice, and later says that its index of packs is damaged.
 // Files that go on becoming the same as others while they are read are written one by one.
-func (s *Store) writePack(ctx context.Context, objects []Object) ([]string, error) {
+func (s *Store) writePack(ctx context.Context, given []objects.Object) ([]string, error) {
 	for range 3 {
-		d, err := findDistinct(ctx, objects)
+		d, err := objects.FindDistinct(ctx, given)
 		if err != nil {
 			return nil, err
 		}
-		ids, err := s.indexPack(ctx, d.objects)
-		if err != nil && !errors.Is(err, errTwice) {
+		ids, err := s.indexPack(ctx, d.Objects)
+		if err != nil && !errors.Is(err, objects.ErrTwice) {
 			return nil, err
 		}
-		if all, whole := d.all(ids); err == nil && whole {
+		if all, whole := d.All(ids); err == nil && whole {
 			return all, nil
 		}
 	}
-	return s.writeLoose(ctx, objects)
-}
-
-// distinct are objects of which none is the same as another, as far as one reading tells.
-type distinct struct {
-	objects []Object
-	at      []int    // of each object given, where in objects it or the one that it equals is
-	same    []string // of each object given that equals an earlier one, its id
-
-	first map[string]int // by id, where in objects it is
-	large map[int64]int  // by size, where the one of that size is that was not read
-}
-
-// readAhead is the size, in bytes, above which an object is read before its turn only if another
-// one has its size.
-const readAhead = 1 << 20
-
-// findDistinct reads objects to find those that are the same: how many a pack has stands at its
-// beginning, and which id an object has is known when it was read.
-func findDistinct(ctx context.Context, given []Object) (*distinct, error) {
-	d := &distinct{at: make([]int, len(given)), same: make([]string, len(given)), first: map[string]int{}, large: map[int64]int{}}
-	for i, o := range given {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		id := ""
-		if !o.distinct {
-			var err error
-			if id, o, err = d.read(o); err != nil {
-				return nil, err
-			}
-		}
-		if at, there := d.first[id]; there && id != "" {
-			d.at[i], d.same[i] = at, id
-			continue
-		}
-		d.first[id], d.at[i] = len(d.objects), len(d.objects)
-		d.objects = append(d.objects, o)
-	}
-	return d, nil
-}
-
-// read returns an object's id, or "" if it is left to the moment at which it is written. What is
-// written of a file that is kept as chunks is the manifest that storing them gave.
-func (d *distinct) read(o Object) (string, Object, error) {
-	r, size, err := o.open()
-	if errors.Is(err, disk.ErrGone) {
-		return "", o, nil
-	}
-	if err != nil {
-		return "", o, err
-	}
-	if m, is := r.(manifestReader); is {
-		o = Object{Kind: o.Kind, Content: m.raw}
-	} else if size > readAhead {
-		at, there := d.large[size]
-		if !there {
-			d.large[size] = len(d.objects)
-			return "", o, r.Close()
-		}
-		if at >= 0 {
-			d.large[size] = -1
-			first, err := idOf(d.objects[at])
-			if err != nil {
-				return "", o, errors.Join(err, r.Close())
-			}
-			d.first[first] = at
-		}
-	}
-	id, err := hashAs(o.Kind, r, size)
-	return id, o, err
-}
-
-// idOf returns the id of an object as it is now, or "" if it is gone.
-func idOf(o Object) (string, error) {
-	r, size, err := o.open()
-	if errors.Is(err, disk.ErrGone) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return hashAs(o.Kind, r, size)
-}
-
-// hashAs hashes what r reads, which it closes; "" is the id of what has become shorter.
-func hashAs(kind string, r io.ReadCloser, size int64) (string, error) {
-	h := newObjectHash(kind, size)
-	n, err := io.Copy(h, io.LimitReader(r, size))
-	if err = errors.Join(err, r.Close()); err != nil || n < size {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// all returns the id of each object given, from those with which the distinct ones were written.
-// It is false if one that was left out is not what was written in its place.
-func (d *distinct) all(ids []string) ([]string, bool) {
-	if len(ids) != len(d.objects) {
-		return nil, false
-	}
-	all := make([]string, len(d.at))
-	for i, at := range d.at {
-		if all[i] = ids[at]; d.same[i] != "" && d.same[i] != all[i] {
-			return nil, false
-		}
-	}
-	return all, true
+	return s.writeLoose(ctx, given)
 }
 
 // indexPack streams objects as one pack into git index-pack, which checks it and,
-// but for a first commit, syncs it. It is errTwice, and nothing is kept, if two are the same.
-func (s *Store) indexPack(ctx context.Context, objects []Object) (_ []string, failed error) {
+// but for a first commit, syncs it. It is objects.ErrTwice, and nothing is kept, if two are the same.
+func (s *Store) indexPack(ctx context.Context, given []objects.Object) (_ []string, failed error) {
 	if err := s.counts(); err != nil {
 		return nil, err
 	}
@@ -171,13 +52,13 @@ func (s *Store) indexPack(ctx context.Context, objects []Object) (_ []string, fa
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	ids, werr := streamPack(ctx, stdin, objects)
+	ids, werr := objects.WritePack(ctx, stdin, given)
 	werr = errors.Join(werr, stdin.Close())
 	if err := cmd.Wait(); err != nil {
 		if !s.quarantine { // otherwise its folder goes as a whole
 			defer func() { failed = errors.Join(failed, s.RemoveAll(TornPacks)) }()
 		}
-		if errors.Is(werr, errTwice) {
+		if errors.Is(werr, objects.ErrTwice) {
 			return nil, werr
 		}
 		if werr != nil && !errors.Is(werr, os.ErrClosed) && !errors.Is(werr, syscall.EPIPE) && stderr.Len() == 0 {
@@ -189,78 +70,4 @@ func (s *Store) indexPack(ctx context.Context, objects []Object) (_ []string, fa
 		return ids, werr
 	}
 	return ids, durable.SyncDir(filepath.Join(s.objects, "pack"))
-}
-
-func streamPack(ctx context.Context, dst io.Writer, objects []Object) ([]string, error) {
-	sum := sha1.New()
-	buf := bufio.NewWriterSize(io.MultiWriter(dst, sum), 64<<10)
-	var head [12]byte
-	copy(head[:], "PACK")
-	binary.BigEndian.PutUint32(head[4:], 2)
-	binary.BigEndian.PutUint32(head[8:], uint32(len(objects)))
-	buf.Write(head[:])
-	z := deflaters.Get().(*zlib.Writer)
-	defer deflaters.Put(z)
-	ids := make([]string, len(objects))
-	seen := make(map[string]bool, len(objects))
-	for i, o := range objects {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		// The pack's header gives the number of objects, and each object its size, so for a
-		// file that vanished or is being written to, an object that nobody names is written
-		// in its place, of bytes that no other has.
-		r, size, err := o.open()
-		gone := errors.Is(err, disk.ErrGone)
-		if gone {
-			nobodys := make([]byte, 20)
-			rand.Read(nobodys)
-			r, size = io.NopCloser(bytes.NewReader(nobodys)), int64(len(nobodys))
-		} else if err != nil {
-			return nil, err
-		}
-		writePackHeader(buf, packKinds[o.Kind], size)
-		z.Reset(buf)
-		h := newObjectHash(o.Kind, size)
-		w := io.MultiWriter(h, z)
-		n, err := io.Copy(w, io.LimitReader(r, size))
-		if err = errors.Join(err, r.Close()); err != nil {
-			return nil, err
-		}
-		if n < size {
-			gone = true
-			if _, err := io.CopyN(w, zeroes{}, size-n); err != nil {
-				return nil, err
-			}
-		}
-		if err := z.Close(); err != nil {
-			return nil, err
-		}
-		id := hex.EncodeToString(h.Sum(nil))
-		if seen[id] {
-			return nil, errTwice
-		}
-		seen[id] = true
-		if !gone {
-			ids[i] = id
-		}
-	}
-	if err := buf.Flush(); err != nil {
-		return nil, err
-	}
-	_, err := dst.Write(sum.Sum(nil))
-	return ids, err
-}
-
-type zeroes struct{}
-
-func (zeroes) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-func writePackHeader(w *bufio.Writer, kind byte, size int64) {
-	c := kind<<4 | byte(size&0x0f)
-	for size >>= 4; size > 0; size >>= 7 {
-		w.WriteByte(c | 0x80)
-		c = byte(size & 0x7f)
-	}
-	w.WriteByte(c)
 }

@@ -12,12 +12,13 @@ import (
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
 // files returns an object for each content; the last that is given for one stays.
-func files(t *testing.T, s *gitstore.Store, contents [][]string) []gitstore.Object {
-	out := make([]gitstore.Object, len(contents))
+func files(t *testing.T, s *gitstore.Store, contents [][]string) []objects.Object {
+	out := make([]objects.Object, len(contents))
 	entries := make([]gitstore.Entry, len(contents))
 	for i, reads := range contents {
 		out[i] = s.ContentObject(t.Context(), &entries[i], new(error), func() (io.ReadCloser, disk.Stat, error) {

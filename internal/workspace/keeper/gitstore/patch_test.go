@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestAPatchIsTheTree(t *testing.T) {
 	s, _ := newStore(t)
 	ctx := t.Context()
-	ids, err := s.Write(ctx, []gitstore.Object{{Kind: "blob", Content: []byte("a")}, {Kind: "blob", Content: []byte("b")}})
+	ids, err := s.Write(ctx, []objects.Object{{Kind: "blob", Content: []byte("a")}, {Kind: "blob", Content: []byte("b")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/git"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 )
 
 // What may turn out not to be wanted is written to a quarantine, a folder beside the store that
@@ -72,7 +73,7 @@ func (s *Store) DropQuarantine(name string) error {
 }
 
 // PackQuarantined writes objects to the quarantine as one pack.
-func (s *Store) PackQuarantined(ctx context.Context, objects []Object) ([]string, error) {
+func (s *Store) PackQuarantined(ctx context.Context, objects []objects.Object) ([]string, error) {
 	return s.writePack(ctx, objects)
 }
 

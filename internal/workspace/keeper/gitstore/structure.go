@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/git"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -102,7 +103,7 @@ func (s *Store) structures(ctx context.Context, ids []string, visit func(i int, 
 			if kind != kindCommit && kind != kindTree {
 				return fault.New("keeper.read", fault.Invalid, "", fmt.Errorf("object %s is a %s, and no commit or tree", asked[i], kind))
 			}
-			if objectID(kind, content) != asked[i] {
+			if objects.ID(kind, content) != asked[i] {
 				return fault.New("keeper.read", fault.Damaged, "", fmt.Errorf("%s %s is other than its name", kind, asked[i]))
 			}
 			have[at[i]] = structure{kind, content}

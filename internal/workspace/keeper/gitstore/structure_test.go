@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/names"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -64,9 +65,9 @@ func randomTree(blobs []string, r *rand.Rand) gitstore.Tree {
 func TestDiffIsGits(t *testing.T) {
 	s, root := newStore(t)
 	r := rand.New(rand.NewPCG(7, 7))
-	var contents []gitstore.Object
+	var contents []objects.Object
 	for i := range 12 {
-		contents = append(contents, gitstore.Object{Kind: "blob", Content: []byte(strings.Repeat("line\n", i/3) + fmt.Sprint(i%3))})
+		contents = append(contents, objects.Object{Kind: "blob", Content: []byte(strings.Repeat("line\n", i/3) + fmt.Sprint(i%3))})
 	}
 	blobs, err := s.Write(t.Context(), contents)
 	if err != nil {
@@ -141,7 +142,7 @@ func gitsDiff(t *testing.T, root, a, b string) map[string]string {
 // a tree, although git would read it.
 func TestAForgedTreeIsDamage(t *testing.T) {
 	s, root := newStore(t)
-	blob, err := s.Write(t.Context(), []gitstore.Object{{Kind: "blob", Content: []byte("x")}})
+	blob, err := s.Write(t.Context(), []objects.Object{{Kind: "blob", Content: []byte("x")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/names"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -134,7 +135,7 @@ func (s *Store) WriteBuilt(ctx context.Context, b *Builder) error {
 type Builder struct {
 	tree  Tree
 	known map[string]bool
-	out   []Object
+	out   []objects.Object
 	made  map[string]bool
 	err   error
 }
@@ -225,17 +226,17 @@ func (b *Builder) Add(items []TreeItem) string {
 		buf.WriteByte(0)
 		buf.Write(raw)
 		if it.Name == names.EmptyMarker && !b.known[EmptyBlob] && !b.made[EmptyBlob] {
-			b.emit(Object{Kind: "blob"}, EmptyBlob)
+			b.emit(objects.Object{Kind: "blob"}, EmptyBlob)
 		}
 	}
-	id := objectID("tree", buf.Bytes())
+	id := objects.ID("tree", buf.Bytes())
 	if !b.known[id] && !b.made[id] {
-		b.emit(Object{Kind: "tree", Content: buf.Bytes()}, id)
+		b.emit(objects.Object{Kind: "tree", Content: buf.Bytes()}, id)
 	}
 	return id
 }
 
-func (b *Builder) emit(o Object, id string) {
+func (b *Builder) emit(o objects.Object, id string) {
 	if b.made == nil {
 		b.made = map[string]bool{}
 	}
@@ -297,7 +298,7 @@ func (s *Store) writeCommit(ctx context.Context, c commitInfo) (string, error) {
 		fmt.Fprintf(&b, "parent %s\n", p)
 	}
 	fmt.Fprintf(&b, "author %s %d +0000\ncommitter %s %d +0000\n\n%s", identity, c.when, identity, c.when, c.message)
-	ids, err := s.Write(ctx, []Object{{Kind: "commit", Content: b.Bytes()}})
+	ids, err := s.Write(ctx, []objects.Object{{Kind: "commit", Content: b.Bytes()}})
 	if err != nil {
 		return "", err
 	}
@@ -312,7 +313,7 @@ func (s *Store) ReplaceTree(t Tree, id string) (bool, error) {
 		return false, b.err
 	}
 	for _, o := range b.out {
-		if o.Kind == "tree" && objectID("tree", o.Content) == id {
+		if o.Kind == "tree" && objects.ID("tree", o.Content) == id {
 			return true, s.Replace(o, id)
 		}
 	}

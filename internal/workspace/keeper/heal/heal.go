@@ -18,6 +18,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/chunks"
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -66,7 +67,7 @@ func (h *Healer) Object(ctx context.Context, kind, id, p string) (string, error)
 // trash. A manifest's file brings its chunks along.
 func (h *Healer) blob(ctx context.Context, want gitstore.Entry, p string) (string, error) {
 	if want.ID == gitstore.EmptyBlob {
-		return "nothing, as it is empty", h.store.Replace(gitstore.Object{Kind: "blob"}, want.ID)
+		return "nothing, as it is empty", h.store.Replace(objects.Object{Kind: "blob"}, want.ID)
 	}
 	return h.eachCopy(ctx, p, func(root, p string) (bool, error) { return h.from(ctx, want, root, p) })
 }

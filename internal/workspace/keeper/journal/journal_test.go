@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/journal"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -37,7 +38,7 @@ func newStore(t *testing.T) (*gitstore.Store, string) {
 func doAct(t *testing.T, s *gitstore.Store, n int) (commit string) {
 	t.Helper()
 	err := s.Batch(func(flush func() error) error {
-		blob, err := s.Write(t.Context(), []gitstore.Object{{Kind: "blob", Content: fmt.Append(nil, "content ", n)}})
+		blob, err := s.Write(t.Context(), []objects.Object{{Kind: "blob", Content: fmt.Append(nil, "content ", n)}})
 		if err != nil {
 			return err
 		}

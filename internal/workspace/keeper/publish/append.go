@@ -14,6 +14,7 @@ import (
 
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -54,7 +55,7 @@ func (mv *Mover) catchUp(ctx context.Context, was, placed gitstore.Entry, displa
 	if ok, err := appendAt(dir, name, content[len(before):]); err != nil || !ok {
 		return gitstore.None, false, err
 	}
-	ids, err := mv.store.Write(ctx, []gitstore.Object{{Kind: "blob", Content: content}})
+	ids, err := mv.store.Write(ctx, []objects.Object{{Kind: "blob", Content: content}})
 	if err != nil {
 		return gitstore.None, false, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/scan"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
@@ -142,9 +143,9 @@ func (l *inspection) write(ctx context.Context, to *gitstore.Store) error {
 			}
 		}
 	}
-	objects := make([]gitstore.Object, len(ids))
+	toWrite := make([]objects.Object, len(ids))
 	for i, id := range ids {
-		objects[i] = gitstore.Named(l.at[id].kind, func() (io.ReadCloser, int64, error) {
+		toWrite[i] = objects.Named(l.at[id].kind, func() (io.ReadCloser, int64, error) {
 			l.crash("push.writing")
 			return l.open(id)
 		})
@@ -153,7 +154,7 @@ func (l *inspection) write(ctx context.Context, to *gitstore.Store) error {
 	if bytes > small {
 		put = to.PackQuarantined
 	}
-	wrote, err := put(ctx, objects)
+	wrote, err := put(ctx, toWrite)
 	if err == nil && !slices.Equal(wrote, ids) {
 		err = fault.New("", fault.Internal, "", fmt.Errorf("of %d objects not all were written", len(ids)))
 	}

@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/nested"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -207,10 +208,10 @@ func (s *Scanner) hashCandidates(ctx context.Context, cap *Capture, cands []Cand
 // content stays.
 func (s *Scanner) keep(ctx context.Context, cap *Capture, todo []Candidate, now int64) error {
 	refused := make([]error, len(todo))
-	objects := make([]gitstore.Object, len(todo))
+	contents := make([]objects.Object, len(todo))
 	stored := make([]gitstore.Entry, len(todo))
 	for i := range todo {
-		objects[i] = s.store.ContentObject(ctx, &stored[i], &refused[i], func() (io.ReadCloser, disk.Stat, error) {
+		contents[i] = s.store.ContentObject(ctx, &stored[i], &refused[i], func() (io.ReadCloser, disk.Stat, error) {
 			r, st, err := s.openContent(&todo[i], s.limits.LargestFile)
 			if err == nil {
 				todo[i].Stat = st
@@ -218,7 +219,7 @@ func (s *Scanner) keep(ctx context.Context, cap *Capture, todo []Candidate, now 
 			return r, st, err
 		})
 	}
-	ids, err := s.store.Write(ctx, objects)
+	ids, err := s.store.Write(ctx, contents)
 	if err != nil {
 		return err
 	}

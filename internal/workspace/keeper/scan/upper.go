@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/disk"
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/nested"
+	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
@@ -260,15 +261,15 @@ func hasXattr(fd int, name, attr string) bool {
 // store hashes and stores what the task wrote, within the limits.
 func (w *upperWalker) store() error {
 	cands := w.scanner.guard(w.cap, w.cands)
-	objects := make([]gitstore.Object, len(cands))
+	contents := make([]objects.Object, len(cands))
 	refused := make([]error, len(cands))
 	stored := make([]gitstore.Entry, len(cands))
 	for i := range cands {
-		objects[i] = w.scanner.store.ContentObject(w.ctx, &stored[i], &refused[i], func() (io.ReadCloser, disk.Stat, error) {
+		contents[i] = w.scanner.store.ContentObject(w.ctx, &stored[i], &refused[i], func() (io.ReadCloser, disk.Stat, error) {
 			return disk.OpenContent(w.root, cands[i].Path, w.scanner.limits.LargestFile)
 		})
 	}
-	ids, err := w.scanner.store.Write(w.ctx, objects)
+	ids, err := w.scanner.store.Write(w.ctx, contents)
 	if err != nil {
 		return err
 	}
