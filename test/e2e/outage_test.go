@@ -1,10 +1,22 @@
 package e2e_test
 
 import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
 
@@ -44,5 +56,91 @@ func TestAnOutageIsWaitedFor(t *testing.T) {
 	}
 	if !slices.Contains(statuses, contract.RunWaiting) {
 		t.Errorf("the run was %v", statuses)
+	}
+}
+
+// gone is a model's service that can't be had for a time, as services are: it refuses, breaks off, or says nothing of use.
+type gone struct {
+	behind http.Handler
+	after  int // requests of a task's loop that it answers before
+	span   time.Duration
+
+	mu    sync.Mutex
+	asked int
+	from  time.Time
+	tries int
+}
+
+func (g *gone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	g.mu.Lock()
+	if strings.Contains(string(body), `"name":"finish"`) { // a task's loop, not the Director's
+		if g.asked++; g.asked > g.after && g.from.IsZero() {
+			g.from = time.Now()
+		}
+	}
+	down := !g.from.IsZero() && time.Since(g.from) < g.span
+	if down {
+		g.tries++
+	}
+	how := g.tries % 3
+	g.mu.Unlock()
+	switch {
+	case !down:
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		g.behind.ServeHTTP(w, r)
+	case how == 0:
+		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
+	case how == 1:
+		panic(http.ErrAbortHandler)
+	default:
+		http.Error(w, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, 529)
+	}
+}
+
+// TestALongOutage: what a task wrote survives an outage of its model, however long within what is configured, and is published when
+// the task has gone on. It takes ten seconds, or as long as CHOIR_OUTAGE says (10m was tried).
+func TestALongOutage(t *testing.T) {
+	t.Parallel()
+	span := 10 * time.Second
+	if s := os.Getenv("CHOIR_OUTAGE"); s != "" {
+		var err error
+		if span, err = time.ParseDuration(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := modelserver.New(modelserver.Script{Turns: join(
+		director(delegate(object{"kind": "agent", "goal": "write a note", "tools": []any{"write", "bash"}, "verify": object{"profile": "none"}}), report("done", "Noted.")),
+		worker(modelserver.Turn{Calls: call("write", object{"path": "workspace/note.txt", "content": "kept\n"})}, bash("cat workspace/note.txt"), finish("ok", "The note is there.")))}).Start()
+	t.Cleanup(s.Close)
+	to, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gone{behind: httputil.NewSingleHostReverseProxy(to), after: 1, span: span}
+	front := httptest.NewServer(g)
+	t.Cleanup(front.Close)
+	in := choirtest.Start(t, choirtest.Options{Env: append(modelEnv(s, modelserver.Anthropic, newKey()),
+		"ANTHROPIC_BASE_URL="+front.URL, fmt.Sprintf("CHOIR_MODELS_PATIENCE_S=%d", int((2*span+time.Minute).Seconds())))})
+	res, err := in.Run(t.Context(), "prompt", "--wait", "--timeout", (2*span + 2*time.Minute).String(), "write a note")
+	if err != nil || res.Code != 0 {
+		t.Fatalf("%v %d %s %s (turns left: %v)", err, res.Code, res.Stdout, res.Stderr, s.Left())
+	}
+	if got := in.Must(t, "files", "cat", "workspace/note.txt"); got != "kept\n" {
+		t.Errorf("the note is %q", got)
+	}
+	if started := eventsOf(t, in, "task.started"); len(started) != 1 {
+		t.Errorf("the task was started %d times", len(started))
+	}
+	if w, r := eventsOf(t, in, "model.waiting"), eventsOf(t, in, "model.resumed"); len(w) == 0 || len(r) == 0 {
+		t.Errorf("%d times it was told that the model is waited for, %d that it is there", len(w), len(r))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tries < 2 || g.tries > 40+int(span/(20*time.Second)) {
+		t.Errorf("the service was asked %d times in %s", g.tries, span)
 	}
 }
