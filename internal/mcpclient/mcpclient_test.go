@@ -403,6 +403,10 @@ func TestAPublicServer(t *testing.T) {
 			t.Errorf("%s is not taken of %d tools", name, len(offers))
 		}
 	}
+	res, err := c.Call(t.Context(), taken["get-tiny-image"].Tool.Name, json.RawMessage(`{}`))
+	if err != nil || !res.OK || len(res.Pictures) != 1 || http.DetectContentType(res.Pictures[0]) != "image/png" || !strings.Contains(res.Output, "[picture 1]") {
+		t.Errorf("a picture: %v %v %s", err, res.OK, res.Output)
+	}
 	for name, args := range map[string]string{"echo": `{"message":"hello"}`, "get-sum": `{"a":20,"b":22}`} {
 		res, err := c.Call(t.Context(), taken[name].Tool.Name, json.RawMessage(args))
 		if err != nil || !res.OK || !strings.Contains(res.Output, map[string]string{"echo": "hello", "get-sum": "42"}[name]) {

@@ -18,7 +18,8 @@ import (
 // Bounds of what a model is shown of one call. Services refuse pictures that are longer or wider.
 const (
 	maxPictures = 4
-	maxSide     = 8000 // pixels
+	maxPicture  = 3_000_000 // bytes
+	maxSide     = 8000      // pixels
 )
 
 // KeepPictures keeps the pictures of a result as blobs of the computer and names them in it. What is none, by
@@ -46,6 +47,9 @@ func KeepPictures(ctx context.Context, blobs ports.Blobs, cid contract.CID, res 
 
 // isPicture returns the type of a picture that models are shown, or why it is none.
 func isPicture(p []byte) (media, why string) {
+	if len(p) > maxPicture {
+		return "", fmt.Sprintf("it has %d bytes; at most %d are shown", len(p), maxPicture)
+	}
 	media = http.DetectContentType(p)
 	switch media {
 	case "image/webp": // its service reads its header

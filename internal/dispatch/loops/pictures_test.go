@@ -76,6 +76,10 @@ func TestKeepPictures(t *testing.T) {
 	}
 	webp := []byte("RIFF\x1a\x00\x00\x00WEBPVP8L\x0d\x00\x00\x00\x2f\x00\x00\x00\x10\x07\x10\x11\x11\x88\x88\xfe\x07\x00")
 	res := tool.Result{OK: true, Output: "seen", Pictures: [][]byte{[]byte("#!/bin/sh\n"), []byte("<svg onload=alert(1)>"), b.Bytes(), webp, b.Bytes(), nil}}
+	large := tool.Result{Pictures: [][]byte{append(b.Bytes(), make([]byte, 3_000_000)...)}}
+	if err := loops.KeepPictures(t.Context(), kept{}, contract.NewCID(), &large); err != nil || len(large.Images) > 0 || !strings.Contains(large.Output, "at most 3000000") {
+		t.Errorf("%v %+v", err, large)
+	}
 	store := kept{}
 	if err := loops.KeepPictures(t.Context(), store, contract.NewCID(), &res); err != nil {
 		t.Fatal(err)
