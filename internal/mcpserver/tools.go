@@ -46,7 +46,9 @@ func (t tools) byHand(s *mcp.Server) {
 			Description: "Have the computer do something: what you want, in words. It answers with the run's id at once, or with wait (seconds) when the run has ended or asks something. Cancelling this call ends the waiting, not the run: run_cancel does.",
 			InputSchema: object(`"text":{"type":"string","minLength":1,"maxLength":32768},"model":{"type":"string","maxLength":200,"description":"provider/model or an alias; empty: the default"},`+
 				`"id":{"type":"string","description":"UUIDv7 drawn by the caller; the same id again is the same prompt"},`+
-				`"continues":{"type":"string","maxLength":36,"description":"the id of an ended run that this one is told of and goes on from; nothing that was granted to it is carried over"},"wait":{"type":"integer","minimum":0,"maximum":600,"description":"seconds"}`, "text"),
+				`"continues":{"type":"string","maxLength":36,"description":"the id of an ended run that this one is told of and goes on from; nothing that was granted to it is carried over"},`+
+				`"route":{"type":"string","enum":["plan","direct"],"description":"plan: a Director plans it; direct: it goes to one Associate at once; without: a small prompt goes to one Associate"},`+
+				`"effort":{"type":"string","enum":["none","low","medium","high"],"description":"how much the run's models think, where they can be told"},"wait":{"type":"integer","minimum":0,"maximum":600,"description":"seconds"}`, "text"),
 		}, t.prompt},
 		{contract.CanRead, mcp.Tool{
 			Name: "files_read", Annotations: &mcp.ToolAnnotations{Title: "Read a text file", ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no},
@@ -89,11 +91,13 @@ func decode[T any](args json.RawMessage) (in T, err error) {
 // prompt submits a prompt and, if it is asked to, waits for its run.
 func (t tools) prompt(ctx context.Context, c call) (any, error) {
 	in, err := decode[struct {
-		Text      string `json:"text"`
-		Model     string `json:"model"`
-		ID        string `json:"id"`
-		Continues string `json:"continues"`
-		Wait      int    `json:"wait"`
+		Text      string          `json:"text"`
+		Model     string          `json:"model"`
+		ID        string          `json:"id"`
+		Continues string          `json:"continues"`
+		Route     contract.Route  `json:"route"`
+		Effort    contract.Effort `json:"effort"`
+		Wait      int             `json:"wait"`
 	}](c.args)
 	if err != nil {
 		return nil, err
@@ -101,7 +105,7 @@ func (t tools) prompt(ctx context.Context, c call) (any, error) {
 	if in.Wait < 0 || in.Wait > maxWait {
 		return nil, &contract.FieldError{Field: "wait", Reason: fmt.Sprintf("must be 0 to %d seconds", maxWait)}
 	}
-	request, err := json.Marshal(view.Prompt{ID: in.ID, Text: in.Text, Model: in.Model, Continues: in.Continues})
+	request, err := json.Marshal(view.Prompt{ID: in.ID, Text: in.Text, Model: in.Model, Continues: in.Continues, Route: in.Route, Effort: in.Effort})
 	if err != nil {
 		return nil, err
 	}

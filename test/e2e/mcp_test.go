@@ -19,13 +19,13 @@ import (
 
 // used is what a client by another library found (test/mcp/client.mjs).
 type used struct {
-	Server                       string
-	Tools                        []string
-	Written, Read, Outside, Exec said
-	Prompt, Continued, Unknown   said
-	Cancelled                    struct{ Cancelled string }
-	Progress                     int
-	Resource, Page, Nobody       string
+	Server                             string
+	Tools                              []string
+	Written, Read, Outside, Exec       said
+	Prompt, Continued, Routed, Unknown said
+	Cancelled                          struct{ Cancelled string }
+	Progress                           int
+	Resource, Page, Nobody             string
 }
 
 type said struct {
@@ -90,6 +90,9 @@ func TestALibraryNotOursUsesTheComputer(t *testing.T) {
 	}
 	if got.Continued.Refused || !got.Unknown.Refused || !strings.Contains(got.Unknown.Text, "continues") {
 		t.Errorf("a prompt that goes on from another: %+v; from none: %+v", got.Continued, got.Unknown)
+	}
+	if said := in.Must(t, "events", "--type", "prompt.submitted", "--json"); got.Routed.Refused || !strings.Contains(said, `"route":"plan"`) || !strings.Contains(said, `"effort":"low"`) {
+		t.Errorf("a prompt with a route and an effort: %+v\n%s", got.Routed, said)
 	}
 	if got.Cancelled.Cancelled == "" {
 		t.Error("a call that was cancelled has an answer")

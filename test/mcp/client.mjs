@@ -45,6 +45,7 @@ if (found.tools.includes('prompt')) {
   found.prompt = await call('prompt', { text: 'say hello', wait: 120 }, { onprogress: (p) => progress.push(p), timeout: 180_000 })
   found.progress = progress.length
   found.continued = await call('prompt', { text: 'say hello again', continues: JSON.parse(found.prompt.text).id })
+  found.routed = await call('prompt', { text: 'say hello at length', route: 'plan', effort: 'low' })
   found.unknown = await call('prompt', { text: 'say hello again', continues: '00000000-0000-7000-8000-000000000000' })
 }
 found.resource = (await client.readResource({ uri: 'choir://file/workspace/by-a-model.txt' })).contents[0].text
