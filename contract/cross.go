@@ -23,6 +23,7 @@ var _ = []bool{
 	enum(ProposalAccepted, ProposalDismissed, ProposalSuperseded),
 	enum(WindowNormal, WindowMinimised, WindowMaximised),
 	enum(ResultOK, ResultFailed, ResultNeedsInput, ResultCancelled, ResultRefused),
+	enum(RequestBlocked, RequestApproval, RequestConflict, RequestReprioritise),
 	enum(ChangeAdded, ChangeModified, ChangeDeleted, ChangeMode),
 	enum(VerificationPass, VerificationFail, VerificationUnknown),
 	enum(LockOfBase, LockOfChange),

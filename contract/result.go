@@ -31,12 +31,33 @@ type AssociateResult struct {
 	Artifacts     []Artifact   `json:"artifacts,omitempty" v:"items=1000"`
 	Citations     []Citation   `json:"citations,omitempty" v:"items=1000"`
 	Questions     []Question   `json:"questions,omitempty" v:"items=50"`
+	Requests      []Request    `json:"requests,omitempty" v:"items=8"` // what it asks of whoever plans the run
 	Usage         Usage        `json:"usage"`
 	SuggestedNext string       `json:"suggested_next,omitempty" v:"max=32768"`
 	Repairs       int          `json:"repairs,omitempty" v:"min=0,max=100"` // how often its loop was asked to repair what the checks found
 	Kept          *KeptTree    `json:"kept,omitempty"`                      // what it wrote, if it was not published and differs from Base
 	Overlaps      []Overlap    `json:"overlaps,omitempty" v:"items=100"`    // siblings that had changed the same paths when its work was merged
 }
+
+// RequestType is what a worker asks of whoever plans its run.
+type RequestType string
+
+// What a worker asks.
+const (
+	RequestBlocked      RequestType = "blocked"      // it lacks something that its task was not given
+	RequestApproval     RequestType = "approval"     // a person has to agree first
+	RequestConflict     RequestType = "conflict"     // what it was told, found, or others did contradicts
+	RequestReprioritise RequestType = "reprioritise" // something else should come first, or instead
+)
+
+// Request is one thing that a worker asks. Nothing follows from it by itself: whoever plans decides.
+type Request struct {
+	Type RequestType `json:"type" v:"required"`
+	Text string      `json:"text" v:"required,max=4096"`
+}
+
+// Validate reports a *FieldError.
+func (r Request) Validate() error { return check(r) }
 
 // Overlap names a task of the same delegation that changed the same paths. Siblings are
 // merged in the order in which they end, each with what the ones before it published.

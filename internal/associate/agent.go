@@ -26,10 +26,11 @@ Use the tools. Look before you change, keep changes small, run the project's che
 func Declared() []tool.Tool {
 	return []tool.Tool{{Name: "finish", Executor: tool.Loop, Effects: []tool.Effect{tool.None}, Callers: []tool.Caller{tool.Agent}, Ends: true,
 		Limits:      tool.Limits{In: 256 << 10, Out: 4 << 10, Time: time.Minute},
-		Description: "End the task. ok: the goal is reached. failed: it can't be. needs_input: only the user can decide how to go on; ask in question.",
+		Description: "End the task. ok: the goal is reached. failed: it can't be. needs_input: only the user can decide how to go on; ask in question. Whatever else keeps you from it, or ought to change the plan, say in requests: blocked (you lack a tool, a file, the network), approval (a person must agree first), conflict (what you were told, what you found and what others did contradict each other), reprioritise (something else should come first or instead).",
 		Schema: tool.Object(`"summary":{"type":"string","minLength":1,"maxLength":16000},
 			"status":{"type":"string","enum":["ok","failed","needs_input"]},
 			"question":{"type":"string","maxLength":8192},
+			"requests":{"type":"array","maxItems":8,"items":{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"type":"string","enum":["blocked","approval","conflict","reprioritise"]},"text":{"type":"string","minLength":1,"maxLength":2000}}}},
 			"suggested_next":{"type":"string","maxLength":4096}`, "summary", "status")}}
 }
 
@@ -79,6 +80,7 @@ func (t agentTools) finish(c contract.ToolCall) tool.Result {
 		Status        contract.ResultStatus `json:"status"`
 		Question      string                `json:"question"`
 		SuggestedNext string                `json:"suggested_next"`
+		Requests      []contract.Request    `json:"requests"`
 	}
 	if err := json.Unmarshal(c.Args, &a); err != nil {
 		return tool.Failed("%v", err)
@@ -87,7 +89,7 @@ func (t agentTools) finish(c contract.ToolCall) tool.Result {
 		return tool.Failed("needs_input needs a question.")
 	}
 	t.draft.Status, t.draft.Summary = a.Status, a.Summary
-	t.draft.Question, t.draft.SuggestedNext = a.Question, a.SuggestedNext
+	t.draft.Question, t.draft.SuggestedNext, t.draft.Requests = a.Question, a.SuggestedNext, a.Requests
 	return tool.Result{OK: true, Output: "The task is over."}
 }
 

@@ -54,6 +54,7 @@ type Draft struct {
 	Summary       string                `json:"summary"`
 	Question      string                `json:"question,omitempty"`
 	SuggestedNext string                `json:"suggested_next,omitempty"`
+	Requests      []contract.Request    `json:"requests,omitempty"`
 	Reason        harness.Reason        `json:"reason,omitempty"` // why an agent's loop ended
 	Usage         contract.Usage        `json:"usage"`
 	Turns         int                   `json:"turns,omitempty"`

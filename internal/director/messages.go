@@ -74,6 +74,7 @@ type TaskView struct {
 	Kept         *contract.KeptTree          `json:"kept,omitempty"` // what it wrote, if it was not published
 	Overlaps     []contract.Overlap          `json:"overlaps,omitempty"`
 	Questions    []string                    `json:"questions,omitempty"`
+	Requests     []contract.Request          `json:"requests,omitempty"`
 	Next         string                      `json:"suggested_next,omitempty"`
 	Again        bool                        `json:"again,omitempty"` // it was delegated before, in the same words, and not a second time
 }

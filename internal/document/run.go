@@ -307,10 +307,18 @@ func evidence(t *run.Task) string {
 		}
 		fmt.Fprintf(&b, "  - Overlaps with task %s, merged in the order they ended: %s\n", code(o.Task), strings.Join(names, ", "))
 	}
+	for _, q := range r.Requests {
+		fmt.Fprintf(&b, "  - %s: %s\n", requests[q.Type], line(q.Text, maxLine))
+	}
 	if len(r.Egress.Denied) > 0 {
 		fmt.Fprintf(&b, "  - Refused network: %s\n", line(strings.Join(r.Egress.Denied, ", "), maxLine))
 	}
 	return b.String()
+}
+
+// requests says in words what a task asks.
+var requests = map[contract.RequestType]string{
+	contract.RequestBlocked: "Was blocked", contract.RequestApproval: "Wants approval", contract.RequestConflict: "Met a conflict", contract.RequestReprioritise: "Would put something first",
 }
 
 // tests says how many tests a check ran, and which program reported it.

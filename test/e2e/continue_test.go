@@ -118,7 +118,7 @@ func TestAFollowUpFinishesWhatTimeOrAQuestionEnded(t *testing.T) {
 		least  time.Duration
 	}{
 		{"its time", object{"wall_s": 12}, modelserver.Turn{Fault: &modelserver.Fault{Kind: "hang"}}, contract.ResultFailed, "12 seconds", 12 * time.Second},
-		{"a question", object{}, modelserver.Turn{Calls: call("finish", object{"status": "needs_input", "summary": "Half of it.", "question": "Which other half?"})},
+		{"a question", object{}, modelserver.Turn{Calls: call("finish", object{"status": "needs_input", "summary": "Half of it.", "question": "Which other half?", "requests": []any{object{"type": "approval", "text": "Somebody must agree to the other half."}}})},
 			contract.ResultNeedsInput, "Which other half?", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -146,6 +146,12 @@ func TestAFollowUpFinishesWhatTimeOrAQuestionEnded(t *testing.T) {
 			}
 			if said := fmt.Sprint(was.Summary, was.Questions); !strings.Contains(said, c.says) {
 				t.Errorf("the result says %q, not %q", said, c.says)
+			}
+			if c.status == contract.ResultNeedsInput {
+				shown := in.Must(t, "runs", first.Run)
+				if doc := in.Must(t, "documents", "show", runOf(t, in, first.Run).Document); len(was.Requests) != 1 || !strings.Contains(shown, "approval: Somebody must agree") || !strings.Contains(doc, "Wants approval: Somebody must agree") {
+					t.Errorf("what it requests: %+v\n%s\n%s", was.Requests, shown, doc)
+				}
 			}
 			if took := time.Duration(was.Usage.WallMS) * time.Millisecond; took < c.least {
 				t.Errorf("the task ended after %s of its %s", took, c.least)

@@ -51,6 +51,9 @@ export type PlanStatus = 'open' | 'active' | 'done' | 'failed' | 'dropped'
 /** ProgramReport says what a ProgramReported is about. */
 export type ProgramReport = 'said' | 'call' | 'plan'
 
+/** RequestType is what a worker asks of whoever plans its run. */
+export type RequestType = 'blocked' | 'approval' | 'conflict' | 'reprioritise'
+
 /** Resolution is how a proposal ended. */
 export type Resolution = 'accepted' | 'dismissed' | 'superseded'
 
@@ -148,6 +151,8 @@ export interface AssociateResult {
   artifacts?: Artifact[]
   citations?: Citation[]
   questions?: Question[]
+  /** what it asks of whoever plans the run */
+  requests?: Request[]
   usage: Usage
   suggested_next?: string
   /** how often its loop was asked to repair what the checks found */
@@ -908,6 +913,12 @@ export interface RepositoryPushed {
   refs?: PushedRef[]
   /** how many more there were */
   more?: number
+}
+
+/** Request is one thing that a worker asks. Nothing follows from it by itself: whoever plans decides. */
+export interface Request {
+  type: RequestType
+  text: string
 }
 
 /** RunCommanded is the user's pause, resume or cancel. */

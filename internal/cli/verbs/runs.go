@@ -171,6 +171,11 @@ func printRun(w io.Writer, r view.Run) {
 				terminal.Row(w, "overlap", fmt.Sprintf("%d paths that task %s changed, too: %s", len(o.Paths)+o.More, o.Task, terminal.OneLine(strings.Join(o.Paths, ", "), 200)))
 			}
 		}
+		if t.Result != nil {
+			for _, q := range t.Result.Requests {
+				terminal.Row(w, "request", string(q.Type)+": "+terminal.OneLine(q.Text, 300))
+			}
+		}
 		if t.Result != nil && t.Result.Kept != nil {
 			terminal.Row(w, "kept", fmt.Sprintf("%s, %d paths: what it wrote and was not published", t.Result.Kept.Commit, t.Result.Kept.Paths))
 		}

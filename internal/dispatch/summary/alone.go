@@ -21,6 +21,8 @@ func Alone(s *story.Run) (rep director.Report, why string) {
 	switch {
 	case r.Status == contract.ResultNeedsInput && len(r.Questions) > 0:
 		return rep, "its Associate asks: " + OneLine(r.Questions[0].Text, 500)
+	case len(r.Requests) > 0:
+		return rep, fmt.Sprintf("its Associate requests (%s): %s", r.Requests[0].Type, OneLine(r.Requests[0].Text, 500))
 	case r.Status != contract.ResultOK:
 		return rep, fmt.Sprintf("its Associate's task ended as %s: %s", r.Status, OneLine(r.Summary, 500))
 	case len(r.Changes) > 0 && v.Status != contract.VerificationPass && !v.NoCheck:

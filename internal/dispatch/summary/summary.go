@@ -186,7 +186,7 @@ func Task(t *story.Task) director.TaskView {
 	}
 	r := t.Newest
 	v.Status, v.Summary, v.Head, v.Next = string(r.Status), r.Summary, r.Head, r.SuggestedNext
-	v.Kept, v.Overlaps = r.Kept, r.Overlaps
+	v.Kept, v.Overlaps, v.Requests = r.Kept, r.Overlaps, r.Requests
 	v.Verification, v.Reason = r.Verification.Status, r.Verification.Reason
 	for _, c := range r.Verification.Checks {
 		if c.Status != contract.VerificationPass {

@@ -22,6 +22,9 @@ const verifyTries = 2
 
 const maxChanges = 2000
 
+// maxRequests bounds what a worker asks of whoever plans.
+const maxRequests = 8
+
 // draft makes the result from what the loop may decide, and from what the host counted itself.
 func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 	a.mu.Lock()
@@ -39,6 +42,11 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: harness.Clip(d.SuggestedNext, 4<<10),
 		Repairs: a.now.Repairs, Verification: contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown}}
 	a.run.Story(func(s *story.Run) { res.Citations = s.Cited.By(a.ref.Task) })
+	for _, q := range d.Requests[:min(len(d.Requests), maxRequests)] {
+		if q.Text = strings.TrimSpace(harness.Clip(q.Text, 2000)); q.Validate() == nil {
+			res.Requests = append(res.Requests, q)
+		}
+	}
 	switch d.Status {
 	case contract.ResultOK, contract.ResultFailed, contract.ResultCancelled:
 	case contract.ResultNeedsInput:
