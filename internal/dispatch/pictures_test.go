@@ -72,7 +72,7 @@ func TestAPictureIsLookedAt(t *testing.T) {
 		}
 		f.Close()
 	}
-	for call, want := range map[string]string{"wide": "8001 × 1 pixels", "torn": "it is damaged", "old": "old.bmp is binary"} {
+	for call, want := range map[string]string{"wide": "8001 × 1 pixels", "torn": "it can't be read", "old": "old.bmp is binary"} {
 		if r := looks[call]; len(r.Images) > 0 || !strings.Contains(r.Content, want) {
 			t.Errorf("%s: %+v", call, r)
 		}

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -57,9 +60,10 @@ type candidate struct {
 	since   time.Duration
 	not     time.Duration // not to be tried before
 	err     *provider.Error
-	dead    bool // it can't answer this request
-	blind   bool // its service took no request with this one's pictures
-	showed  bool // the last request to it had pictures
+	dead    bool               // it can't answer this request
+	blind   bool               // its service took no request with this one's pictures
+	showed  []contract.BlobRef // of the last request that had pictures
+	blames  bool               // its refusal was of what the request says
 }
 
 func (k *candidate) name() string { return k.provider + "/" + k.model }
@@ -176,7 +180,9 @@ func (c *call) try(ctx context.Context, k *candidate, permit *breaker.Permit) (c
 	if err != nil {
 		return contract.Turn{}, err
 	}
-	k.showed = len(sent.pictures) > 0
+	if !k.blind {
+		k.showed = slices.Collect(maps.Keys(sent.pictures))
+	}
 	// Nothing is reserved while the call waits, for others need it.
 	res, err := g.reserve(ctx, c.scope, k.target, sent.request)
 	if err != nil {
@@ -208,6 +214,12 @@ func (c *call) try(ctx context.Context, k *candidate, permit *breaker.Permit) (c
 		return contract.Turn{}, &tryError{err: made, shown: shown, part: out.bytes > 0 || answers}
 	}
 	permit.Answered()
+	switch {
+	case !k.blind:
+		g.refused.took(k.name(), k.showed)
+	case k.blames:
+		g.refused.note(k.name(), k.showed)
+	}
 	c.answers(ctx, k)
 	if c.scope.Waiter != nil {
 		if err := c.scope.Waiter.Settled(ctx); err != nil {
@@ -248,14 +260,15 @@ func (c *call) goesOn(ctx context.Context, k *candidate, permit *breaker.Permit,
 		return false
 	}
 	c.metered.retries++
+	if len(k.showed) > 0 && !k.blind && !made.shown && refusesPictures(pe) {
+		// One picture that a service can't read, and which stays in the conversation, would end the task.
+		permit.Answered()
+		g.opt.Logger.Warn("a service refused a request with pictures, and is asked once more without them", "model", k.name(), "error", pe)
+		k.blind, k.blames = true, pe.Code == provider.CodeInvalid
+		return true
+	}
 	if !pe.Retriable {
 		permit.Answered() // it is there
-		if k.showed && !made.shown && refusesContent(pe) {
-			// One picture that a service can't read, and which stays in the conversation, would end the task.
-			g.opt.Logger.Warn("a service refused a request with pictures, and is asked once more without them", "model", k.name(), "error", pe)
-			k.blind = true
-			return true
-		}
 		if k.instead != "" {
 			g.opt.Logger.Warn("a model can't answer in the place of another", "model", k.name(), "instead", k.instead, "code", pe.Code)
 			k.dead = true
@@ -290,11 +303,14 @@ func (c *call) goesOn(ctx context.Context, k *candidate, permit *breaker.Permit,
 	return true
 }
 
-// refusesContent reports whether a service refused what a request says, not who asks.
-func refusesContent(pe *provider.Error) bool {
+// refusesPictures reports whether a service may have refused a request for what it shows, and not for who asks. Some
+// routers say that no model of theirs can look, and some servers fail.
+func refusesPictures(pe *provider.Error) bool {
 	switch pe.Status {
-	case 0, http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return pe.Code == provider.CodeInvalid
+	case 0, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusUnsupportedMediaType, http.StatusNotFound:
+		return pe.Code == provider.CodeInvalid || pe.Code == provider.CodeNoModel || pe.Code == provider.CodeOverflow
+	case http.StatusInternalServerError, http.StatusNotImplemented:
+		return strings.Contains(strings.ToLower(pe.Message), "image") && !strings.Contains(pe.Message, "<")
 	}
 	return pe.Code == provider.CodeTooLarge
 }

@@ -99,6 +99,7 @@ type Gateway struct {
 	bedrock   *anthropic.Bedrock
 	transport http.RoundTripper
 	accounts  accounts
+	refused   refusedPictures
 	local     localServers
 	plans     *rehearsal.Provider
 	now       func() time.Time

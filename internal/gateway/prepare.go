@@ -50,14 +50,14 @@ func (g *Gateway) prepare(ctx context.Context, s Scope, k *candidate, req contra
 	}
 	p.request.Messages = provider.Conversation(req.Messages, t.provider)
 	var shown map[place]bool
-	why := "it could not be read, is no picture, or is over the limits of size and number"
+	why := "it could not be read, is no picture, is over the limits of size and number, or was in a request that its service refused"
 	switch {
 	case !t.info.Images:
 		why = "your model can't look at pictures"
 	case k.blind:
 		why = "its service refused a request with the pictures of this conversation, of which it may be another one that it can't read"
 	default:
-		p.pictures, shown = g.pictures(ctx, s, p.request.Messages)
+		p.pictures, shown = g.pictures(ctx, s, t, p.request.Messages)
 	}
 	for i, m := range p.request.Messages {
 		p.request.Messages[i] = tell(i, m, shown, why)
@@ -83,13 +83,16 @@ type place [3]int
 
 // pictures reads the conversation's pictures, the newest first, as long as the bounds allow, and says which are shown. One that
 // comes again counts again, since it is sent again.
-func (g *Gateway) pictures(ctx context.Context, s Scope, messages []contract.Message) (map[contract.BlobRef]provider.Picture, map[place]bool) {
+func (g *Gateway) pictures(ctx context.Context, s Scope, t target, messages []contract.Message) (map[contract.BlobRef]provider.Picture, map[place]bool) {
 	if g.opt.Blobs == nil {
 		return nil, nil
 	}
 	out, shown := map[contract.BlobRef]provider.Picture{}, map[place]bool{}
 	total, looked := 0, 0
 	each := func(at place, i contract.Image) {
+		if g.refused.has(t.provider+"/"+t.model, i.Ref) {
+			return
+		}
 		if looked++; looked > maxPictures {
 			return
 		}
@@ -112,7 +115,7 @@ func (g *Gateway) pictures(ctx context.Context, s Scope, messages []contract.Mes
 			switch p := messages[m].Parts[i]; {
 			case p.Image != nil:
 				each(place{m, i}, *p.Image)
-			case p.Return != nil:
+			case p.Return != nil && !p.Return.IsError: // services take none of a failed call
 				for n, image := range p.Return.Images {
 					each(place{m, i, n}, image)
 				}

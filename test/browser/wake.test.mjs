@@ -187,5 +187,6 @@ test('what is stored can not be opened', async (t) => {
   assert.equal(await page.evaluate(() => window.stays), true, 'it loaded again although nothing else was said')
   writeFileSync(accounts, whole)
   await page.getByRole('heading', { name: /This computer is yours|You are not signed in/ }).waitFor() // by itself
-  assert.deepEqual(faults.flat().filter((f) => !/status of 503/.test(f)), [])
+  // The server that takes the other's place may cut off a question.
+  assert.deepEqual(faults.flat().filter((f) => !/status of 503|ERR_CONNECTION_RESET .*\/health\)/.test(f)), [])
 })

@@ -107,7 +107,9 @@ func StreamError(kind, message string) *Error {
 		e.Code = CodeRateLimited
 	case is("timeout"):
 		e.Code = CodeTimeout
-	case is("invalid", "authentication", "permission", "validation", "accessdenied"):
+	case is("authentication", "permission", "accessdenied", "api_key"):
+		e.Status, e.Code, e.Retriable = http.StatusForbidden, CodeInvalid, false
+	case is("invalid", "validation"):
 		e.Code, e.Retriable = CodeInvalid, false
 	}
 	return e

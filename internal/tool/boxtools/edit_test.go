@@ -64,14 +64,14 @@ func TestReadSaysWhichLinesTheseAre(t *testing.T) {
 	has(t, "a binary file", b.call("read", m{"path": "bin"}), false, "bin is binary (3 bytes)")
 	picture := b.call("read", m{"path": "shot.png"})
 	has(t, "no picture", picture, false, "shot.png")
-	b.put("shot.png", "\x89PNG\x0D\x0A\x1A\x0A rest", 0o644)
+	b.put("shot.png", "\x89PNG\x0D\x0A\x1A\x0A\x00rest", 0o644)
 	picture = b.call("read", m{"path": "shot.png"})
 	has(t, "a picture", picture, true, "(a picture: shot.png, image/png, 13 bytes)")
 	if len(picture.Pictures) != 1 || string(picture.Pictures[0]) != b.get("shot.png") {
 		t.Errorf("%d pictures", len(picture.Pictures))
 	}
 	has(t, "a picture that was read", b.call("write", m{"path": "shot.png", "content": "other"}), true)
-	b.put("large.png", "\x89PNG\x0D\x0A\x1A\x0A"+strings.Repeat("x", 3_000_000), 0o644)
+	b.put("large.png", "\x89PNG\x0D\x0A\x1A\x0A\x00"+strings.Repeat("x", 3_000_000), 0o644)
 	has(t, "a large picture", b.call("read", m{"path": "large.png"}), false, "at most 3000000 are shown")
 	has(t, "behind the end", b.call("read", m{"path": "short", "offset": 3}), false, "short has 2 lines; there is no line 3")
 }

@@ -30,7 +30,7 @@ func (b *Box) read(_ context.Context, a readArgs) (Result, error) {
 		return Result{}, err
 	}
 	media := http.DetectContentType(data)
-	picture := slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, media)
+	picture := slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, media) && binary(data) // a text may begin with GIF89a
 	switch {
 	case picture && len(data) > maxPicture:
 		return Result{}, refuse("%s is a picture of %d bytes; at most %d are shown, so make a smaller one of it with a command", p.name, len(data), maxPicture)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,15 +78,15 @@ func TestAPackHasEachObjectOnce(t *testing.T) {
 				if id == "" || len(want) > 2<<20 {
 					continue
 				}
-				if got, err := s.Blob(t.Context(), id, 4<<20); err != nil || string(got) != want {
-					t.Errorf("file %d is %.20q; want %.20q: %v", i, got, want, err)
+				if got, err := s.Blob(t.Context(), id, 4<<20); err != nil || !slices.Contains(contents[i], string(got)) {
+					t.Errorf("file %d is %.20q, which it never was: %v", i, got, err)
 				}
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 			packs, err := filepath.Glob(filepath.Join(root, ".git/objects/pack/*.pack"))
-			if err != nil || (len(packs) == 0) != (name == "goes on to change") { // whose files are written one by one
+			if err != nil || len(packs) != 1 {
 				t.Errorf("%d packs were written: %v", len(packs), err)
 			}
 			for _, p := range packs {

@@ -17,14 +17,19 @@ import (
 
 var packKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3}
 
-// ErrTwice says that a pack would have had an object twice.
-var ErrTwice = errors.New("a pack would have an object twice")
+// Twice is an error that says that a pack would have had an object twice.
+type Twice struct {
+	At []int // which of those that were to be written had become the same as an earlier one
+}
+
+func (*Twice) Error() string { return "a pack would have an object twice" }
 
 // Distinct are objects of which none is the same as another, as far as one reading tells.
 type Distinct struct {
 	Objects []Object
 	at      []int    // of each object given, where in Objects it or the one that it equals is
 	same    []string // of each object given that equals an earlier one, its id
+	of      []int    // of each of Objects, which of those given it is
 
 	first map[string]int // by id, where in Objects it is
 	large map[int64]int  // by size, where the one of that size is that was not read
@@ -54,7 +59,7 @@ func FindDistinct(ctx context.Context, given []Object) (*Distinct, error) {
 			continue
 		}
 		d.first[id], d.at[i] = len(d.Objects), len(d.Objects)
-		d.Objects = append(d.Objects, o)
+		d.Objects, d.of = append(d.Objects, o), append(d.of, i)
 	}
 	return d, nil
 }
@@ -112,23 +117,23 @@ func hashAs(kind string, r io.ReadCloser, size int64) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// All returns the id of each object given, from those with which the distinct ones were written.
-// It is false if one that was left out is not what was written in its place.
-func (d *Distinct) All(ids []string) ([]string, bool) {
-	if len(ids) != len(d.Objects) {
-		return nil, false
-	}
-	all := make([]string, len(d.at))
+// Given is which of the objects given one of Objects is.
+func (d *Distinct) Given(at int) int { return d.of[at] }
+
+// All returns the id of each object given, from those with which the distinct ones were written, and
+// those that were left out for another one that then was not what was written in its place.
+func (d *Distinct) All(ids []string) (all []string, moved []int) {
+	all = make([]string, len(d.at))
 	for i, at := range d.at {
 		if all[i] = ids[at]; d.same[i] != "" && d.same[i] != all[i] {
-			return nil, false
+			moved = append(moved, i)
 		}
 	}
-	return all, true
+	return all, moved
 }
 
 // WritePack writes objects as one pack and returns their ids, in order. One whose source vanished or
-// has become shorter has the id "". It is ErrTwice, before the pack is whole, if two are the same.
+// has become shorter has the id "". It is a *Twice, before the pack is whole, if some are the same.
 func WritePack(ctx context.Context, dst io.Writer, objects []Object) ([]string, error) {
 	sum := sha1.New()
 	buf := bufio.NewWriterSize(io.MultiWriter(dst, sum), 64<<10)
@@ -141,6 +146,7 @@ func WritePack(ctx context.Context, dst io.Writer, objects []Object) ([]string, 
 	defer Deflaters.Put(z)
 	ids := make([]string, len(objects))
 	seen := make(map[string]bool, len(objects))
+	var twice []int
 	for i, o := range objects {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -176,7 +182,7 @@ func WritePack(ctx context.Context, dst io.Writer, objects []Object) ([]string, 
 		}
 		id := hex.EncodeToString(h.Sum(nil))
 		if seen[id] {
-			return nil, ErrTwice
+			twice = append(twice, i)
 		}
 		seen[id] = true
 		if !gone {
@@ -185,6 +191,9 @@ func WritePack(ctx context.Context, dst io.Writer, objects []Object) ([]string, 
 	}
 	if err := buf.Flush(); err != nil {
 		return nil, err
+	}
+	if len(twice) > 0 {
+		return nil, &Twice{twice}
 	}
 	_, err := dst.Write(sum.Sum(nil))
 	return ids, err
