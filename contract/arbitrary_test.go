@@ -239,7 +239,7 @@ func fit(v reflect.Value) {
 	case *contract.RunReported:
 		p.Status = contract.RunDone
 	case *contract.AttemptMoved:
-		if p.State == contract.AttemptWorking || p.State == contract.AttemptRepairing || p.State == contract.AttemptEnded || (p.Result == nil && p.Verification == nil) {
+		if p.State == contract.AttemptWorking || p.State == contract.AttemptRepairing || p.State == contract.AttemptReviewing || p.State == contract.AttemptReviewed || p.State == contract.AttemptEnded || (p.Result == nil && p.Verification == nil) {
 			p.State = contract.AttemptBegun
 		}
 		switch p.State {
@@ -251,6 +251,12 @@ func fit(v reflect.Value) {
 			if p.Verification == nil {
 				p.State = contract.AttemptFinished
 			}
+		}
+	case *contract.RepairRequested:
+		p.Repair = max(p.Repair, 1)
+	case *contract.ReviewAnswered:
+		if p.Decision = contract.ReviewDiscard; len(p.Only) > 0 {
+			p.Decision = contract.ReviewPublish
 		}
 	case *contract.DocumentRevised:
 		p.Base, p.Path = p.Revision-1, "artifacts/a/b.md"

@@ -33,9 +33,10 @@ var _ = []bool{
 	enum(EgressNone, EgressDefault, EgressCustom),
 	enum(ApprovalEgress, ApprovalFetch),
 	enum(ApprovalOnce, ApprovalRun, ApprovalDeny),
+	enum(ReviewPublish, ReviewRevise, ReviewDiscard),
 	enum(VerifyNone, VerifySmoke, VerifyStandard, VerifyStrict),
 	enum(Rollback, Keep),
-	enum(AttemptBegun, AttemptWorking, AttemptFinished, AttemptMerged, AttemptVerifying, AttemptVerified, AttemptRepairing, AttemptPublishing, AttemptTakingBack, AttemptLeft, AttemptEnded),
+	enum(AttemptBegun, AttemptWorking, AttemptFinished, AttemptMerged, AttemptVerifying, AttemptVerified, AttemptReviewing, AttemptReviewed, AttemptRepairing, AttemptPublishing, AttemptTakingBack, AttemptLeft, AttemptEnded),
 	enum(MessageUser, MessageAssistant),
 	enum(ProgramSaid, ProgramCall, ProgramPlan),
 	enum(CallBegun, CallDone, CallFailed),
@@ -54,8 +55,8 @@ func (p RunReported) crossCheck() error {
 
 func (p AttemptMoved) crossCheck() error {
 	switch p.State {
-	case AttemptWorking, AttemptRepairing, AttemptEnded:
-		return fieldErr("state", "is %q; task.started, repair.requested and task.finished say so", string(p.State))
+	case AttemptWorking, AttemptRepairing, AttemptReviewing, AttemptReviewed, AttemptEnded:
+		return fieldErr("state", "is %q; task.started, repair.requested, review.requested, review.answered and task.finished say so", string(p.State))
 	case AttemptFinished, AttemptMerged, AttemptTakingBack, AttemptLeft:
 		if p.Result == nil {
 			return fieldErr("result", "is required with state %s", string(p.State))
@@ -64,6 +65,13 @@ func (p AttemptMoved) crossCheck() error {
 		if p.Verification == nil {
 			return fieldErr("verification", "is required with state verified")
 		}
+	}
+	return nil
+}
+
+func (p RepairRequested) crossCheck() error {
+	if p.Repair == 0 && p.Review == 0 {
+		return fieldErr("repair", "is 0, which only a review's comments leave it at")
 	}
 	return nil
 }

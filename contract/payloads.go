@@ -60,6 +60,8 @@ type (
 		Effort Effort `json:"effort,omitempty"`
 		// Summarise is an address of the web or a path in the workspace, of which a document with citations is wanted.
 		Summarise string `json:"summarise,omitempty" v:"line,max=4096"`
+		// Review says that a person looks at what its tasks made before it is published.
+		Review bool `json:"review,omitempty"`
 	}
 	// RunStarted opens a run and its living document. Direct is why the prompt goes to one
 	// Associate at once, without a Director's plan; it is empty if a Director plans it. It is
@@ -71,6 +73,9 @@ type (
 		Model    string `json:"model" v:"required,max=200"`
 		Direct   string `json:"direct,omitempty" v:"max=400"`
 		Facts    []Fact `json:"facts,omitempty" v:"items=40"`
+		// Review says that a person looks at what its tasks made before it is published: the prompt, or
+		// the owner for this computer, wants it so.
+		Review bool `json:"review,omitempty"`
 	}
 	// RunPlanned is the Director's plan, whole, each time it changes.
 	RunPlanned struct {

@@ -4,8 +4,9 @@ package contract
 // next is decided by it alone, while it goes on and after a crash.
 type AttemptState string
 
-// Where an attempt stands. task.started moves it to working, repair.requested to repairing
-// and task.finished to ended; attempt.moved to all others.
+// Where an attempt stands. task.started moves it to working, repair.requested to repairing,
+// review.requested to reviewing, review.answered to reviewed and task.finished to ended;
+// attempt.moved to all others.
 const (
 	AttemptBegun      AttemptState = "begun"       // its number and base are taken, its tree may be made
 	AttemptWorking    AttemptState = "working"     // its loop works in boxes
@@ -13,7 +14,9 @@ const (
 	AttemptMerged     AttemptState = "merged"      // what it left is merged with the live tree, nothing is applied
 	AttemptVerifying  AttemptState = "verifying"   // the merge is being checked
 	AttemptVerified   AttemptState = "verified"    // the checks have an outcome, whichever
-	AttemptRepairing  AttemptState = "repairing"   // the checks failed, and its loop is asked again, with its tree as it stands
+	AttemptRepairing  AttemptState = "repairing"   // the checks failed or a person wants it otherwise, and its loop is asked again, with its tree as it stands
+	AttemptReviewing  AttemptState = "reviewing"   // the checks passed, and a person is to look at it before it is published
+	AttemptReviewed   AttemptState = "reviewed"    // the person has decided
 	AttemptPublishing AttemptState = "publishing"  // the merge may be applied to the live tree
 	AttemptTakingBack AttemptState = "taking_back" // what it published live is being inverted; its result is decided
 	AttemptLeft       AttemptState = "left"        // what it published live could not be inverted: it stays, and the user was told
@@ -53,18 +56,19 @@ type AttemptMoved struct {
 // Validate implements Payload.
 func (p AttemptMoved) Validate() error { return check(p) }
 
-// RepairRequested sends an attempt whose checks failed back to its loop, which is asked
-// again behind the turns that it had. It is a transition like AttemptMoved.
+// RepairRequested sends an attempt whose checks failed, or of which a person wants something
+// changed, back to its loop, which is asked again behind the turns that it had. It is a transition like AttemptMoved.
 type RepairRequested struct {
 	Attempt int    `json:"attempt" v:"min=1,max=1000"`
-	Repair  int    `json:"repair" v:"min=1,max=100"`          // from 1
-	Failed  string `json:"failed" v:"required,raw,max=49152"` // what the loop is told: the checks that failed, with their output
+	Repair  int    `json:"repair" v:"min=0,max=100"`            // which repair of what its checks found, from 1; with Review, how many there were
+	Failed  string `json:"failed" v:"required,raw,max=49152"`   // what the loop is told: the checks that failed, with their output, or what the person says
+	Review  int    `json:"review,omitempty" v:"min=0,max=1000"` // the review whose comments it is told; 0: its checks failed
 }
 
 // Validate implements Payload.
 func (p RepairRequested) Validate() error { return check(p) }
 
 func init() {
-	register[RepairRequested](TypeInfo{Type: "repair.requested", Doc: "The checks of an attempt failed, and its loop is asked to repair its work.", By: host, Needs: CanRecord, Projected: true})
+	register[RepairRequested](TypeInfo{Type: "repair.requested", Doc: "The checks of an attempt failed, or a person commented on its work, and its loop is asked again.", By: host, Needs: CanRecord, Projected: true})
 	register[AttemptMoved](TypeInfo{Type: "attempt.moved", Doc: "An attempt at a task went on to another state.", By: host, Needs: CanRecord, Projected: true})
 }

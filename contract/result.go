@@ -36,6 +36,7 @@ type AssociateResult struct {
 	SuggestedNext string       `json:"suggested_next,omitempty" v:"max=32768"`
 	Repairs       int          `json:"repairs,omitempty" v:"min=0,max=100"` // how often its loop was asked to repair what the checks found
 	Kept          *KeptTree    `json:"kept,omitempty"`                      // what it wrote, if it was not published and differs from Base
+	Reviewed      *Reviewed    `json:"reviewed,omitempty"`                  // what a person decided about it before it was published
 	Overlaps      []Overlap    `json:"overlaps,omitempty" v:"items=100"`    // siblings that had changed the same paths when its work was merged
 }
 

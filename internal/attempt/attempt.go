@@ -16,7 +16,9 @@ var next = map[contract.AttemptState][]contract.AttemptState{
 	contract.AttemptFinished:   {contract.AttemptMerged, contract.AttemptTakingBack, contract.AttemptEnded},
 	contract.AttemptMerged:     {contract.AttemptVerifying, contract.AttemptTakingBack},
 	contract.AttemptVerifying:  {contract.AttemptVerified, contract.AttemptTakingBack},
-	contract.AttemptVerified:   {contract.AttemptPublishing, contract.AttemptRepairing, contract.AttemptTakingBack},
+	contract.AttemptVerified:   {contract.AttemptPublishing, contract.AttemptReviewing, contract.AttemptRepairing, contract.AttemptTakingBack},
+	contract.AttemptReviewing:  {contract.AttemptReviewed, contract.AttemptTakingBack},
+	contract.AttemptReviewed:   {contract.AttemptPublishing, contract.AttemptMerged, contract.AttemptReviewing, contract.AttemptRepairing, contract.AttemptTakingBack},
 	contract.AttemptRepairing:  {contract.AttemptWorking, contract.AttemptTakingBack},
 	contract.AttemptPublishing: {contract.AttemptMerged, contract.AttemptTakingBack, contract.AttemptLeft, contract.AttemptEnded},
 	contract.AttemptTakingBack: {contract.AttemptEnded, contract.AttemptLeft},
@@ -68,6 +70,11 @@ type Attempt struct {
 	Starts  int    // how often its loop was started
 	Resumes int    // of these, how often since it began, was last sent back or got on
 	Repairs int    // how often its loop was asked to repair what the checks found
+	// Review is the number of its newest review, Work the tree that is or was looked at, and Answer what
+	// the person decided of it; nil while they have not, and once the loop works on.
+	Review int
+	Work   string
+	Answer *contract.ReviewAnswered
 	// Failed is the tree that failed the checks before it was last sent back.
 	Failed string
 	Try    int // the number of its current merge, from 1
@@ -109,6 +116,10 @@ func To(p contract.Payload) (number int, to contract.AttemptState) {
 		return p.Attempt, contract.AttemptWorking
 	case *contract.RepairRequested:
 		return p.Attempt, contract.AttemptRepairing
+	case *contract.ReviewRequested:
+		return p.Attempt, contract.AttemptReviewing
+	case *contract.ReviewAnswered:
+		return p.Attempt, contract.AttemptReviewed
 	case *contract.TaskFinished:
 		return p.Result.Attempt, contract.AttemptEnded
 	}
@@ -137,7 +148,16 @@ func (a Attempt) Apply(sequence uint64, p contract.Payload) (Attempt, error) {
 		if a.Verification != nil {
 			a.Failed = a.Verification.Tree
 		}
-		a.Result, a.Merge, a.Scope = nil, nil, nil
+		a.Result, a.Merge, a.Scope, a.Work, a.Answer = nil, nil, nil, "", nil
+	case *contract.ReviewRequested:
+		if a.Chosen() {
+			a.Merge, a.Scope = nil, nil // they are of what was chosen
+		}
+		a.Try = 0 // the live tree may change as often again, for nobody waits for a quick answer
+		a.Review, a.Work, a.Answer = p.Review, p.Work, nil
+	case *contract.ReviewAnswered:
+		answer := *p
+		a.Answer = &answer
 	case *contract.TaskFinished:
 		r := p.Result
 		a.Result = &r
@@ -163,6 +183,14 @@ func (a Attempt) Apply(sequence uint64, p contract.Payload) (Attempt, error) {
 	return a, nil
 }
 
+// Taken reports whether a person has taken the work, or what they chose of it, for publishing.
+func (a Attempt) Taken() bool {
+	return a.Answer != nil && a.Answer.Decision == contract.ReviewPublish
+}
+
+// Chosen reports whether a person has taken only a part of the work.
+func (a Attempt) Chosen() bool { return a.Taken() && len(a.Answer.Only) > 0 }
+
 // Ended reports whether the attempt has its final result.
 func (a Attempt) Ended() bool { return a.State == contract.AttemptEnded }
 
@@ -177,6 +205,8 @@ const (
 	Check     Step = "check"     // record that the merge is being verified
 	Verify    Step = "verify"    // verify the merge
 	Decide    Step = "decide"    // publish, send back or take back, by what the checks found
+	Review    Step = "review"    // wait until a person has decided about it
+	Follow    Step = "follow"    // do what the person decided
 	Publish   Step = "publish"   // apply the merge; safe to repeat
 	TakeBack  Step = "take back" // revert what it showed live; safe to repeat
 	Conclude  Step = "conclude"  // end it with the result that it has
@@ -208,6 +238,10 @@ func (a Attempt) Next(kind contract.TaskKind) Step {
 		return Verify
 	case contract.AttemptVerified:
 		return Decide
+	case contract.AttemptReviewing:
+		return Review
+	case contract.AttemptReviewed:
+		return Follow
 	case contract.AttemptPublishing:
 		return Publish
 	case contract.AttemptTakingBack:

@@ -175,6 +175,26 @@ func (c *Client) Decide(ctx context.Context, id string, d view.Decision) (view.A
 	return Call(ctx, c, rpc.ApprovalAnswer, rpc.DecideRequest{Approval: id, Body: d})
 }
 
+// Reviews lists work that waits until a person has looked at it, newest first.
+func (c *Client) Reviews(ctx context.Context, all bool, before uint64, limit int) (list []view.Review, more bool, err error) {
+	l, err := Call(ctx, c, rpc.ReviewList, rpc.ReviewsRequest{Paged: rpc.Paged{Before: before, Limit: limit}, All: all})
+	return l.Items, l.More, err
+}
+
+// Review shows what a task made that waits to be looked at, hunk by hunk.
+func (c *Client) Review(ctx context.Context, run, task string) (view.Review, error) {
+	return Call(ctx, c, rpc.ReviewShow, onReview(run, task))
+}
+
+// Looked answers a review.
+func (c *Client) Looked(ctx context.Context, run, task string, l view.Looked) (view.Acted, error) {
+	return Call(ctx, c, rpc.ReviewAnswer, rpc.LookedRequest{OnReview: onReview(run, task), Body: l})
+}
+
+func onReview(run, task string) rpc.OnReview {
+	return rpc.OnReview{OnRun: rpc.OnRun{Run: run}, Task: task}
+}
+
 // Egress sums up what passed the tunnels to each host, of a run or, when run is
 // empty, of all boxes.
 func (c *Client) Egress(ctx context.Context, run string) ([]view.Traffic, error) {

@@ -89,7 +89,7 @@ func (d *shellDesk) edit(o *runspace.Overlay, text string) (published int) {
 // verified publishes a task's work as verified.
 func (d *shellDesk) verified(o *runspace.Overlay) string {
 	d.t.Helper()
-	m, err := d.runs.Merge(d.t.Context(), o)
+	m, err := d.runs.Merge(d.t.Context(), o, ports.Took{})
 	d.fatal(err)
 	p, err := d.runs.Publish(d.t.Context(), o, m, contract.VerificationPass, false)
 	d.fatal(err)
@@ -189,7 +189,7 @@ func TestATaskWhoseEditWasTakenBackPublishesNoMoreLive(t *testing.T) {
 	d.wantStatus(true, o.Ref.Run, first)
 
 	// Its verification gets the browser's report without opening a box.
-	m, err := d.runs.Merge(t.Context(), o)
+	m, err := d.runs.Merge(t.Context(), o, ports.Took{})
 	d.fatal(err)
 	cmd, err := d.Computer.shell.Render(t.Context(), o, m.Commit)
 	if err != nil || cmd.ExitCode != 1 || cmd.Stderr == "" {
@@ -314,7 +314,7 @@ func TestATaskThatFailedKeepsItsTree(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		o := d.begin()
 		d.write(d.volumes.at(t, o.Upper), "what the task wrote")
-		if _, err := d.runs.Merge(t.Context(), o); err != nil {
+		if _, err := d.runs.Merge(t.Context(), o, ports.Took{}); err != nil {
 			t.Fatal(err)
 		}
 		if keep {
@@ -347,7 +347,7 @@ func TestOnlyARecordedTreeIsABase(t *testing.T) {
 	d.write(d.volumes.at(t, o.Upper), "what the task wrote")
 	kept, err := d.runs.Keep(ctx, o)
 	d.fatal(err)
-	merged, err := d.runs.Merge(ctx, o)
+	merged, err := d.runs.Merge(ctx, o, ports.Took{})
 	d.fatal(err)
 	refused := func(what, commit string) {
 		t.Helper()

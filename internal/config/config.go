@@ -37,8 +37,11 @@ type Agent struct {
 
 // Loops says how the loops of runs work.
 type Loops struct {
-	Repairs     int `koanf:"repairs"`      // how often a task whose checks failed goes back to its loop; 0: never
-	DirectWords int `koanf:"direct_words"` // a prompt of one line and at most so many words goes to one Associate at once; 0: none does
+	Repairs int  `koanf:"repairs"` // how often a task whose checks failed goes back to its loop; 0: never
+	Review  bool `koanf:"review"`  // whether a person looks at what runs made before it is published
+	// ReviewComputers are the computers, by their ids, in which they do, where Review does not say it of all.
+	ReviewComputers []string `koanf:"review_computers"`
+	DirectWords     int      `koanf:"direct_words"` // a prompt of one line and at most so many words goes to one Associate at once; 0: none does
 }
 
 // Server says where the control plane listens and keeps its data.

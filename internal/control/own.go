@@ -101,7 +101,7 @@ func (s *Server) bindPlane(t rpc.Table) {
 func (s *Server) bindRuns(t rpc.Table) {
 	rpc.Bind(t, rpc.PromptSubmit, func(ctx context.Context, who rpc.Caller, in rpc.PromptRequest) (view.Acted, error) {
 		p := in.Body
-		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Traceparent: trace.Traceparent(in.Traceparent), Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Effort: p.Effort, Summarise: p.Summarise}})
+		return s.act(ctx, who, view.Action{ID: p.ID, Type: "prompt.submitted", Traceparent: trace.Traceparent(in.Traceparent), Data: &contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Effort: p.Effort, Summarise: p.Summarise, Review: p.Review}})
 	})
 	rpc.Bind(t, rpc.RunShow, func(ctx context.Context, who rpc.Caller, in rpc.ShowRunRequest) (view.Run, error) {
 		c, err := s.options.Computers.Get(ctx, who.Computer)
@@ -254,7 +254,7 @@ func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id st
 			continue
 		}
 		switch e.Type {
-		case "run.reported", "run.moved", "question.asked", "approval.requested":
+		case "run.reported", "run.moved", "question.asked", "approval.requested", "review.requested":
 			if run, err = c.Run(ctx, id); err != nil || settled(run) {
 				return run, err
 			}
@@ -264,5 +264,5 @@ func (s *Server) awaitRun(ctx context.Context, who rpc.Caller, c Computer, id st
 }
 
 func settled(r view.Run) bool {
-	return r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals) > 0
+	return r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals)+len(r.Reviews) > 0
 }

@@ -270,6 +270,9 @@ func (r *run) accept(ctx context.Context, raw json.RawMessage, n int) (contract.
 			return t, err
 		}
 	}
+	if r.story.Looked && slices.ContainsFunc(t.Steps, func(s contract.Step) bool { return s.Git != nil && s.Git.Op == contract.GitRestore }) {
+		return t, &contract.FieldError{Field: "steps", Reason: "restore files, which would be live before the user has looked at it, as they want to in this run: have a task change the files back, or tell them in your report what to go back to"}
+	}
 	if err := r.checkProgram(t); err != nil {
 		return t, err
 	}

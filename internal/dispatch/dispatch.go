@@ -61,6 +61,8 @@ type Options struct {
 	Budget  contract.Budget
 	Repairs int // how often the loop of an attempt is asked to repair what the checks found; 0: never
 	Turns   int // model turns of one loop; 0 leaves the harness's default
+	// Review says that of every run of the computer a person looks at what its tasks made before it is published.
+	Review bool
 	// DirectWords is how many words a prompt of one line has at most that goes to one Associate at once; 0: every
 	// prompt is planned, unless its user wants otherwise.
 	DirectWords int
@@ -165,6 +167,8 @@ type Prompt struct {
 	Effort contract.Effort
 	// Summarise is an address or a path of which a document with citations is wanted; Text then says so in words.
 	Summarise string
+	// Review says that a person looks at what its tasks made before it is published.
+	Review bool
 	// Traceparent is the W3C trace context of who asks, "" if there is none.
 	Traceparent string
 }
@@ -172,7 +176,7 @@ type Prompt struct {
 // Submit appends prompt.submitted and starts its run. It returns as soon as the event is on disk.
 func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequence uint64, err error) {
 	const op = "dispatch.Submit"
-	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Effort: p.Effort, Summarise: p.Summarise}
+	payload := contract.PromptSubmitted{Text: p.Text, Model: p.Model, Budget: p.Budget, Continues: p.Continues, Route: p.Route, Effort: p.Effort, Summarise: p.Summarise, Review: p.Review}
 	if err := payload.Validate(); err != nil {
 		return "", 0, fault.New(op, fault.Invalid, "", err)
 	}
@@ -345,8 +349,9 @@ func (d *Dispatcher) Answer(ctx context.Context, by contract.Actor, runID, quest
 // answer may have a deadline.
 func (d *Dispatcher) Open() bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.runs) > 0
+	runs := slices.Collect(maps.Values(d.runs))
+	d.mu.Unlock()
+	return slices.ContainsFunc(runs, func(r *run) bool { return !r.onlyLookedAt() })
 }
 
 // Busy reports whether any run goes on or is about to. A run that only waits for its user, to answer or

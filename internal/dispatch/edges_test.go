@@ -98,7 +98,7 @@ func deathAt(t *testing.T, prepare func(h *house), n int, after, again bool, at 
 			case <-l.dead:
 				return true
 			default:
-				return !h.d.Busy()
+				return len(h.events("run.reported")) > 0
 			}
 		})
 		select {
@@ -274,7 +274,10 @@ const (
 )
 
 var comesOut = map[string]string{
-	"good": allOfIt, "repaired": allOfIt, "steps": allOfIt,
+	"good": allOfIt, "repaired": allOfIt, "steps": allOfIt, "looked at": allOfIt, "looked at, and sent back": allOfIt, "looked at, a part that can't be taken any more": allOfIt,
+	"looked at, a part":               "run done pass, task ok, verification pass, published true, changes workspace/a.sh modified,, live \"echo two\\nred\\n\", kept 2",
+	"looked at, and discarded":        "run failed unknown, task cancelled, verification pass, published false, changes choiros/x.css modified,workspace/a.sh modified,, live \"echo one\\nred\\n\", kept 2",
+	"cancelled while it is looked at": "run cancelled unknown, task cancelled, verification unknown, published false, " + asItWas + "2",
 	"cancelled while it is sent back": "run cancelled unknown, task cancelled, verification fail, published false, " + asItWas + "2",
 	"moving tree":                     allOfIt,
 	"failed check":                    failedOf + `"echo one\nred\n", kept 2`, "it can't be taken back": failedOf + `"echo one\nblue\n", kept 0`,

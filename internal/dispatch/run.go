@@ -349,7 +349,7 @@ func (r *run) open(plans func()) error {
 			return err
 		}
 		drafts := []contract.Draft{{ID: contract.DeriveID(r.story.ID, "started"), Actor: contract.System(), Type: "run.started",
-			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model, Direct: direct, Facts: kept}}}
+			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model, Direct: direct, Facts: kept, Review: r.story.Prompt.Review || r.dispatcher.options.Review}}}
 		if to, news := r.doing(direct != ""); news {
 			drafts = append(drafts, r.moved(to, "")) // in one call, which is one sync of the log
 		}

@@ -330,6 +330,8 @@ type house struct {
 	d     *dispatch.Dispatcher
 	sent  chan string
 	wrap  func(ports.Log) ports.Log
+	// looks is the user who looks at work before it is published; nil: nobody does.
+	looks func(d *dispatch.Dispatcher, run string, r contract.ReviewRequested) contract.ReviewAnswered
 	tune  func(*dispatch.Options)
 }
 
@@ -366,6 +368,9 @@ func (h *house) wake() {
 	}
 	if h.d, err = dispatch.New(h.options()); err != nil {
 		h.t.Fatal(err)
+	}
+	if h.looks != nil {
+		h.looking(h.d, h.log)
 	}
 }
 

@@ -41,6 +41,7 @@ type folders struct {
 	keeps                                 []view.Kept       // the changes that taking back says it left as they are
 	keptOf                                map[string]string // the bases of kept trees, by commit
 	leaves                                []view.Kept       // what a task left that no tree can hold
+	choose                                func() error      // called when what was chosen is to be merged
 }
 
 type overlay struct {
@@ -170,25 +171,76 @@ func (w *folders) Contains(_ context.Context, commits, paths, names []string) ([
 	return out, nil
 }
 
-func (w *folders) Merge(_ context.Context, o ports.Overlay) (_ ports.Merged, err error) {
+func (w *folders) Merge(ctx context.Context, o ports.Overlay, took ports.Took) (_ ports.Merged, err error) {
 	defer caught(&err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.merge(o.(*overlay)), nil
+	work := took.Work
+	switch {
+	case work == "":
+		work = w.commit(o.(*overlay).dir)
+	case len(took.Only) > 0:
+		if w.choose != nil {
+			if err := w.choose(); err != nil {
+				return ports.Merged{}, err
+			}
+		}
+		if work, err = w.part(o.Base(), work, took.Only); err != nil {
+			return ports.Merged{}, err
+		}
+	}
+	return w.merge(o.Base(), work), nil
 }
 
-func (w *folders) merge(ov *overlay) ports.Merged {
-	base := filepath.Join(w.dir, "commits", ov.base)
+// part makes a commit with those of a tree's changes that are chosen, by their paths.
+func (w *folders) part(base, work string, only []contract.Choice) (string, error) {
+	from, is := filepath.Join(w.dir, "commits", base), filepath.Join(w.dir, "commits", work)
+	into := filepath.Join(w.dir, "commits", fmt.Sprintf("part of %s", work))
+	must(0, os.RemoveAll(into))
+	copyTree(from, into)
+	ops := changes(from, is)
+	for _, c := range only {
+		switch op, ok := ops[c.Path]; {
+		case !ok:
+			return "", fault.New("choose", fault.Conflict, "", fmt.Errorf("%q was not changed", c.Path))
+		case op == contract.ChangeDeleted:
+			must(0, os.Remove(filepath.Join(into, c.Path)))
+		default:
+			put(into, c.Path, readFile(is, c.Path))
+		}
+	}
+	return w.commit(into), nil
+}
+
+func (w *folders) Choose(_ context.Context, _ ports.TaskRef, base, work string, only []contract.Choice) (err error) {
+	defer caught(&err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err = w.part(base, work, only)
+	return err
+}
+
+func (w *folders) Hunks(_ context.Context, base, work string) (out []view.ReviewFile, more int, err error) {
+	defer caught(&err)
+	for p, op := range changes(filepath.Join(w.dir, "commits", base), filepath.Join(w.dir, "commits", work)) {
+		out = append(out, view.ReviewFile{Path: p, Op: op})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Path < out[j].Path })
+	return out, 0, nil
+}
+
+func (w *folders) merge(from, work string) ports.Merged {
+	base, theirs := filepath.Join(w.dir, "commits", from), filepath.Join(w.dir, "commits", work)
 	must(0, os.MkdirAll(filepath.Join(w.dir, "merges"), 0o755))
 	merged := must(os.MkdirTemp(filepath.Join(w.dir, "merges"), "merge"))
 	copyTree(w.live(), merged)
-	var m ports.Merged
-	for p, op := range changes(base, ov.dir) {
+	m := ports.Merged{Work: work}
+	for p, op := range changes(base, theirs) {
 		m.Changes = append(m.Changes, contract.Change{Path: p, Op: op})
 		if op == contract.ChangeDeleted {
 			os.Remove(filepath.Join(merged, p))
 		} else {
-			put(merged, p, readFile(ov.dir, p))
+			put(merged, p, readFile(theirs, p))
 		}
 	}
 	sort.Slice(m.Changes, func(i, j int) bool { return m.Changes[i].Path < m.Changes[j].Path })
@@ -205,7 +257,7 @@ func (w *folders) Publish(_ context.Context, o ports.Overlay, m ports.Merged, v 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.merge(o.(*overlay))
+	now := w.merge(o.Base(), m.Work)
 	if now.Tree != m.Tree && !force {
 		return ports.Published{}, fault.New("publish", fault.Conflict, "", errors.New("the live tree moved"))
 	}

@@ -127,7 +127,7 @@ func New(opts Options) (*Fleet, error) {
 	}); err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	if err = checkComputers(fl.machine.Gateway, opts.Config.Models.Computers); err != nil {
+	if err = checkComputers(fl.machine.Gateway, opts.Config); err != nil {
 		return nil, errors.Join(err, fl.machine.Gateway.Close())
 	}
 	if fl.machine.Boxes.Proxy, err = egress.NewProxy(egress.Options{Decide: fl.decide, Meter: fl.meterEgress, AllowPrivate: private, Logger: opts.Logger}); err != nil {

@@ -53,10 +53,15 @@ func providers(configured map[string]config.Provider) map[string]gateway.Service
 	return out
 }
 
-// checkComputers refuses models of computers that no name stands for, and what is no computer's id. A computer that is not
+// checkComputers refuses what is configured of single computers under what is no computer's id, and models of theirs that no name stands for. A computer that is not
 // here may be put back or imported, so it is none that is wrong.
-func checkComputers(g *gateway.Gateway, configured map[string]config.ComputerModels) error {
-	for id, m := range configured {
+func checkComputers(g *gateway.Gateway, c config.Config) error {
+	for _, id := range c.Loops.ReviewComputers {
+		if err := contract.CID(id).Validate(); err != nil {
+			return fault.New("fleet.New", fault.Invalid, "See choir computers for the ids.", fmt.Errorf("loops.review_computers: %w", err))
+		}
+	}
+	for id, m := range c.Models.Computers {
 		err := g.CheckChoice(runspace.Choice(m))
 		if err == nil {
 			err = contract.CID(id).Validate()

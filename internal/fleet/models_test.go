@@ -25,9 +25,12 @@ func TestModelsOfComputersAreChecked(t *testing.T) {
 		"no such model":    {"abcdefghij012345", config.ComputerModels{Associate: "nobody/x"}, "models.computers.abcdefghij012345"},
 		"no computer's id": {"my-studio", config.ComputerModels{Default: "smart"}, "models.computers.my-studio"},
 	} {
-		err := checkComputers(g, map[string]config.ComputerModels{c.id: c.models})
+		err := checkComputers(g, config.Config{Models: config.Models{Computers: map[string]config.ComputerModels{c.id: c.models}}})
 		if c.want == "" && err != nil || c.want != "" && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if err := checkComputers(g, config.Config{Loops: config.Loops{ReviewComputers: []string{"my-studio"}}}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "loops.review_computers") {
+		t.Errorf("reviews of no computer: %v", err)
 	}
 }

@@ -130,7 +130,7 @@ func (t tools) prompt(ctx context.Context, c call) (any, error) {
 		if err := rpc.Decode(bytes.NewReader(answer), &r); err != nil {
 			return nil, err
 		}
-		if left <= waitStep || r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals) > 0 {
+		if left <= waitStep || r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals)+len(r.Reviews) > 0 {
 			return answer, nil
 		}
 		c.told(ctx, float64(in.Wait-left+waitStep), fmt.Sprintf("%s: %s", r.Status, contract.Clip(r.Objective, 200)))

@@ -17,7 +17,7 @@ import (
 // can give access.
 func TestWhoMayCallWhat(t *testing.T) {
 	desktop := map[string]rpc.Effect{
-		"action": rpc.Stores, "log.read": rpc.Reads, "state.snapshot": rpc.Reads, "run.get": rpc.Reads, "run.follow": rpc.Reads, "run.undo": rpc.Governs,
+		"action": rpc.Stores, "log.read": rpc.Reads, "state.snapshot": rpc.Reads, "run.get": rpc.Reads, "run.follow": rpc.Reads, "run.undo": rpc.Governs, "review.show": rpc.Reads, "review.answer": rpc.Stores,
 		"document.get": rpc.Reads, "document.revisions": rpc.Reads, "document.revise": rpc.Stores, "proposal.list": rpc.Reads, "proposal.get": rpc.Reads, "proposal.accept": rpc.Stores, "proposal.dismiss": rpc.Stores,
 		"checkpoint.list": rpc.Reads, "checkpoint.create": rpc.Governs, "checkpoint.diff": rpc.Reads, "checkpoint.restore": rpc.Governs, "checkpoint.undo": rpc.Governs,
 		"files.list": rpc.Reads, "exec.run": rpc.Stores, "exec.output": rpc.Reads, "exec.stop": rpc.Stops,
@@ -55,9 +55,9 @@ func TestWhoMayCallWhat(t *testing.T) {
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[string]string{
 		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.list computer.removed document.get document.list document.revisions egress.list events.read exec.output " +
-			"files.get files.list frame.get frame.stream library.list library.show log.read mcp.list member.list memory.list model.list proposal.get proposal.list run.follow run.get run.list run.show run.trace state.snapshot system.status trash.list",
+			"files.get files.list frame.get frame.stream library.list library.show log.read mcp.list member.list memory.list model.list proposal.get proposal.list review.list review.show run.follow run.get run.list run.show run.trace state.snapshot system.status trash.list",
 		"prompt":            "action prompt.submit run.answer run.cancel run.model run.pause run.resume run.steer",
-		"write":             "document.revise files.add_tar files.add_url files.move files.put files.remove memory.forget memory.remember proposal.accept proposal.dismiss trash.put_back",
+		"write":             "document.revise files.add_tar files.add_url files.move files.put files.remove memory.forget memory.remember proposal.accept proposal.dismiss review.answer trash.put_back",
 		"exec":              "command.run command.signal command.stop exec.run exec.stop",
 		"restore":           "checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo run.undo",
 		"arrange":           "computer.rename computer.wake",

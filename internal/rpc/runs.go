@@ -164,6 +164,46 @@ type DecideRequest struct {
 // Validate implements validation.
 func (r DecideRequest) Validate() error { return contract.ValidID("approval", r.Approval) }
 
+// ReviewsRequest lists reviews.
+type ReviewsRequest struct {
+	At
+	Paged
+	All bool `query:"all" doc:"answered ones too"`
+}
+
+// OnReview names work of a task that is to be looked at.
+type OnReview struct {
+	OnRun
+	Task string `path:"task" maxLength:"36"`
+}
+
+// Validate implements validation.
+func (r OnReview) Validate() error {
+	if err := r.OnRun.Validate(); err != nil {
+		return err
+	}
+	return contract.ValidID("task", r.Task)
+}
+
+// LookedRequest answers a review.
+type LookedRequest struct {
+	OnReview
+	Body view.Looked
+}
+
+// Reviews before work is published.
+var (
+	ReviewList = list[ReviewsRequest, view.Review](Declared{
+		Name: "review.list", Summary: "Work that waits until a person has looked at it, newest first", HTTP: get("/reviews", "reviews-list"), May: contract.CanRead, Callers: API, Noun: "reviews",
+		Tool: &Tool{Description: "List work of runs that waits until a person has looked at it before it is published."}})
+	ReviewShow = single[OnReview, view.Review](Declared{
+		Name: "review.show", Summary: "What a task made, hunk by hunk, that waits until a person has looked at it", HTTP: get("/runs/{run}/reviews/{task}", "reviews-get"), May: contract.CanRead, Callers: API | Desktop, Limit: Long,
+		Tool: &Tool{Description: "Show what a task made that waits to be looked at: its files, hunk by hunk, with their ids."}})
+	ReviewAnswer = single[LookedRequest, view.Acted](Declared{
+		Name: "review.answer", Summary: "Publish it or a part of it, send it back with comments, or discard it",
+		HTTP: post("/runs/{run}/reviews/{task}", "reviews-answer"), May: contract.CanWrite, Callers: API | Desktop, Effect: Stores, Limit: Long})
+)
+
 // EgressRequest asks for the traffic with each host.
 type EgressRequest struct {
 	At

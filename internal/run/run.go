@@ -28,6 +28,7 @@ type Run struct {
 	Started   bool
 	Opened    uint64                  // sequence of run.started
 	Facts     []contract.Fact         // that the computer kept then
+	Looked    bool                    // whether its user looks at what its tasks made before it is published
 	Noted     []contract.Fact         // that its Director noted of what the user said
 	Tasks     []*Task                 // in the order they were requested
 	Turns     []contract.TurnRecorded // the Director's
@@ -81,6 +82,7 @@ type Task struct {
 	Returns map[string]contract.ToolReturned
 	Metered contract.Usage
 	Repairs []Repair
+	Reviews []Review // what was shown to its user before it was published
 	Program Program  // what an agent program that does it has said
 	Reached []string // host:port pairs that its boxes were let out to
 	Refused []string
@@ -96,6 +98,16 @@ type Program struct {
 type Repair struct {
 	Turn   int    // the index of the turn behind which it is told, -1 when there is none
 	Failed string // what it is told
+	Review int    // the review whose comments it is told; 0: its checks failed
+}
+
+// Review is that the work of an attempt was shown to its user before it was published.
+type Review struct {
+	contract.ReviewRequested
+	Asked    time.Time
+	Answer   *contract.ReviewAnswered // nil while it is open
+	By       contract.Actor           // who answered
+	Answered time.Time
 }
 
 // New is a run without any events.
@@ -143,7 +155,7 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		r.Correlation, r.Head = e.ID, NewHead(*p)
 		r.Said = append(r.Said, Saying{Text: p.Text, By: e.Kind()})
 	case *contract.RunStarted:
-		r.Started, r.Opened, r.Facts = true, e.Sequence, p.Facts
+		r.Started, r.Opened, r.Facts, r.Looked = true, e.Sequence, p.Facts, p.Review
 	case *contract.MemoryRemembered:
 		r.Noted = append(r.Noted, contract.Fact{ID: e.ID, Text: p.Text})
 	case *contract.RunSteered:
@@ -252,12 +264,21 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 			t.Turns = put(t.Turns, *p)
 		}
 	case *contract.RepairRequested:
-		if p.Attempt == t.Now.Number && t.Now.State == contract.AttemptRepairing && t.Now.Repairs > len(t.Repairs) {
+		if p.Attempt == t.Now.Number && t.Now.State == contract.AttemptRepairing && t.Now.Last == e.Sequence {
 			behind := -1
 			if n := len(t.Turns); n > 0 {
 				behind = t.Turns[n-1].Index
 			}
-			t.Repairs = append(t.Repairs, Repair{behind, p.Failed})
+			t.Repairs = append(t.Repairs, Repair{behind, p.Failed, p.Review})
+		}
+	case *contract.ReviewRequested:
+		if p.Attempt == t.Now.Number && t.Now.State == contract.AttemptReviewing && t.Now.Last == e.Sequence {
+			t.Reviews = append(t.Reviews, Review{ReviewRequested: *p, Asked: e.Time.UTC()})
+		}
+	case *contract.ReviewAnswered:
+		if n := len(t.Reviews); n > 0 && p.Attempt == t.Now.Number && t.Now.State == contract.AttemptReviewed && t.Now.Last == e.Sequence {
+			answer := *p
+			t.Reviews[n-1].Answer, t.Reviews[n-1].By, t.Reviews[n-1].Answered = &answer, e.By(), e.Time.UTC()
 		}
 	case *contract.ToolCalled:
 		if p.Attempt == t.Now.Number {
@@ -326,7 +347,7 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 // next makes an attempt the newest one, without anything else known of it.
 func (t *Task) next(a attempt.Attempt) {
 	t.Now, t.Turns, t.Calls, t.Metered = a, nil, nil, contract.Usage{}
-	t.Reached, t.Refused, t.Repairs, t.Program = nil, nil, nil, Program{}
+	t.Reached, t.Refused, t.Repairs, t.Reviews, t.Program = nil, nil, nil, nil, Program{}
 	t.Returns = map[string]contract.ToolReturned{}
 }
 

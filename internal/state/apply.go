@@ -45,6 +45,8 @@ var projections = map[string]projection{
 	"task.started":          on(taskStarted),
 	"attempt.moved":         on(attemptMoved),
 	"repair.requested":      on(repairRequested),
+	"review.requested":      on(reviewRequested),
+	"review.answered":       on(reviewAnswered),
 	"task.finished":         on(taskFinished),
 	"tool.called":           on(toolCalled),
 	"tool.returned":         on(toolReturned),

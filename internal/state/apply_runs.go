@@ -255,6 +255,11 @@ func foldTask(ctx context.Context, w *writer, e contract.Event, id string, p con
 
 // attemptMoved stores an attempt's state, until the attempt has its result.
 func attemptMoved(ctx context.Context, w *writer, e contract.Event, p *contract.AttemptMoved) error {
+	if p.State == contract.AttemptTakingBack {
+		if err := closeReviews(ctx, w, e, e.Task, p.Attempt); err != nil {
+			return err
+		}
+	}
 	return must(ctx, w, "the attempt has finished", `INSERT INTO attempts (task, attempt, base, status, started_seq)
 		VALUES (?,?,?,?,?)
 		ON CONFLICT (task, attempt) DO UPDATE SET status = excluded.status
@@ -279,6 +284,9 @@ func taskFinished(ctx context.Context, w *writer, e contract.Event, p *contract.
 		ON CONFLICT (task, attempt) DO UPDATE SET status = excluded.status, result = excluded.result, finished_seq = excluded.finished_seq
 		WHERE finished_seq = 0`,
 		r.Task, r.Attempt, r.Base, string(r.Status), result, int64(e.Sequence)); err != nil {
+		return err
+	}
+	if err := closeReviews(ctx, w, e, r.Task, r.Attempt); err != nil {
 		return err
 	}
 	newest, err := foldTask(ctx, w, e, r.Task, p)

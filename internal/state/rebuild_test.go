@@ -19,6 +19,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
+	"choir.dev/choiros/internal/state/schema"
 )
 
 // sabotage changes a state file past the store.
@@ -119,7 +120,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err := mustOpen(t, newer).Close(); err != nil {
 		t.Fatal(err)
 	}
-	sabotage(t, newer, fmt.Sprintf("PRAGMA user_version = %d", state.SchemaVersion()+1))
+	sabotage(t, newer, fmt.Sprintf("PRAGMA user_version = %d", schema.Version()+1))
 	projector := filepath.Join(dir, "projector.sqlite")
 	if err := mustOpen(t, projector).Close(); err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestMigrationsFromEveryEarlierVersion(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for version := 1; version < state.SchemaVersion(); version++ {
+	for version := 1; version < schema.Version(); version++ {
 		path := filepath.Join(t.TempDir(), "old.sqlite")
 		if err := mustOpen(t, path, state.WithSchema(version)).Close(); err != nil {
 			t.Fatal(err)

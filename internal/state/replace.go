@@ -9,6 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state/schema"
 )
 
 // Replace is Rebuild for a file that is open: it replays the log into a new file, compares,
@@ -56,7 +57,7 @@ func (s *Store) Replace(ctx context.Context, log Log) (rep Report, err error) {
 // takeFrom replaces the file's schema and rows by those of the file at path. Tables,
 // indexes and triggers are made anew, as they may be what is damaged.
 func (s *Store) takeFrom(ctx context.Context, path string) (err error) {
-	steps, err := loadMigrations()
+	scripts, err := schema.Scripts()
 	if err != nil {
 		return err
 	}
@@ -87,8 +88,8 @@ func (s *Store) takeFrom(ctx context.Context, path string) (err error) {
 			return err
 		}
 	}
-	for _, m := range steps {
-		if _, err := conn.ExecContext(ctx, m.sql); err != nil {
+	for _, script := range scripts {
+		if _, err := conn.ExecContext(ctx, script); err != nil {
 			return err
 		}
 	}

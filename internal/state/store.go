@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/newfile"
+	"choir.dev/choiros/internal/state/schema"
 )
 
 // Blobs reads data that are too large for an event; *disk.Store is one. A reference that
@@ -72,7 +73,7 @@ type Store struct {
 // whoever makes a computer does it before its log has anything.
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	const op = "state.Open"
-	s := &Store{path: path, log: slog.New(slog.DiscardHandler), schema: SchemaVersion(), moved: make(chan struct{})}
+	s := &Store{path: path, log: slog.New(slog.DiscardHandler), schema: schema.Version(), moved: make(chan struct{})}
 	for _, o := range opts {
 		o(s)
 	}
@@ -101,7 +102,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	fail := func(err error) (*Store, error) {
 		return nil, errors.Join(fault.Wrap(op, err), conn.Close(), s.db.Close())
 	}
-	if err := migrate(ctx, conn, s.schema); err != nil {
+	if err := schema.Migrate(ctx, conn, s.schema); err != nil {
 		return fail(err)
 	}
 	if _, err := conn.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil { // only done once the file is known to be a state file
@@ -130,7 +131,7 @@ func (s *Store) begin(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(migrate(ctx, conn, s.schema), conn.Close())
+	return errors.Join(schema.Migrate(ctx, conn, s.schema), conn.Close())
 }
 
 // beginWAL writes the first values of a new file's meta table into its WAL without the
@@ -342,6 +343,10 @@ func rollback(ctx context.Context, conn *sql.Conn) error {
 	}
 	return err
 }
+
+// ProjectorVersion is raised when projections change what they write. A file
+// of an older projector is replayed from the log before it is used.
+const ProjectorVersion = 4
 
 // isCode reports whether err is an SQLite error with one of the primary codes.
 func isCode(err error, codes ...int) bool {

@@ -104,6 +104,8 @@ type Prompt struct {
 	Route contract.Route `json:"route,omitempty" enum:"plan,direct" doc:"plan: a Director plans it; direct: it goes to one Associate at once; empty: a small prompt goes to one Associate"`
 	// Effort is how much the run's models think.
 	Effort contract.Effort `json:"effort,omitempty" enum:"none,low,medium,high" doc:"how much the run's models think before they answer, where they can be told; empty: what the owner says, else the model's own"`
+	// Review has a person look first.
+	Review bool `json:"review,omitempty" doc:"look at what its tasks made before it is published; the owner may want it of every run"`
 	// Summarise is what a document with citations is wanted of.
 	Summarise string `json:"summarise,omitempty" maxLength:"4096" doc:"an address of the web or a path in the workspace, of which a document with citations is wanted; text says so in words"`
 }
@@ -134,6 +136,7 @@ type Run struct {
 	Sequence   uint64                      `json:"sequence"`            // of its prompt; pages of runs go by it
 	Questions  []contract.Question         `json:"questions,omitempty"` // open ones
 	Approvals  []Approval                  `json:"approvals,omitempty"` // open ones
+	Reviews    []Review                    `json:"reviews,omitempty"`   // what waits until a person has looked at it
 	Tasks      []Task                      `json:"tasks,omitempty"`     // only where a single run is requested
 }
 

@@ -252,6 +252,27 @@ func (w *Workspace) tree(ctx context.Context, o Overlay, name, message, run, tas
 	return reply, err
 }
 
+// ChooseRequest asks for what was chosen of a task's tree, of the overlay ID.
+type ChooseRequest struct {
+	ID, Base, Work string
+	Only           []wire.Choice
+	Message        string
+	Run, Task      string
+}
+
+// Choose has the keeper make a commit on the base that has only what was chosen of a task's tree.
+func (w *Workspace) Choose(ctx context.Context, req ChooseRequest) (reply wire.TreeReply, err error) {
+	err = w.opts.Keeper.Call(ctx, "choose", wire.ChooseRequest{ID: req.ID, Base: req.Base, Tree: req.Work, Only: req.Only,
+		Note: wire.Note{Message: req.Message, Run: req.Run, Task: req.Task, Seq: w.opts.Seq()}}, &reply)
+	return reply, fault.Wrap("workspace.Choose", err)
+}
+
+// Hunks has the keeper list what a tree changes of another one.
+func (w *Workspace) Hunks(ctx context.Context, base, tree string) (reply wire.HunksReply, err error) {
+	err = w.opts.Keeper.Call(ctx, "hunks", wire.HunksRequest{Base: base, Tree: tree}, &reply)
+	return reply, fault.Wrap("workspace.Hunks", err)
+}
+
 // PublishRequest asks to bring a task's tree into the live one. Tree is its
 // commit, from Tree. VerifiedTree is the git tree that passed; when the merge
 // gives another one, nothing is published and Published.Reverify names the

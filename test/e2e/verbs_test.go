@@ -49,6 +49,8 @@ var verbRows = map[string]row{
 	"run trace":         {args: "{done}", bad: "no-run"},
 	"approvals":         {bad: "--limit -1"},
 	"approve":           {args: "no-approval", code: 1, refused: "no approval", elsewhere: "TestApprovals", bad: "x --run --deny"},
+	"reviews":           {bad: "--limit -1"},
+	"review":            {args: "{held}", code: 1, refused: "waits until somebody has looked", elsewhere: "TestWorkIsLookedAtFirst", bad: "x --publish --discard"},
 	"exec":              {args: "-- sh -c true", bad: "--cwd ../x -- true"},
 	"files ls":          {args: "workspace", bad: "../x"},
 	"files cat":         {args: "workspace/a.txt", bad: "../x"},

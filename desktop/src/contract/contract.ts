@@ -10,7 +10,7 @@ export type ApprovalAnswer = 'once' | 'run' | 'deny'
 export type ApprovalKind = 'egress' | 'fetch'
 
 /** AttemptState is where an attempt at a task stands. What an attempt may do next is decided by it alone, while it goes on and after a crash. */
-export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'repairing' | 'publishing' | 'taking_back' | 'left' | 'ended'
+export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'reviewing' | 'reviewed' | 'repairing' | 'publishing' | 'taking_back' | 'left' | 'ended'
 
 /** BoxKind names what a box is for; it decides what the box may do. */
 export type BoxKind = 'director' | 'associate' | 'task' | 'verify' | 'terminal' | 'desktop' | 'keeper' | 'scratch'
@@ -59,6 +59,9 @@ export type Resolution = 'accepted' | 'dismissed' | 'superseded'
 
 /** ResultStatus is how a task ended. */
 export type ResultStatus = 'ok' | 'failed' | 'needs_input' | 'cancelled' | 'refused'
+
+/** ReviewDecision is what a person decides about work that they were shown before it is published. */
+export type ReviewDecision = 'publish' | 'revise' | 'discard'
 
 /** Route is the way of a prompt: to a Director, who plans it, or to one Associate at once. */
 export type Route = 'plan' | 'direct'
@@ -159,6 +162,8 @@ export interface AssociateResult {
   repairs?: number
   /** what it wrote, if it was not published and differs from Base */
   kept?: KeptTree
+  /** what a person decided about it before it was published */
+  reviewed?: Reviewed
   /** siblings that had changed the same paths when its work was merged */
   overlaps?: Overlap[]
 }
@@ -267,6 +272,12 @@ export interface CheckpointRestored {
   /** empty: everything */
   paths?: string[]
   undo?: boolean
+}
+
+/** Choice is a change that a person takes: all that was changed at a path and beneath it, or of a file only these hunks, by their ids. */
+export interface Choice {
+  path: string
+  hunks?: string[]
 }
 
 /** Citation is a claim, and the words of a source that it rests on. */
@@ -803,6 +814,8 @@ export interface PromptSubmitted {
   effort?: Effort
   /** Summarise is an address of the web or a path in the workspace, of which a document with citations is wanted. */
   summarise?: string
+  /** Review says that a person looks at what its tasks made before it is published. */
+  review?: boolean
 }
 
 /** ProposalResolved ends a proposal. Revision is the one that holds an accepted proposal's text; Successor is the proposal that replaced a superseded one. */
@@ -874,13 +887,15 @@ export interface Reasoning {
   hidden?: boolean
 }
 
-/** RepairRequested sends an attempt whose checks failed back to its loop, which is asked again behind the turns that it had. It is a transition like AttemptMoved. */
+/** RepairRequested sends an attempt whose checks failed, or of which a person wants something changed, back to its loop, which is asked again behind the turns that it had. It is a transition like AttemptMoved. */
 export interface RepairRequested {
   attempt: number
-  /** from 1 */
+  /** which repair of what its checks found, from 1; with Review, how many there were */
   repair: number
-  /** what the loop is told: the checks that failed, with their output */
+  /** what the loop is told: the checks that failed, with their output, or what the person says */
   failed: string
+  /** the review whose comments it is told; 0: its checks failed */
+  review?: number
 }
 
 /** RepositoryAdded says that choir add brought something into workspace/. */
@@ -921,6 +936,55 @@ export interface Request {
   text: string
 }
 
+/** ReviewAnswered is a person's decision about the work that they were shown. It is a transition like AttemptMoved. */
+export interface ReviewAnswered {
+  attempt: number
+  review: number
+  work: string
+  decision: ReviewDecision
+  /** publish: what is taken; empty: all of it */
+  only?: Choice[]
+  comments?: ReviewComment[]
+}
+
+/** ReviewComment is what a person says of a line or paragraph of the work, of a file as a whole where Line is 0, and of all of it where Path is empty. Quote is the line as they were shown it. */
+export interface ReviewComment {
+  path?: string
+  /** of the file as the work has it, from 1 */
+  line?: number
+  quote?: string
+  text: string
+}
+
+/** ReviewRequested says that an attempt's work has passed its checks and waits until a person has looked at it. It is a transition like AttemptMoved. */
+export interface ReviewRequested {
+  attempt: number
+  /** from 1, of the attempt */
+  review: number
+  /** what the work is compared with */
+  base: string
+  /** the attempt's own tree, which is looked at and, if all of it is taken, published */
+  work: string
+  /** how many were changed */
+  paths: number
+  /** Reason is why it is asked once more although it was answered: what was chosen of it failed its checks. */
+  reason?: string
+}
+
+/** Reviewed is what became of a review, in a result. */
+export interface Reviewed {
+  decision: ReviewDecision
+  /** who decided, as an event's actor: person:u-1, app:desktop */
+  by: string
+  /** on whose behalf */
+  user?: string
+  at: string
+  work: string
+  /** what was taken; empty: all of it */
+  only?: Choice[]
+  comments?: ReviewComment[]
+}
+
 /** RunCommanded is the user's pause, resume or cancel. */
 export interface RunCommanded {
   command: RunCommand
@@ -956,6 +1020,8 @@ export interface RunStarted {
   model: string
   direct?: string
   facts?: Fact[]
+  /** Review says that a person looks at what its tasks made before it is published: the prompt, or the owner for this computer, wants it so. */
+  review?: boolean
 }
 
 /** RunSteered is what the user said to a run while it goes on. */
@@ -1380,12 +1446,16 @@ export interface EventData {
   'question.answered': QuestionAnswered
   /** The Director asked the user. */
   'question.asked': QuestionAsked
-  /** The checks of an attempt failed, and its loop is asked to repair its work. */
+  /** The checks of an attempt failed, or a person commented on its work, and its loop is asked again. */
   'repair.requested': RepairRequested
   /** choir add brought something in. */
   'repository.added': RepositoryAdded
   /** Somebody pushed into a repository of the workspace. */
   'repository.pushed': RepositoryPushed
+  /** A person decided about work that they were shown. */
+  'review.answered': ReviewAnswered
+  /** Work that passed its checks waits until a person has looked at it. */
+  'review.requested': ReviewRequested
   /** The user paused, resumed or cancelled a run. */
   'run.commanded': RunCommanded
   /** A run's status changed. */
@@ -1500,6 +1570,8 @@ export const EVENT_TYPES = [
   'repair.requested',
   'repository.added',
   'repository.pushed',
+  'review.answered',
+  'review.requested',
   'run.commanded',
   'run.moved',
   'run.planned',

@@ -1,6 +1,6 @@
 // Generated from internal/rpc by go generate ./internal/rpc. Do not edit.
 
-import type { ActorKind, Change, CheckpointKind, Event, Frame, Resolution, RunStatus, Theme, Usage, VerificationStatus, WindowState } from '../contract/contract'
+import type { ActorKind, Change, ChangeOp, CheckpointKind, Choice, Event, Frame, Resolution, ReviewComment, ReviewDecision, RunStatus, TaskKind, Theme, Usage, Verification, VerificationStatus, WindowState } from '../contract/contract'
 
 /** EventPage is one page of a query's answer, ascending. */
 export interface EventPage {
@@ -203,6 +203,38 @@ export interface Acted {
   sequence: number
 }
 
+/** Review is work of a task that waits until a person has looked at it, or was looked at. */
+export interface Review {
+  run: string
+  prompt: string
+  task: string
+  goal: string
+  kind: TaskKind
+  attempt: number
+  review: number
+  /** what the work is compared with */
+  base: string
+  /** its tree; an answer names it */
+  work: string
+  paths: number
+  /** why it is asked once more */
+  reason?: string
+  summary?: string
+  verification?: Verification
+  asked: string
+  /** empty while it waits */
+  decision?: ReviewDecision
+  by?: string
+  answered?: string
+  only?: Choice[]
+  comments?: ReviewComment[]
+  /** only where a single one is requested */
+  files?: ReviewFile[]
+  /** files that are not listed; to take them, take all */
+  more?: number
+  sequence?: number
+}
+
 /** Session is what a desktop's page connects with. */
 export interface Session {
   cid: string
@@ -318,6 +350,15 @@ export interface Fact {
   sequence: number
 }
 
+/** ReviewFile is a file that the work changes. */
+export interface ReviewFile {
+  path: string
+  op: ChangeOp
+  /** Plain says why it has no hunks and can only be taken whole. */
+  plain?: string
+  hunks?: Hunk[]
+}
+
 /** SessionBus is where and as whom a desktop's page speaks on the bus. */
 export interface SessionBus {
   url: string
@@ -350,6 +391,19 @@ export interface UnkeptPath {
 
 /** UndoneKind says what was undone. */
 export type UndoneKind = 'restore' | 'run' | 'command' | 'put' | 'removal' | 'move' | 'back' | 'add' | 'push' | 'revision' | 'remember' | 'forget'
+
+/** Hunk is a place at which a file was changed, with the lines around it. */
+export interface Hunk {
+  id: string
+  /** the first line before, from 1 */
+  old: number
+  old_lines: number
+  /** the first line after */
+  new: number
+  new_lines: number
+  /** as a unified diff has it */
+  text: string
+}
 
 /** Every service: its request and its answer. */
 export interface Services {
@@ -397,6 +451,10 @@ export interface Services {
   'run.follow': [{ run: string }, Record<string, never>]
   /** Take back what a run changed, by a new commit */
   'run.undo': [{ run: string; dry_run?: boolean }, Restored]
+  /** What a task made, hunk by hunk, that waits until a person has looked at it */
+  'review.show': [{ run: string; task: string }, Review]
+  /** Publish it or a part of it, send it back with comments, or discard it */
+  'review.answer': [{ run: string; task: string; attempt: number; review: number; work: string; decision: ReviewDecision; only?: Choice[]; comments?: ReviewComment[] }, Acted]
 }
 
 export type Service = keyof Services

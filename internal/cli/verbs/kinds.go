@@ -69,7 +69,7 @@ func Kinds() map[string]cli.Kind {
 		"DIR":   {Folder: true},
 	}
 	// Free text: the caller makes it up, or only the caller knows it.
-	for _, free := range []string{"TEXT", "WORDS", "ADDRESS", "NAME", "URL", "CMD", "TASK", "THING", "PATTERN", "HOST:PORT", "VARIABLE=SECRET", "ADDR:PORT", "INVITATION-TOKEN"} {
+	for _, free := range []string{"TEXT", "WORDS", "ADDRESS", "NAME", "URL", "CMD", "TASK", "HUNK", "COMMENT", "THING", "PATTERN", "HOST:PORT", "VARIABLE=SECRET", "ADDR:PORT", "INVITATION-TOKEN"} {
 		out[free] = cli.Kind{}
 	}
 	return out

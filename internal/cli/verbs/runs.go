@@ -34,6 +34,8 @@ type promptResult struct {
 	// Questions and Approvals are those that it waits for.
 	Questions []contract.Question `json:"questions"`
 	Approvals []view.Approval     `json:"approvals"`
+	// Reviews are what waits until its user has looked at it.
+	Reviews []view.Review `json:"reviews"`
 }
 
 type promptTask struct {
@@ -51,7 +53,7 @@ type promptTask struct {
 
 func resultOf(r view.Run) promptResult {
 	out := promptResult{Run: r.ID, Status: cmp.Or(string(r.Status), "unknown"), Verified: verdict(r.Verified), Summary: r.Summary, Document: r.Document,
-		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}, Questions: cli.List(r.Questions), Approvals: cli.List(r.Approvals)}
+		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}, Questions: cli.List(r.Questions), Approvals: cli.List(r.Approvals), Reviews: cli.List(r.Reviews)}
 	for _, t := range r.Tasks {
 		p := promptTask{ID: t.ID, Kind: string(t.Kind), Goal: t.Goal, Status: t.Status, Verification: string(t.Verification), Said: []string{}}
 		if t.Result != nil {
@@ -76,7 +78,7 @@ func Prompt() cli.Verb {
 	var wait bool
 	var timeout time.Duration
 	var model, continues, effort string
-	var plan, direct bool
+	var plan, direct, review bool
 	return cli.Verb{
 		Use: "prompt TEXT…", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: promptResult{},
 		Long: `With --wait it ends with 0 when the run is done, 1 when it failed, 4 when it waits for an
@@ -117,7 +119,7 @@ Associate at once.`,
 			case direct:
 				route = contract.RouteDirect
 			}
-			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model, Continues: continues, Route: route, Effort: contract.Effort(effort)}
+			asked := view.Prompt{ID: contract.NewID(), Text: strings.Join(args, " "), Model: model, Continues: continues, Route: route, Effort: contract.Effort(effort), Review: review}
 			acted, err := c.Prompt(ctx, asked)
 			if err != nil {
 				if client.Lost(err) || ctx.Err() != nil {
@@ -142,6 +144,7 @@ Associate at once.`,
 			f.StringVar(&continues, "continue", "", "the ended `RUN` to go on from; --continue alone is the newest")
 			f.Lookup("continue").NoOptDefVal = newestRun
 			f.BoolVar(&plan, "plan", false, "have a Director plan it first")
+			f.BoolVar(&review, "review", false, "look at what its tasks made before it is published: choir review")
 			f.BoolVar(&direct, "direct", false, "send it to one Associate at once")
 		},
 	}
@@ -176,6 +179,9 @@ func printRun(w io.Writer, r view.Run) {
 				terminal.Row(w, "request", string(q.Type)+": "+terminal.OneLine(q.Text, 300))
 			}
 		}
+		if t.Result != nil && t.Result.Reviewed != nil {
+			terminal.Row(w, "reviewed", decided(t.Result.Reviewed.Decision, t.Result.Reviewed.Only, t.Result.Reviewed.By))
+		}
 		if t.Result != nil && t.Result.Kept != nil {
 			terminal.Row(w, "kept", fmt.Sprintf("%s, %d paths: what it wrote and was not published", t.Result.Kept.Commit, t.Result.Kept.Paths))
 		}
@@ -185,6 +191,9 @@ func printRun(w io.Writer, r view.Run) {
 	}
 	for _, a := range r.Approvals {
 		terminal.Row(w, "approval", fmt.Sprintf("%s: a connection to %s", a.ID, terminal.OneLine(act(a).Target(), 300)))
+	}
+	for _, l := range r.Reviews {
+		terminal.Row(w, "review", fmt.Sprintf("%d paths wait until you have looked at them: choir review %s --task %s", l.Paths, l.Run, l.Task))
 	}
 	if r.StoodMS > 0 {
 		terminal.Row(w, "stood still", (time.Duration(r.StoodMS) * time.Millisecond).Round(time.Second))

@@ -70,6 +70,9 @@ func await(ctx context.Context, t *cli.Call, c *client.Client, id string, timeou
 		for _, a := range run.Approvals {
 			fmt.Fprintf(os.Stderr, "choir: it asks for a connection to %s\nchoir: answer with: choir approve %s\n", terminal.OneLine(act(a).Target(), 300), a.ID)
 		}
+		for _, l := range run.Reviews {
+			fmt.Fprintf(os.Stderr, "choir: %d changed paths wait until you have looked at them: choir review %s --task %s\n", l.Paths, l.Run, l.Task)
+		}
 		return cli.ExitNeedsInput
 	case err == nil:
 		return cli.ExitFailed

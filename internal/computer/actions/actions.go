@@ -29,7 +29,7 @@ func (a *Actions) Act(ctx context.Context, do view.Action) (view.Acted, error) {
 	}
 	switch data := do.Data.(type) {
 	case *contract.PromptSubmitted:
-		run, seq, err := a.Runs.Submit(ctx, dispatch.Prompt{ID: do.ID, By: do.By, Text: data.Text, Model: data.Model, Budget: data.Budget, Continues: data.Continues, Route: data.Route, Effort: data.Effort, Summarise: data.Summarise, Traceparent: do.Traceparent})
+		run, seq, err := a.Runs.Submit(ctx, dispatch.Prompt{ID: do.ID, By: do.By, Text: data.Text, Model: data.Model, Budget: data.Budget, Continues: data.Continues, Route: data.Route, Effort: data.Effort, Summarise: data.Summarise, Review: data.Review, Traceparent: do.Traceparent})
 		return view.Acted{Run: run, Sequence: seq}, err
 	case *contract.RunCommanded:
 		seq, err := a.Runs.Command(ctx, do.By, do.Run, data.Command)
@@ -59,6 +59,12 @@ func (a *Actions) Decide(ctx context.Context, by contract.Actor, id string, d vi
 	return view.Acted{Run: run, Sequence: seq}, err
 }
 
+// Looked answers rpc.ReviewAnswer.
+func (a *Actions) Looked(ctx context.Context, by contract.Actor, run, task string, l view.Looked) (view.Acted, error) {
+	seq, err := a.Runs.Looked(ctx, by, run, task, contract.ReviewAnswered{Attempt: l.Attempt, Review: l.Review, Work: l.Work, Decision: l.Decision, Only: l.Only, Comments: l.Comments})
+	return view.Acted{Run: run, Sequence: seq}, err
+}
+
 // Bind binds the methods.
 func (a *Actions) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.Action, func(ctx context.Context, who rpc.Caller, in rpc.ActionRequest) (view.Acted, error) {
@@ -67,6 +73,12 @@ func (a *Actions) Bind(t rpc.Table) {
 			return view.Acted{}, err
 		}
 		return a.Act(ctx, do.About())
+	})
+	rpc.Bind(t, rpc.ReviewShow, func(ctx context.Context, _ rpc.Caller, in rpc.OnReview) (view.Review, error) {
+		return a.Runs.Review(ctx, in.Run, in.Task)
+	})
+	rpc.Bind(t, rpc.ReviewAnswer, func(ctx context.Context, who rpc.Caller, in rpc.LookedRequest) (view.Acted, error) {
+		return a.Looked(ctx, who.Actor, in.Run, in.Task, in.Body)
 	})
 	rpc.Bind(t, rpc.ApprovalAnswer, func(ctx context.Context, who rpc.Caller, in rpc.DecideRequest) (view.Acted, error) {
 		return a.Decide(ctx, who.Actor, in.Approval, in.Body)

@@ -21,6 +21,9 @@ func (c *Past) Bind(t rpc.Table) {
 		return c.Events(ctx, view.EventQuery{Run: in.Run, After: in.After, Limit: in.Limit})
 	})
 	rpc.Bind(t, rpc.RunTrace, func(ctx context.Context, _ rpc.Caller, in rpc.OnRun) (view.Trace, error) { return c.Trace(ctx, in.Run) })
+	rpc.Bind(t, rpc.ReviewList, func(ctx context.Context, _ rpc.Caller, in rpc.ReviewsRequest) (rpc.List[view.Review], error) {
+		return rpc.Listed(c.Reviews(ctx, in.All, in.Before, in.Limit))
+	})
 	rpc.Bind(t, rpc.ApprovalList, func(ctx context.Context, _ rpc.Caller, in rpc.ApprovalsRequest) (rpc.List[view.Approval], error) {
 		return rpc.Listed(c.Approvals(ctx, in.All, in.Before, in.Limit))
 	})

@@ -68,6 +68,15 @@ func (c *Past) OpenRuns(ctx context.Context) ([]view.Run, error) {
 			runs[i].Approvals = append(runs[i].Approvals, a)
 		}
 	}
+	looks, err := c.reviews(ctx, state.ReviewFilter{Open: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range looks {
+		if i := of(l.Run); i >= 0 {
+			runs[i].Reviews = append(runs[i].Reviews, l)
+		}
+	}
 	return runs, nil
 }
 
@@ -97,6 +106,9 @@ func (c *Past) Run(ctx context.Context, id string) (view.Run, error) {
 	}
 	for _, q := range questions {
 		out.Questions = append(out.Questions, questionOf(q))
+	}
+	if out.Reviews, err = c.reviews(ctx, state.ReviewFilter{Run: id, Open: true}); err != nil {
+		return view.Run{}, err
 	}
 	out.Approvals, err = c.approvals(ctx, state.ApprovalFilter{Run: id, Open: true})
 	return out, err

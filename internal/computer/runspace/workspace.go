@@ -186,12 +186,12 @@ func (w *Workspace) Settle(ctx context.Context, o ports.Overlay) error {
 
 // Merge implements ports.Workspace. The request says that the tree "none" was verified,
 // which no merge results in, so the merge is prepared and never applied.
-func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, error) {
+func (w *Workspace) Merge(ctx context.Context, o ports.Overlay, took ports.Took) (ports.Merged, error) {
 	mine, err := overlayOf(o)
 	if err != nil {
 		return ports.Merged{}, err
 	}
-	tree, err := w.Workspace.Tree(ctx, mine.Overlay, "A task's work", mine.Ref.Run, mine.Ref.Task)
+	tree, err := w.work(ctx, mine, took)
 	if err != nil {
 		return ports.Merged{}, err
 	}
@@ -217,6 +217,49 @@ func (w *Workspace) Merge(ctx context.Context, o ports.Overlay) (ports.Merged, e
 	}
 	out.Changes, out.Diff, out.DiffCut = shown.Changes(shown.WithRepositories(diff)), diff.Diff, diff.Truncated
 	return out, nil
+}
+
+// work is the tree of a task that is merged: what its box left, or what a person took of it. Nobody has
+// written to it since they were shown it, for its box had ended.
+func (w *Workspace) work(ctx context.Context, o *Overlay, took ports.Took) (wire.TreeReply, error) {
+	switch {
+	case took.Work == "":
+		return w.Workspace.Tree(ctx, o.Overlay, "A task's work", o.Ref.Run, o.Ref.Task)
+	case len(took.Only) == 0:
+		return wire.TreeReply{Commit: took.Work}, nil
+	}
+	return w.Workspace.Choose(ctx, workspace.ChooseRequest{ID: o.ID, Base: o.Base(), Work: took.Work, Only: chosen(took.Only), Message: "What was chosen of a task's work", Run: o.Ref.Run, Task: o.Ref.Task})
+}
+
+func chosen(only []contract.Choice) []wire.Choice {
+	out := make([]wire.Choice, 0, len(only))
+	for _, c := range only {
+		out = append(out, wire.Choice{Path: wire.Path(c.Path), Hunks: c.Hunks})
+	}
+	return out
+}
+
+// Choose implements ports.Workspace.
+func (w *Workspace) Choose(ctx context.Context, t ports.TaskRef, base, work string, only []contract.Choice) error {
+	_, err := w.Workspace.Choose(ctx, workspace.ChooseRequest{ID: overlayID(t), Base: base, Work: work, Only: chosen(only), Message: "What was chosen of a task's work", Run: t.Run, Task: t.Task})
+	return err
+}
+
+// Hunks implements ports.Workspace.
+func (w *Workspace) Hunks(ctx context.Context, base, work string) ([]view.ReviewFile, int, error) {
+	got, err := w.Workspace.Hunks(ctx, base, work)
+	if err != nil {
+		return nil, 0, err
+	}
+	files := make([]view.ReviewFile, 0, len(got.Files))
+	for _, f := range got.Files {
+		out := view.ReviewFile{Path: string(f.Path), Op: contract.ChangeOp(f.Op), Plain: f.Plain}
+		for _, h := range f.Hunks {
+			out.Hunks = append(out.Hunks, view.Hunk{ID: h.ID, Old: h.Old, OldLines: h.OldLines, New: h.New, NewLines: h.NewLines, Text: h.Text})
+		}
+		files = append(files, out)
+	}
+	return files, got.More, nil
 }
 
 // Contains implements ports.Workspace.

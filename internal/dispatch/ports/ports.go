@@ -181,6 +181,13 @@ type Merged struct {
 	Scope []string
 }
 
+// Took is what a person took of the work that they were shown: the commit of the task's own tree,
+// "" if nobody was asked, and what of it; nothing means all.
+type Took struct {
+	Work string
+	Only []contract.Choice
+}
+
 // Published is a publish that was applied, and its checkpoint.
 type Published struct {
 	Checkpoint string
@@ -223,8 +230,14 @@ type Workspace interface {
 	// PublishLive publishes the overlay's current content of those paths that are
 	// published after each tool call; it returns how many paths that were.
 	PublishLive(ctx context.Context, o Overlay) (paths int, err error)
-	// Merge commits the task's tree and merges it. The task's box must have ended.
-	Merge(ctx context.Context, o Overlay) (Merged, error)
+	// Merge commits the task's tree and merges it. The task's box must have ended. Where a person
+	// took something, that is merged in its place.
+	Merge(ctx context.Context, o Overlay, took Took) (Merged, error)
+	// Hunks lists what a task's tree changes of the base that it is compared with.
+	Hunks(ctx context.Context, base, work string) (files []view.ReviewFile, more int, err error)
+	// Choose checks that a choice can be taken from a task's tree. The errors are fault.Conflict when
+	// it names what is not there, and fault.Invalid when it can't be taken alone.
+	Choose(ctx context.Context, t TaskRef, base, work string, only []contract.Choice) error
 	// Contains returns for each of commits which of paths are files in it. It returns nil if
 	// that does not tell everything, for example because a file with one of names is in
 	// their folders or above.

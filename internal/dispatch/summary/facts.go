@@ -117,7 +117,11 @@ func Facts(s *story.Run, t *story.Task, kept []string, most int) string {
 	}
 	var checks []string
 	for i := len(t.Repairs) - 1; i >= 0; i-- {
-		checks = append(checks, fmt.Sprintf("Sent back (%d) because checks failed:\n%s", i+1, indent(harness.Clip(t.Repairs[i].Failed, 3000))))
+		why := "checks failed"
+		if t.Repairs[i].Review > 0 {
+			why = "the user looked at it and commented"
+		}
+		checks = append(checks, fmt.Sprintf("Sent back (%d) because %s:\n%s", i+1, why, indent(harness.Clip(t.Repairs[i].Failed, 3000))))
 	}
 	words := Words(s)
 	slices.Reverse(words)

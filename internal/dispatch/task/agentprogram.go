@@ -125,7 +125,11 @@ func (a *attempt) programPrompt(ctx context.Context, note string) (string, error
 		if t.Program.Said != "" {
 			text += " You said at its end:\n\n" + harness.Clip(t.Program.Said, 8<<10)
 		}
-		text += "\n\n## What failed\n\n" + t.Repairs[n-1].Failed
+		why := "What failed"
+		if t.Repairs[n-1].Review > 0 {
+			why = "What the user says of it"
+		}
+		text += "\n\n## " + why + "\n\n" + t.Repairs[n-1].Failed
 	})
 	return text, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
@@ -99,7 +98,15 @@ func (a *attempt) do(ctx context.Context, step machine.Step) error {
 	case machine.Verify:
 		return a.verifyNow(ctx)
 	case machine.Decide:
-		return a.decide()
+		m, err := a.theMerge(ctx)
+		if err != nil {
+			return err
+		}
+		return a.decide(m)
+	case machine.Review:
+		return a.awaitReview(ctx)
+	case machine.Follow:
+		return a.afterReview(ctx)
 	case machine.Publish:
 		return a.publishNow(ctx)
 	case machine.GiveUp:
@@ -380,64 +387,11 @@ func (a *attempt) verifyNow(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := a.decide(&contract.AttemptMoved{State: contract.AttemptVerified, Verification: &v, Scope: scope(m)}); err != nil {
+	if err := a.decide(m, &contract.AttemptMoved{State: contract.AttemptVerified, Verification: &v, Scope: scope(m)}); err != nil {
 		return err
 	}
 	crash.At("dispatch.task.verified")
 	return nil
-}
-
-// decide appends what the checks found, unless that is stored already, with the verdict and what follows
-// from it: a tree that failed is never published. The verdict has an id that is derived from what was
-// found, and both are stored together.
-func (a *attempt) decide(found ...*contract.AttemptMoved) error {
-	drafts, now, err := a.moving(found...)
-	if err != nil {
-		return err
-	}
-	drafts = append(drafts, contract.Draft{Actor: contract.System(),
-		ID:   contract.DeriveID(a.ref.Task, fmt.Sprintf("verified:%d:%d", a.ref.Attempt, now.Moves-1)),
-		Type: "verification.finished", Subject: a.ref.Task, Task: a.ref.Task,
-		Data: &contract.VerificationFinished{Attempt: a.ref.Attempt, Verification: *now.Verification}})
-	res := *now.Result
-	res.Verification = *now.Verification
-	follows, eventType := contract.Payload(&contract.AttemptMoved{Attempt: a.ref.Attempt, State: contract.AttemptPublishing}), "attempt.moved"
-	repair := false
-	if res.Verification.Status == contract.VerificationFail {
-		if repair = a.mayRepair(now); repair {
-			follows, eventType = &contract.RepairRequested{Attempt: a.ref.Attempt, Repair: now.Repairs + 1,
-				Failed: summary.Repair(res.Verification, now.Repairs+1, a.host.Repairs)}, "repair.requested"
-		} else {
-			res.Status = contract.ResultFailed
-			res.Summary = harness.Clip("Verification failed, so nothing was published. "+res.Summary+summary.Checked(res.Verification), 30<<10)
-			follows = a.givenUp(res, false)
-		}
-	}
-	d, _, err := a.transitionFrom(now, eventType, contract.System(), follows)
-	if err != nil {
-		return err
-	}
-	if err := a.record(append(drafts, d)...); err != nil || !repair {
-		return err
-	}
-	crash.At("dispatch.task.repairing")
-	a.merged, a.lost, a.early = nil, nil, 0
-	a.begun()
-	return nil
-}
-
-// mayRepair decides whether an attempt whose checks failed is sent back to its loop: if it has one, which
-// has changed something since it was last sent back, and repairs, time and calls left.
-func (a *attempt) mayRepair(now machine.Attempt) bool {
-	switch b := a.task.Budget; {
-	case a.task.Kind != contract.KindAgent && a.task.Kind != contract.KindWrite, now.Repairs >= a.host.Repairs, a.run.Context().Err() != nil:
-		return false
-	case now.Repairs > 0 && now.Verification.Tree == now.Failed:
-		return false
-	case a.worked >= time.Duration(b.WallS)*time.Second, b.ToolCalls > 0 && a.calls >= b.ToolCalls:
-		return false
-	}
-	return true
 }
 
 // publishNow applies the merge if the live tree has not changed since, and ends the attempt. When it is
@@ -445,6 +399,9 @@ func (a *attempt) mayRepair(now machine.Attempt) bool {
 func (a *attempt) publishNow(ctx context.Context) error {
 	if a.now.Decided {
 		ctx = context.WithoutCancel(ctx)
+	}
+	if a.now.Verification.Status == contract.VerificationFail {
+		return fault.New("dispatch.publish", fault.Internal, "", errors.New("what is to be published failed its checks"))
 	}
 	m, err := a.theMerge(ctx)
 	if err != nil {
@@ -463,9 +420,13 @@ func (a *attempt) publishNow(ctx context.Context) error {
 	crash.At("dispatch.task.published")
 	res := *a.now.Result
 	res.Verification, res.Head = *a.now.Verification, p.Checkpoint
+	a.tellReview(&res)
 	res.Summary = harness.Clip(res.Summary+summary.Checked(res.Verification)+summary.Kept(p), 30<<10)
 	a.artifacts(context.WithoutCancel(ctx), &res)
 	a.adopt(context.WithoutCancel(ctx), &res)
+	if a.now.Chosen() {
+		a.keepLeft(&res) // the rest of it can be gone on from
+	}
 	return a.finished(res)
 }
 

@@ -105,7 +105,11 @@ func (a *attempt) metered() (u contract.Usage) {
 func (a *attempt) merge(ctx context.Context) (ports.Merged, error) {
 	a.host.publishing.Lock()
 	defer a.host.publishing.Unlock()
-	return a.host.Workspace.Merge(ctx, a.overlay)
+	var took ports.Took
+	if a.now.Taken() {
+		took = ports.Took{Work: a.now.Work, Only: a.now.Answer.Only}
+	}
+	return a.host.Workspace.Merge(ctx, a.overlay, took)
 }
 
 func (a *attempt) publish(ctx context.Context, m ports.Merged, v contract.VerificationStatus, force bool) (ports.Published, error) {

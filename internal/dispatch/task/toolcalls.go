@@ -303,6 +303,9 @@ func (a *attempt) inBox(ctx context.Context, box ports.Box, t tool.Tool, args js
 
 // show publishes at once those changes that the user should see at once.
 func (a *attempt) show(ctx context.Context, res *tool.Result) {
+	if a.reviewed() {
+		return // nothing is published before a person has looked at it
+	}
 	a.host.publishing.Lock()
 	_, err := a.host.Workspace.PublishLive(ctx, a.overlay)
 	a.host.publishing.Unlock()

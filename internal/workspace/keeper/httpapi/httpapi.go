@@ -56,6 +56,8 @@ func Handler(e *engine.Engine) http.Handler {
 	callStill(mux, "restore", e.Restore)
 	callStill(mux, "prepare", e.Prepare)
 	call(mux, "tree", e.Tree)
+	call(mux, "hunks", e.Hunks)
+	call(mux, "choose", e.Choose)
 	call(mux, "kept", e.Kept)
 	callStill(mux, "ignored", func(ctx context.Context, _ wire.Empty) (wire.IgnoredReply, error) { return e.Ignored(ctx) })
 	call(mux, "filled", e.Filled)

@@ -1,4 +1,5 @@
-package state
+// Package schema brings a state file to the tables that this build knows, one migration after the other.
+package schema
 
 import (
 	"context"
@@ -17,12 +18,8 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// applicationID marks the file as ours for file(1) and for Open: "choi".
-const applicationID = 0x63686f69
-
-// ProjectorVersion is raised when projections change what they write. A file
-// of an older projector is replayed from the log before it is used.
-const ProjectorVersion = 4
+// ApplicationID marks the file as ours for file(1) and for Migrate: "choi".
+const ApplicationID = 0x63686f69
 
 type migration struct {
 	version int
@@ -53,17 +50,28 @@ func loadMigrations() ([]migration, error) {
 	return out, nil
 }
 
-// SchemaVersion is the newest schema this build knows.
-func SchemaVersion() int {
+// Scripts are the SQL scripts of all migrations, in order.
+func Scripts() ([]string, error) {
+	all, err := loadMigrations()
+	out := make([]string, len(all))
+	for i, m := range all {
+		out[i] = m.sql
+	}
+	return out, err
+}
+
+// Version is the newest schema this build knows.
+func Version() int {
 	m, err := loadMigrations()
 	if err != nil {
-		panic("state: embedded migrations: " + err.Error()) // only possible in a broken build, which any test finds
+		panic("schema: embedded migrations: " + err.Error()) // only possible in a broken build, which any test finds
 	}
 	return len(m)
 }
 
-// migrate brings the file to version upTo, one transaction per step.
-func migrate(ctx context.Context, conn *sql.Conn, upTo int) error {
+// Migrate brings the file to version upTo, one transaction per step. The error is fault.Invalid for a file of
+// another program and fault.Newer for one of a later build.
+func Migrate(ctx context.Context, conn *sql.Conn, upTo int) error {
 	const op = "state.migrate"
 	steps, err := loadMigrations()
 	if err != nil {
@@ -76,7 +84,7 @@ func migrate(ctx context.Context, conn *sql.Conn, upTo int) error {
 	if err := conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
 		return fault.Wrap(op, err)
 	}
-	if appID != 0 && appID != applicationID {
+	if appID != 0 && appID != ApplicationID {
 		return fault.New(op, fault.Invalid, "Point the data directory at one that choir made.", fmt.Errorf("the file has application id %#x, which is not choir's", appID))
 	}
 	if appID == 0 {
@@ -96,10 +104,19 @@ func migrate(ctx context.Context, conn *sql.Conn, upTo int) error {
 		if m.version <= have || m.version > upTo {
 			continue
 		}
-		script := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\nPRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", m.sql, applicationID, m.version)
+		script := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\nPRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", m.sql, ApplicationID, m.version)
 		if _, err := conn.ExecContext(ctx, script); err != nil {
-			return errors.Join(fault.New(op, "", "", fmt.Errorf("%s: %w", m.name, err)), rollback(ctx, conn))
+			return errors.Join(fault.New(op, "", "", fmt.Errorf("%s: %w", m.name, err)), abandon(ctx, conn))
 		}
 	}
 	return nil
+}
+
+// abandon ends the transaction of a step that failed. SQLite has ended it by itself after some errors.
+func abandon(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
+		return nil
+	}
+	return err
 }

@@ -1,0 +1,230 @@
+package dispatch_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/test/choirtest"
+)
+
+// reviewed has a user look at what runs make before it is published.
+func (h *house) reviewed() {
+	h.tune = func(o *dispatch.Options) { o.Review = true }
+	h.sleep()
+	h.wake()
+}
+
+// review waits until the n-th review is asked for.
+func (h *house) review(run string, n int) contract.ReviewRequested {
+	h.t.Helper()
+	return *h.told(run, "review.requested", func(p contract.Payload) bool { return p.(*contract.ReviewRequested).Review == n }).(*contract.ReviewRequested)
+}
+
+// task is the only task of the log.
+func (h *house) task() string {
+	h.t.Helper()
+	return h.events("task.requested")[0].(*contract.TaskRequested).Task.ID
+}
+
+// look answers a review as its user.
+func (h *house) look(run string, r contract.ReviewRequested, a contract.ReviewAnswered) error {
+	a.Attempt, a.Review, a.Work = r.Attempt, r.Review, r.Work
+	_, err := h.d.Looked(h.t.Context(), contract.Person("u"), run, h.task(), a)
+	return err
+}
+
+func (h *house) liveNow() string {
+	return string(readFile(h.ws.live(), "workspace/a.sh")) + string(readFile(h.ws.live(), "choiros/x.css"))
+}
+
+var (
+	take    = contract.ReviewAnswered{Decision: contract.ReviewPublish}
+	discard = contract.ReviewAnswered{Decision: contract.ReviewDiscard, Comments: []contract.ReviewComment{{Text: "not now"}}}
+	revise  = contract.ReviewAnswered{Decision: contract.ReviewRevise, Comments: []contract.ReviewComment{{Path: "workspace/a.sh", Line: 1, Quote: "echo one", Text: "say three"}}}
+)
+
+// TestNothingIsPublishedBeforeItIsLookedAt shows that nothing of a run's work is live before its user has taken
+// it, not even what is otherwise shown while the task works; that it is taken whole then; and that who took
+// it is in the result.
+func TestNothingIsPublishedBeforeItIsLookedAt(t *testing.T) {
+	h := newHouse(t)
+	h.reviewed()
+	h.model.director, h.model.associate = plan(agentTask), steps(blue, edit("c1"))
+	run := h.submit("go")
+	r := h.review(run, 1)
+	moved := h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting }).(*contract.RunMoved)
+	if h.liveNow() != "echo one\nred\n" || r.Paths != 2 || !strings.Contains(moved.Reason, "waits until you have looked at it") {
+		t.Fatalf("live %q, %+v, %+v", h.liveNow(), r, moved)
+	}
+	if n := len(h.events("publish.started")); n > 0 {
+		t.Errorf("%d publishes began", n)
+	}
+	choirtest.Eventually(t, time.Minute, "nothing keeps the computer awake", func() bool { return !h.d.Busy() && !h.d.Open() })
+	shown, err := h.d.Review(t.Context(), run, h.task())
+	if err != nil || len(shown.Files) != 2 || shown.Work != r.Work || shown.Decision != "" || shown.Verification == nil || shown.Verification.Status != contract.VerificationPass {
+		t.Fatalf("%+v, %v", shown, err)
+	}
+	for name, other := range map[string]contract.ReviewRequested{"another review": {Attempt: 1, Review: 2, Work: r.Work}, "another tree": {Attempt: 1, Review: 1, Work: r.Base}} {
+		if err := h.look(run, other, take); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s was answered: %v", name, err)
+		}
+	}
+	if err := h.look(run, r, take); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.look(run, r, discard); !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+		t.Errorf("a second answer: %v", err)
+	}
+	rep := h.report(run)
+	h.quiet()
+	res := h.results()[0]
+	if rep.Status != contract.RunDone || rep.Verified != contract.VerificationPass || h.liveNow() != "echo two\nblue\n" || res.Reviewed == nil || res.Reviewed.Decision != contract.ReviewPublish ||
+		res.Reviewed.By != "person:u" || res.Reviewed.Work != r.Work || res.Kept != nil {
+		t.Errorf("%+v, live %q, %+v", rep, h.liveNow(), res.Reviewed)
+	}
+}
+
+// TestOnlyWhatWasTakenIsPublished shows that of a part that was taken nothing else is live, that it is checked as
+// it will be, and that all of the work is kept.
+func TestOnlyWhatWasTakenIsPublished(t *testing.T) {
+	h := newHouse(t)
+	h.reviewed()
+	h.model.director, h.model.associate = plan(agentTask), steps(blue, edit("c1"))
+	run := h.submit("go")
+	r := h.review(run, 1)
+	if err := h.look(run, r, contract.ReviewAnswered{Decision: contract.ReviewPublish, Only: []contract.Choice{{Path: "workspace/none"}}}); !fault.Is(err, fault.Conflict) {
+		t.Fatalf("what was not changed was taken: %v", err)
+	}
+	if err := h.look(run, r, contract.ReviewAnswered{Decision: contract.ReviewPublish, Only: []contract.Choice{{Path: "choiros/x.css"}}}); err != nil {
+		t.Fatal(err)
+	}
+	rep := h.report(run)
+	h.quiet()
+	res := h.results()[0]
+	if rep.Status != contract.RunDone || h.liveNow() != "echo one\nblue\n" || len(res.Changes) != 1 || res.Kept == nil || res.Kept.Paths != 2 || !strings.Contains(res.Summary, "took a part of it: 1 of 2") {
+		t.Errorf("%+v, live %q, %+v", rep, h.liveNow(), res)
+	}
+	if n := len(h.events("verification.finished")); n != 2 {
+		t.Errorf("%d trees were checked", n)
+	}
+}
+
+// TestWhatIsTakenHasToPass shows that a part which fails its checks by itself is not published, and is shown
+// once more with what failed; and that the loop is not asked to repair what a person chose.
+func TestWhatIsTakenHasToPass(t *testing.T) {
+	h := newHouse(t)
+	put(h.ws.live(), "workspace/test_b.py", []byte("import subprocess, unittest\n\nclass B(unittest.TestCase):\n    def test_it_runs(self):\n        self.assertEqual(subprocess.run([\"bash\", \"a.sh\"]).returncode, 0)\n"))
+	h.reviewed()
+	h.model.director = plan(agentTask)
+	h.model.associate = steps(use("w1", "write", m{"path": "workspace/lib.sh", "content": "echo lib\n"}), use("w2", "write", m{"overwrite": true, "path": "workspace/a.sh", "content": "set -e; . ./lib.sh\n"}))
+	run := h.submit("go")
+	r := h.review(run, 1)
+	if err := h.look(run, r, contract.ReviewAnswered{Decision: contract.ReviewPublish, Only: []contract.Choice{{Path: "workspace/a.sh"}}}); err != nil {
+		t.Fatal(err)
+	}
+	again := h.review(run, 2)
+	if !strings.Contains(again.Reason, "fails its checks") || again.Work != r.Work || h.liveNow() != "echo one\nred\n" || len(h.events("repair.requested")) > 0 {
+		t.Fatalf("%+v, live %q", again, h.liveNow())
+	}
+	if err := h.look(run, again, take); err != nil {
+		t.Fatal(err)
+	}
+	rep := h.report(run)
+	h.quiet()
+	if rep.Status != contract.RunDone || rep.Verified != contract.VerificationPass || !strings.Contains(h.liveNow(), "lib.sh") {
+		t.Errorf("%+v, live %q", rep, h.liveNow())
+	}
+}
+
+// TestCommentsGoBackToTheLoop shows that what a person says of the work is told to the loop that made it, in
+// the same attempt and behind the turns that it had, across a restart; and that they are shown what it made
+// of it.
+func TestCommentsGoBackToTheLoop(t *testing.T) {
+	h := newHouse(t)
+	h.reviewed()
+	h.model.director = plan(agentTask)
+	var mu sync.Mutex
+	told := ""
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		last := req.Messages[len(req.Messages)-1].Parts
+		if r := last[0].Return; r != nil && strings.Contains(r.Content, "the user has looked at your work") {
+			mu.Lock()
+			told = r.Content
+			mu.Unlock()
+			return parts(use("c9", "edit", m{"path": "workspace/a.sh", "old": "two", "new": "three"}))
+		}
+		return steps(edit("c1"))(n, req)
+	}
+	run := h.submit("go")
+	r := h.review(run, 1)
+	h.restart()
+	if err := h.look(run, r, revise); err != nil {
+		t.Fatal(err)
+	}
+	second := h.review(run, 2)
+	if h.liveNow() != "echo one\nred\n" || second.Work == r.Work {
+		t.Fatalf("live %q, %+v", h.liveNow(), second)
+	}
+	if err := h.look(run, second, take); err != nil {
+		t.Fatal(err)
+	}
+	rep := h.report(run)
+	h.quiet()
+	mu.Lock()
+	defer mu.Unlock()
+	if !strings.Contains(told, "workspace/a.sh:1 `echo one`\n  say three") {
+		t.Errorf("the loop was told %q", told)
+	}
+	res := h.results()
+	if rep.Status != contract.RunDone || h.liveNow() != "echo three\nred\n" || len(res) != 1 || res[0].Attempt != 1 || res[0].Repairs != 0 {
+		t.Errorf("%+v, live %q, %+v", rep, h.liveNow(), res)
+	}
+}
+
+// TestWhatIsDiscardedIsKeptAndTold shows that nothing of what a person discards is live, that the Director is told
+// so with what they say, and that it can be gone on from.
+func TestWhatIsDiscardedIsKeptAndTold(t *testing.T) {
+	h := newHouse(t)
+	h.reviewed()
+	h.model.director, h.model.associate = plan(agentTask), steps(blue, edit("c1"))
+	run := h.submit("go")
+	if err := h.look(run, h.review(run, 1), discard); err != nil {
+		t.Fatal(err)
+	}
+	h.report(run)
+	h.quiet()
+	res := h.results()[0]
+	if res.Status != contract.ResultCancelled || h.liveNow() != "echo one\nred\n" || res.Kept == nil || res.Kept.Paths != 2 || !strings.Contains(res.Summary, "wants none of it") || !strings.Contains(res.Summary, "not now") {
+		t.Errorf("live %q, %+v", h.liveNow(), res)
+	}
+}
+
+// TestARunUnderReviewRestoresNothing shows that no task of a run whose user looks first goes back to a
+// checkpoint, which would be live at once.
+func TestARunUnderReviewRestoresNothing(t *testing.T) {
+	h := newHouse(t)
+	h.reviewed()
+	var mu sync.Mutex
+	said := ""
+	h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+		if n == 0 {
+			return plan(m{"kind": "git", "goal": "back", "steps": []m{{"git": m{"op": "restore", "ref": strings.Repeat("1", 40)}}}})(n, req)
+		}
+		mu.Lock()
+		said += req.Messages[len(req.Messages)-1].Parts[0].Return.Content
+		mu.Unlock()
+		return parts(use("r", "report", m{"status": "failed", "summary": "no"}))
+	}
+	h.report(h.submit("go"))
+	h.quiet()
+	mu.Lock()
+	defer mu.Unlock()
+	if n := len(h.events("task.requested")); n > 0 || !strings.Contains(said, "before the user has looked at it") {
+		t.Errorf("%d tasks, the Director is told %q", n, said)
+	}
+}

@@ -1,0 +1,95 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"choir.dev/choiros/contract"
+	machine "choir.dev/choiros/internal/attempt"
+	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/dispatch/task"
+	"choir.dev/choiros/internal/fault"
+	story "choir.dev/choiros/internal/run"
+	"choir.dev/choiros/internal/view"
+)
+
+// underReview returns the run and what of one of its tasks waits, or was last shown, to be looked at.
+func (d *Dispatcher) underReview(ctx context.Context, runID, id string) (r *run, out view.Review, err error) {
+	if _, err := d.caughtUp(ctx); err != nil { // its user may have been told a moment ago, before the run's story had it
+		return nil, out, err
+	}
+	d.mu.Lock()
+	r = d.runs[runID]
+	d.mu.Unlock()
+	if r == nil {
+		return nil, out, fault.New("", fault.NotFound, "Only work of a run under way can be looked at before it is published.", fmt.Errorf("no run %q is under way", summary.OneLine(runID, 60)))
+	}
+	found := false
+	r.Story(func(s *story.Run) {
+		if t := s.Task(id); t != nil && len(t.Reviews) > 0 {
+			out, found = summary.ReviewOf(s, t, t.Reviews[len(t.Reviews)-1]), true
+		}
+	})
+	if !found {
+		return nil, out, fault.New("", fault.NotFound, "", fmt.Errorf("nothing of task %q was to be looked at", summary.OneLine(id, 60)))
+	}
+	return r, out, nil
+}
+
+// Review shows what a task made, hunk by hunk, that waits until its user has looked at it, or did.
+func (d *Dispatcher) Review(ctx context.Context, runID, id string) (view.Review, error) {
+	const op = "dispatch.Review"
+	_, out, err := d.underReview(ctx, runID, id)
+	if err != nil {
+		return out, fault.Wrap(op, err)
+	}
+	out.Files, out.More, err = d.options.Workspace.Hunks(ctx, out.Base, out.Work)
+	return out, fault.Wrap(op, err)
+}
+
+// Looked answers a review as the run's user. The error is fault.Conflict if the work is not any more what
+// they were shown, or somebody has answered.
+func (d *Dispatcher) Looked(ctx context.Context, by contract.Actor, runID, id string, p contract.ReviewAnswered) (sequence uint64, err error) {
+	const op = "dispatch.Looked"
+	if err := p.Validate(); err != nil {
+		return 0, fault.New(op, fault.Invalid, "", err)
+	}
+	r, _, err := d.underReview(ctx, runID, id)
+	if err != nil {
+		return 0, fault.Wrap(op, err)
+	}
+	var now machine.Attempt
+	var kind contract.TaskKind
+	r.Story(func(s *story.Run) { now, kind = s.Task(id).Now, s.Task(id).Request.Kind })
+	if err := task.CheckAnswer(ctx, d.host, runID, id, kind, now, p); err != nil {
+		return 0, fault.Wrap(op, err)
+	}
+	if r.Context().Err() != nil {
+		return 0, fault.New(op, fault.Conflict, "", errors.New("the run ends"))
+	}
+	// Whoever answers second, or after the attempt went on, has the condition against them.
+	es, err := r.Append(ctx, contract.Draft{Actor: by, Type: "review.answered", Subject: machine.Subject(id, now.Number), Task: id, Expect: &contract.Expect{Last: now.Last}, Data: &p})
+	if err != nil {
+		return 0, fault.Wrap(op, err)
+	}
+	return es[0].Sequence, nil
+}
+
+// onlyLookedAt reports whether the run does nothing until its user has looked at what it made: then there
+// is no deadline that it has to be awake for.
+func (r *run) onlyLookedAt() bool {
+	if !r.place.Rests() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	looked := false
+	for _, t := range r.story.Tasks {
+		looked = looked || t.Now.State == contract.AttemptReviewing
+	}
+	for _, q := range r.story.Questions {
+		looked = looked && q.Answered
+	}
+	return looked && r.story.OpenApprovals() == 0
+}

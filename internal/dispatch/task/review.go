@@ -1,0 +1,147 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"choir.dev/choiros/contract"
+	machine "choir.dev/choiros/internal/attempt"
+	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/harness"
+	story "choir.dev/choiros/internal/run"
+)
+
+// reviewed reports whether a person looks at the run's work before it is published.
+func (a *attempt) reviewed() (yes bool) {
+	a.run.Story(func(s *story.Run) { yes = s.Looked })
+	return yes
+}
+
+// reviewOf asks a person to look at the work that was merged. What they chose of it before failed its
+// checks, if they did.
+func (a *attempt) reviewOf(now machine.Attempt, m ports.Merged) *contract.ReviewRequested {
+	p := &contract.ReviewRequested{Attempt: a.ref.Attempt, Review: now.Review + 1, Base: now.Base, Work: m.Work, Paths: len(m.Changes)}
+	if now.Answer != nil {
+		p.Work, p.Reason = now.Work, summary.Failing(*now.Verification)
+	}
+	return p
+}
+
+// awaitReview waits until a person has decided about the work. Nobody decides for them: however long it
+// takes, nothing is published meanwhile, and the task keeps no place from others.
+func (a *attempt) awaitReview(ctx context.Context) error {
+	r := a.run
+	r.Waits(1)
+	reason, said := fmt.Sprintf("what “%s” made waits until you have looked at it", summary.Title(a.task.Goal)), false
+	r.Story(func(s *story.Run) { said = s.Status == contract.RunWaiting && s.Reason == reason }) // before a restart
+	err := error(nil)
+	if !said {
+		err = r.MoveTo(ctx, contract.RunWaiting, reason)
+	}
+	if err == nil {
+		err = r.Rest(a.ref.Task, func() error {
+			return r.Until(ctx, func(s *story.Run) bool { return s.Task(a.ref.Task).Now.State != contract.AttemptReviewing })
+		})
+	}
+	r.Waits(-1)
+	if err != nil {
+		return err
+	}
+	return r.Settle(ctx)
+}
+
+// afterReview does what the person decided.
+func (a *attempt) afterReview(ctx context.Context) error {
+	crash.At("dispatch.review.answered")
+	switch answer := a.now.Answer; answer.Decision {
+	case contract.ReviewPublish:
+		if len(answer.Only) == 0 && a.now.Merge != nil { // it was merged and checked as it was shown
+			return a.move(&contract.AttemptMoved{State: contract.AttemptPublishing})
+		}
+		a.merged = nil
+		err := a.mergeNow(ctx)
+		if !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Invalid) {
+			return err
+		}
+		// It could be chosen when the person did; so they are told, and look again.
+		return a.askAgain(&contract.ReviewRequested{Attempt: a.ref.Attempt, Review: a.now.Review + 1, Base: a.now.Base, Work: a.now.Work, Paths: len(a.now.Result.Changes),
+			Reason: "What was chosen of it can't be taken: " + summary.OneLine(fault.Text(err), 2000) + "."})
+	case contract.ReviewRevise:
+		d, err := a.transition("repair.requested", contract.System(), &contract.RepairRequested{Attempt: a.ref.Attempt, Repair: a.now.Repairs, Failed: summary.Comments(*answer), Review: a.now.Review})
+		if err != nil {
+			return err
+		}
+		if err := a.record(d); err != nil {
+			return err
+		}
+		crash.At("dispatch.task.repairing")
+		a.workAgain()
+		return nil
+	case contract.ReviewDiscard:
+		res := *a.now.Result
+		res.Status, res.Verification = contract.ResultCancelled, *a.now.Verification
+		a.tellReview(&res)
+		return a.giveUp(res, false)
+	default:
+		return fault.New("dispatch.review", fault.Internal, "", fmt.Errorf("nobody does %q", answer.Decision))
+	}
+}
+
+func (a *attempt) askAgain(p *contract.ReviewRequested) error {
+	d, err := a.transition("review.requested", contract.System(), p)
+	if err != nil {
+		return err
+	}
+	return a.record(d)
+}
+
+// tellReview says in the result what a person decided about it last, if they were asked.
+func (a *attempt) tellReview(res *contract.AssociateResult) {
+	var last *story.Review
+	a.run.Story(func(s *story.Run) {
+		if t := s.Task(a.ref.Task); t.Now.Number == a.ref.Attempt {
+			for i := range t.Reviews {
+				if t.Reviews[i].Answer != nil {
+					last = &t.Reviews[i]
+				}
+			}
+		}
+	})
+	if last == nil {
+		return
+	}
+	k := last.Answer
+	res.Reviewed = &contract.Reviewed{Decision: k.Decision, By: string(last.By.Name()), User: last.By.Account(), At: last.Answered.Format(time.RFC3339), Work: k.Work, Only: k.Only, Comments: k.Comments}
+	said := "The user looked at it and took all of it."
+	switch {
+	case k.Decision == contract.ReviewDiscard:
+		said = "The user looked at it and wants none of it, so nothing was published."
+	case len(k.Only) > 0:
+		said = fmt.Sprintf("The user looked at it and took a part of it: %d of %d changed files in whole or in part.", len(res.Changes), last.Paths)
+	}
+	for _, c := range k.Comments {
+		said += "\n" + summary.Comment(c)
+	}
+	res.Summary = harness.Clip(res.Summary, 16<<10) + "\n\n" + harness.Clip(said, 12<<10)
+}
+
+// CheckAnswer checks that a person's answer is one to the review that waits for it in a task, and that it
+// can be followed. The error is fault.Conflict if another one waits, or none any more.
+func CheckAnswer(ctx context.Context, h *Host, run, id string, kind contract.TaskKind, now machine.Attempt, p contract.ReviewAnswered) error {
+	switch {
+	case now.State != contract.AttemptReviewing:
+		return fault.New("", fault.Conflict, "It was answered already, or the task has ended: look at the run.", errors.New("nothing of this task waits to be looked at"))
+	case now.Number != p.Attempt || now.Review != p.Review || now.Work != p.Work:
+		return fault.New("", fault.Conflict, "Look again at what it changes.", errors.New("the answer is for another state of the work than the one that waits"))
+	case p.Decision == contract.ReviewRevise && kind == contract.KindExec:
+		return fault.New("", fault.Invalid, "Discard it and say why; the Director is told.", errors.New("a task of fixed steps has no loop that comments could go back to"))
+	case len(p.Only) > 0:
+		return h.Workspace.Choose(ctx, ports.TaskRef{Run: run, Task: id, Attempt: now.Number}, now.Base, now.Work, p.Only)
+	}
+	return nil
+}
