@@ -1,7 +1,8 @@
 # make up      everything on this machine: sets up, builds, starts, prints a link
 # make test    what a change can break: Go with -race, Vitest, real browsers
+# make test-unit  the Go tests that need no box of their own, which run in a box, too
 # make check   what a change touches, in two minutes
-# make proofs  what make test leaves out for its length: kills, power cuts, hostile trees and pages, cheats, packages that are installed
+# make proofs  what make test leaves out for its length: kills, power cuts, hostile trees and pages, cheats, packages that are installed, this repository in a computer
 # make race    everybody over the same files, 500 rounds; every acknowledged version is found
 # make large   a file of 1 GiB and a pack of 300 MiB through the binary, bit for bit
 # make kills   kills at random, for CHAOS=10m
@@ -17,7 +18,7 @@ export GORACE := atexit_sleep_ms=0
 GO_SOURCES := $(shell git ls-files -co --exclude-standard '*.go' '*.sql' '*.toml' '*.tmpl' '*.json' 'console/*' go.mod go.sum 2>/dev/null | grep -v '^desktop/')
 DESKTOP_SOURCES := $(shell git ls-files -co --exclude-standard desktop 2>/dev/null)
 
-.PHONY: up build test test-go test-desktop test-browser proofs proofs-computers proofs-files proofs-keeper proofs-pages check attack chaos damage kills race large lint lint-go lint-desktop bench fmt generate
+.PHONY: up build test test-go test-unit test-desktop test-browser proofs proofs-computers proofs-files proofs-keeper proofs-pages proofs-itself check attack chaos damage kills race large lint lint-go lint-desktop bench fmt generate
 
 up: build
 	@scripts/setup run
@@ -72,6 +73,8 @@ PROOFS := ^(TestALongTaskSurvivesKills|TestEachTaskCanBeSolved|TestCheatsAndInje
 FILE_PROOFS := ^(TestGit|TestGitOfTheComputersFilesAsAUser|TestGitGivesWhatVisibleRefsReach|TestAPushThatIsCutOff|TestWhatWasJustPushedIsEverywhere|TestEveryDoorOnAFullDiskAsAUser|TestEditsSurviveACrash|TestEditsDuringATaskSurvive|TestUndoUndoesWhateverWasLast|TestUndoTakesBackWhatACommandDidAlone|TestUndoPassesOverACommandThatOnlyRead|TestLargeFilesComeBack)$$
 # The same of the keeper's engine and of runs: power cuts, kills and full disks over many instants.
 KEEPER_PROOFS := ^(TestDeathAtEachEdge|TestDeathAfterEveryEvent|TestAPowerCutKeepsWhatWasRemovedAndMoved|TestKilledWithLargeFiles|TestAnEmptyFileThatWasPutStaysWhereverItIsMoved|TestWhatAFullDiskKeepsFromBeingWrittenIsSaidSo|TestWhatIsWrittenByHandAfterAPowerCutStays|TestAPushOntoAFullDisk|TestACopyAfterAPowerCutHoldsWhatWasRemovedAndMoved|TestAStartOnAFullDiskLeavesATornPut)$$
+# And of all of it at once: this repository is built and tested in a computer.
+ITSELF := ^TestChoirOSInChoirOS$$
 PROOF_PAGES := attacks.test.mjs broken.test.mjs hostile.test.mjs hurt.test.mjs
 
 # All of Go in one call, so that neither core waits for the other: whole computers wait a
@@ -91,10 +94,10 @@ test/acp/node_modules/.package-lock.json: test/acp/package.json test/acp/package
 	@touch $@
 
 test-go: build test/mcp/node_modules/.package-lock.json test/acp/node_modules/.package-lock.json
-	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 25m -skip '$(PROOFS)|$(FILE_PROOFS)|$(KEEPER_PROOFS)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./eval/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
+	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -p 2 -timeout 25m -skip '$(PROOFS)|$(FILE_PROOFS)|$(KEEPER_PROOFS)|$(ITSELF)' $(LONGEST) $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./bench/... ./eval/... ./test/... | grep -Ev '/test/(damage|chaos)$$')
 
-# Four parts, of which CI runs one with each change, in turns (docs/adr/0451).
-proofs: proofs-computers proofs-files proofs-keeper proofs-pages
+# Five parts, of which CI runs one with each change, in turns (docs/adr/0451, 0486).
+proofs: proofs-computers proofs-files proofs-keeper proofs-pages proofs-itself
 
 proofs-computers: build test/acp/node_modules/.package-lock.json
 	CGO_ENABLED=1 scripts/in-memory go test $(RACE) -vet=off -timeout 25m -run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway
@@ -109,6 +112,16 @@ proofs-keeper: build
 proofs-pages: build bin/cache/modelserver desktop/node_modules/.package-lock.json
 	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=2 --test-timeout=600000 $(PROOF_PAGES)
 	$(MAKE) --no-print-directory damage
+
+# It compiles and downloads gigabytes, so it is on the disk.
+proofs-itself: build
+	go test -count=1 -timeout 70m -run '$(ITSELF)' -v ./test/e2e
+
+# What needs no box of its own: the tests of the packages, but for the driver's of boxes and the keeper's engine, which takes leases
+# as only a keeper's box may. So they run in a box, too; what needs more than that has says so where it is skipped (docs/end-to-end.md).
+GO_TEST ?= go test
+test-unit:
+	$(GO_TEST) -vet=off -timeout 20m -skip '$(PROOFS)|$(FILE_PROOFS)|$(KEEPER_PROOFS)' $$(go list ./contract/... ./internal/... ./cmd/... ./console/... ./desktop/... ./docs/... ./eval/... | grep -Ev '/internal/(sandbox/local|workspace/keeper/engine)$$')
 
 test-desktop: desktop/node_modules/.package-lock.json
 	cd desktop && npm test

@@ -63,6 +63,10 @@ type Step struct {
 	// Expect is text that the request has to contain, such as what the last command said. A
 	// request without it is refused: the cassette no longer fits what it is played to.
 	Expect string `json:"expect,omitempty"`
+	// Until is text that what the step's calls returned has at last, such as "has ended" of a command in
+	// the background. As long as it has it not, the step is played again: how often a model would look
+	// depends on how fast the machine is.
+	Until string `json:"until,omitempty"`
 
 	Text  string `json:"text,omitempty"`
 	Calls []Call `json:"calls,omitempty"`
@@ -167,6 +171,9 @@ func (s Step) check() error {
 	}
 	if s.Text == "" && len(s.Calls) == 0 && s.Stop == "" {
 		return errors.New("the step answers nothing, and has no stop that says why")
+	}
+	if s.Until != "" && len(s.Calls) == 0 {
+		return errors.New("a step without calls waits for nothing that they return")
 	}
 	for _, c := range s.Calls {
 		var object map[string]json.RawMessage

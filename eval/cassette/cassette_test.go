@@ -42,6 +42,7 @@ func TestAFileThatIsNoCassetteIsRefused(t *testing.T) {
 		"arguments":          head + `{"role":"associate","calls":[{"name":"bash","args":[]}]}`,
 		"two on a line":      head + `{"role":"associate","text":"x"} {"role":"associate","text":"y"}`,
 		"unknown stop":       head + `{"role":"associate","stop":"maybe"}`,
+		"waits for nothing":  head + `{"role":"associate","text":"x","until":"ended"}`,
 		"cut":                head + `{"role":"associate","te`,
 		"too long of a line": head + `{"role":"associate","text":"` + strings.Repeat("x", 5<<20) + `"}`,
 	} {
@@ -127,6 +128,38 @@ func TestThePlayerAnswersWhatIsAskedAgain(t *testing.T) {
 	}
 	if _, _, err = askAnthropic(s.URL, "cassette-a", "neither", user); err == nil {
 		t.Error("a request of no loop was answered")
+	}
+}
+
+// TestACommandInTheBackgroundIsLookedAtUntilItHasEnded shows that a step is played again until its calls
+// return what it waits for, and names the handle that the conversation has.
+func TestACommandInTheBackgroundIsLookedAtUntilItHasEnded(t *testing.T) {
+	t.Parallel()
+	p := cassette.NewPlayer()
+	p.Put("a", read(t, `{"role":"associate","calls":[{"name":"bash","args":{"command":"make","background":true}}]}
+{"role":"associate","calls":[{"name":"bash_output","args":{"handle":"bg1_mark","wait_s":60}}],"until":"bg1_mark has ended"}
+{"role":"associate","expect":"bg1_mark has ended, exit code 0","text":"it is over"}
+`))
+	s := httptest.NewServer(p)
+	defer s.Close()
+	const look = `bash_output{"handle":"bg1_k7fd","wait_s":60}`
+	said := []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("go on"))}
+	returns := []string{"running in the background as bg1_k7fd", "bg1_k7fd is running, for 60.0 s", "bg1_k7fd is running, for 120.0 s", "bg1_k7fd has ended, exit code 0"}
+	wants := []string{`bash{"background":true,"command":"make"}`, look, look, look, "it is over"}
+	for i, want := range wants {
+		ids, text, err := askAnthropic(s.URL, "cassette-a", "finish", said...)
+		var sorted map[string]any
+		if name, args, ok := strings.Cut(text, "{"); ok && json.Unmarshal([]byte("{"+args), &sorted) == nil {
+			b, _ := json.Marshal(sorted) // came from JSON
+			text = name + string(b)
+		}
+		if err != nil || text != want {
+			t.Fatalf("answer %d is %q (%v), want %q", i+1, text, err, want)
+		}
+		if i < len(returns) {
+			said = append(said, anthropic.NewAssistantMessage(anthropic.NewToolUseBlock(ids[0], map[string]any{}, "x")),
+				anthropic.NewUserMessage(anthropic.NewToolResultBlock(ids[0], returns[i], false)))
+		}
 	}
 }
 

@@ -1,10 +1,12 @@
 package cassette
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,6 +109,10 @@ func (p *Player) answer(in request) (answer, error) {
 		at.task = p.task(name, c, role, in.text())
 	}
 	steps := c.of(role, at.task)
+	here := in.renamed()
+	if at.step > 0 && at.step <= len(steps) && !strings.Contains(in.returned(), here(steps[at.step-1].Until)) {
+		at.step--
+	}
 	for at.step < len(steps) && len(steps[at.step].Calls) == 0 && in.said(steps[at.step].Text) {
 		at.step++ // an answer without calls has no id by which it could be found
 	}
@@ -114,11 +120,13 @@ func (p *Player) answer(in request) (answer, error) {
 		return answer{}, fmt.Errorf("%s has no step %d of the %s (task %d)", name, at.step+1, role, at.task)
 	}
 	s := steps[at.step]
-	if s.Expect != "" && !strings.Contains(in.text(), s.Expect) {
+	if s.Expect != "" && !strings.Contains(in.text(), here(s.Expect)) {
 		return answer{}, fmt.Errorf("step %d of the %s (task %d) expects %q in its request, which has it nowhere", at.step+1, role, at.task, short(s.Expect))
 	}
 	a := answer{model: in.Model, step: s}
-	for range s.Calls {
+	a.step.Calls = slices.Clone(s.Calls)
+	for i, call := range s.Calls {
+		a.step.Calls[i].Args = json.RawMessage(here(string(call.Args)))
 		a.ids = append(a.ids, fmt.Sprintf("step_%c_%d_%d_%d", role[0], at.task, at.step+1, p.made.Add(1)))
 	}
 	loop := fmt.Sprint(name, role, at.task)
@@ -233,6 +241,36 @@ func (in request) said(text string) bool {
 		}
 	}
 	return false
+}
+
+// returned is the text behind the conversation's last answer, which is what its calls returned.
+func (in request) returned() string {
+	var b strings.Builder
+	for _, m := range in.Messages {
+		if m.Role == "assistant" {
+			b.Reset()
+			continue
+		}
+		flatten(&b, m.Content)
+	}
+	return b.String()
+}
+
+// handles finds the handles of commands in the background: their number, and the mark of their box.
+var handles = lazy.Regexp(`\bbg(\d{1,4})_[a-z2-7]{4}\b`)
+
+// renamed puts the handles that the conversation has in the place of a cassette's. Each box marks its own
+// anew, so those of a cassette are of another box.
+func (in request) renamed() func(string) string {
+	now := map[string]string{}
+	for _, m := range handles().FindAllStringSubmatch(in.text(), -1) {
+		now[m[1]] = m[0]
+	}
+	return func(s string) string {
+		return handles().ReplaceAllStringFunc(s, func(old string) string {
+			return cmp.Or(now[handles().FindStringSubmatch(old)[1]], old)
+		})
+	}
 }
 
 // text is all of the request's text.

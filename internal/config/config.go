@@ -226,7 +226,7 @@ const maxPatienceS = 24 * 3600
 func Default() Config {
 	return Config{
 		Server:    Server{Listen: "127.0.0.1:7700", Host: "choir.localhost"},
-		Runtime:   Runtime{Mode: "local", MemoryMB: 2048, Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6, SleepS: 1800, SilenceS: 20},
+		Runtime:   Runtime{Mode: "local", MemoryMB: memoryOfBox(), Pids: 1024, CPU: 200, DiskMB: 4096, DiskFiles: 400_000, WakeTries: 6, SleepS: 1800, SilenceS: 20},
 		Storage:   Storage{BlobsQuotaMB: 10_240, ReserveMB: 64, LargeFileMB: 16_384, LargeFilesMB: 65_536, AddMB: 4096, Files: 200_000, DependenciesMB: 4096},
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50, KeptTrees: 20, KeptDays: 30},
 		Approvals: Approvals{WaitS: 300},

@@ -192,7 +192,7 @@ func TestSettingsSayWhereTheyAreFrom(t *testing.T) {
 	want := map[string]config.Setting{
 		"git.auto_commit_interval": {Value: 7, Source: file}, "runtime.pids": {Value: 10, Source: "CHOIR_RUNTIME_PIDS"},
 		"models.default": {Value: "m", Source: "CHOIR_MODEL"}, "server.listen": {Value: "127.0.0.1:1", Source: "--listen"},
-		"server.data": {Value: "/home/u/.local/share/choir", Source: "default"}, "runtime.memory_mb": {Value: 2048, Source: "default"},
+		"server.data": {Value: "/home/u/.local/share/choir", Source: "default"}, "runtime.memory_mb": {Value: config.Default().Runtime.MemoryMB, Source: "default"},
 	}
 	for _, s := range settings {
 		w, ok := want[s.Key]

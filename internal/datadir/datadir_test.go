@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/internal/datadir"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/test/choirtest"
 )
 
 func TestOneOwner(t *testing.T) {
@@ -58,6 +59,7 @@ func TestADataDirectoryIsItsOwnersAlone(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	choirtest.NotInBox(t, "file of another user")
 	theirs := "/" // the root directory belongs to nobody but root
 	if os.Geteuid() == 0 {
 		theirs = t.TempDir()

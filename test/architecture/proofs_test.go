@@ -59,7 +59,7 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 	for _, f := range files {
 		whole.WriteString(read(strings.TrimPrefix(f, "../../")))
 	}
-	tests := regexp.MustCompile(`Test\w+`).FindAllString(value("PROOFS")+value("FILE_PROOFS")+value("KEEPER_PROOFS"), -1)
+	tests := regexp.MustCompile(`Test\w+`).FindAllString(value("PROOFS")+value("FILE_PROOFS")+value("KEEPER_PROOFS")+value("ITSELF"), -1)
 	for _, name := range tests {
 		if !strings.Contains(whole.String(), "func "+name+"(") {
 			t.Errorf("make proofs is to run %s, which is no test of test/e2e, eval, internal/gateway, internal/dispatch or the keeper's engine", name)
@@ -75,12 +75,13 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 		t.Error("nothing is left out: take make proofs away")
 	}
 	for target, wants := range map[string][]string{
-		"test-go":          {"-skip '$(PROOFS)|$(FILE_PROOFS)|$(KEEPER_PROOFS)'", " ./internal/... ", " ./test/... ", "/test/(damage|chaos)$$"},
+		"test-go":          {"-skip '$(PROOFS)|$(FILE_PROOFS)|$(KEEPER_PROOFS)|$(ITSELF)'", " ./internal/... ", " ./test/... ", "/test/(damage|chaos)$$"},
 		"test-browser":     {"$(filter-out $(PROOF_PAGES),"},
 		"proofs-computers": {"-run '$(PROOFS)' ./test/e2e ./eval ./internal/gateway"},
 		"proofs-files":     {"-run '$(FILE_PROOFS)' ./test/e2e"},
 		"proofs-keeper":    {"-run '$(KEEPER_PROOFS)' ./internal/workspace/keeper/engine ./internal/dispatch", " ./test/chaos"},
 		"proofs-pages":     {" $(PROOF_PAGES)", "$(MAKE) --no-print-directory damage"},
+		"proofs-itself":    {"-run '$(ITSELF)' -v ./test/e2e"},
 		"damage":           {" ./test/damage"},
 		"kills":            {"'^TestRandomKills$$'", " ./test/chaos"},
 	} {
@@ -90,10 +91,10 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(makefile, "\nproofs: proofs-computers proofs-files proofs-keeper proofs-pages\n") {
+	if !strings.Contains(makefile, "\nproofs: proofs-computers proofs-files proofs-keeper proofs-pages proofs-itself\n") {
 		t.Error("make proofs does not run all of its parts any more")
 	}
-	for _, want := range []string{"parts=(computers files keeper pages)\n", "stage make test\n", "stage make attack\n", "stage make kills CHAOS=5m\n", "stage make \"proofs-$part\"\n"} {
+	for _, want := range []string{"parts=(computers files keeper pages itself)\n", "stage make test\n", "stage make attack\n", "stage make kills CHAOS=5m\n", "stage make \"proofs-$part\"\n"} {
 		if !strings.Contains(ci, want) {
 			t.Errorf(".ci/run does not run %s", want)
 		}

@@ -89,6 +89,7 @@ func Start(t testing.TB, opts Options) *Instance {
 // the control plane answers.
 func TryStart(t testing.TB, opts Options) (*Instance, error) {
 	t.Helper()
+	NotInBox(t, "namespace for the boxes that choir up opens")
 	if opts.Data == "" {
 		opts.Data = filepath.Join(Scratch(t), "data")
 	}

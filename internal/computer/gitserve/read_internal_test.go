@@ -10,12 +10,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"choir.dev/choiros/test/choirtest"
 )
 
 // TestAPipeThatComesWhileGitReads: a pipe that takes an object's place after the look for such, which
 // git would wait for without end, ends the answer in words. Without it git answers as always.
 func TestAPipeThatComesWhileGitReads(t *testing.T) {
 	t.Parallel()
+	choirtest.NotInBox(t, "namespace for bubblewrap")
 	git, err := osexec.LookPath("git")
 	if err != nil {
 		t.Fatal("this test needs git: install it with the system's package manager")

@@ -143,6 +143,8 @@ func TestApplyPatchIsAllOrNothing(t *testing.T) {
 	if err := os.Chmod(filepath.Join(b.root, "ro"), 0o555); err != nil {
 		t.Fatal(err)
 	}
+	// Nobody but root could remove it as it is.
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(b.root, "ro"), 0o755) })
 	if os.Getuid() != 0 { // nothing is refused to root
 		has(t, "a folder that is read-only", b.call("apply_patch", m{"patch": "*** Begin Patch\n*** Update File: a\n@@\n-1\n+one\n*** Update File: ro/f\n@@\n-1\n+2\n*** End Patch\n"}), false)
 	}

@@ -71,9 +71,13 @@ func TestCgroup2(t *testing.T) {
 	if err := g.Kill(); err != nil || read(filepath.Join(own, "box", "cgroup.kill")) != "1" {
 		t.Errorf("kill: %v", err)
 	}
-	// If nothing is writable, there is a note for each controller, and boxes have no groups.
+	// If nothing is writable, there is a note for each controller that is missed, and boxes have no groups.
+	missed := len(controllers)
+	if os.Geteuid() != 0 {
+		missed-- // another user's processes are counted without one
+	}
 	c = Detect(filepath.Join(dir, "absent"), self)
-	if len(c.Notes) != len(controllers) || c.Notes[0].Hint == "" {
+	if len(c.Notes) != missed || c.Notes[0].Hint == "" {
 		t.Errorf("notes %+v", c.Notes)
 	}
 	if g, err := c.Make("box", sandbox.Limits{}, 0); err != nil || len(g.Dirs) != 0 {

@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/objects"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
+	"choir.dev/choiros/test/choirtest"
 )
 
 const rootEnv = "CHOIR_TEST_OBJECTS"
@@ -20,6 +21,7 @@ const rootEnv = "CHOIR_TEST_OBJECTS"
 // an object's name, and whoever writes the same object again would take what a killed keeper left
 // there for stored.
 func TestObjectsAreOnDiskBeforeTheyHaveNames(t *testing.T) {
+	choirtest.NotInBox(t, "tracing of system calls")
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Fatal("this test needs strace: install it, for example with: apt-get install strace")
