@@ -219,6 +219,10 @@ func fit(v reflect.Value) {
 		if p.Profile != contract.EgressCustom {
 			p.Allow, p.Reason = nil, ""
 		}
+	case *contract.EffectIntended:
+		if p.Again == p.Effect {
+			p.Again = ""
+		}
 	case *contract.MCPAdded:
 		p.URL, p.Bearer, p.Command, p.Secrets = "", "", []string{"server"}, nil
 	case *contract.ApprovalRequested:

@@ -38,6 +38,8 @@ type AssociateResult struct {
 	Kept          *KeptTree    `json:"kept,omitempty"`                      // what it wrote, if it was not published and differs from Base
 	Reviewed      *Reviewed    `json:"reviewed,omitempty"`                  // what a person decided about it before it was published
 	Overlaps      []Overlap    `json:"overlaps,omitempty" v:"items=100"`    // siblings that had changed the same paths when its work was merged
+	// Effects are what its calls changed outside, or may have: those whose outcome is unknown first, then the newest.
+	Effects []EffectOutside `json:"effects,omitempty" v:"items=50"`
 }
 
 // RequestType is what a worker asks of whoever plans its run.

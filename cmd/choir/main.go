@@ -40,7 +40,7 @@ func completed() map[string]cli.Kind {
 func topics() []cli.Topic {
 	self := commandLine()
 	return []cli.Topic{
-		{Name: "Working", Verbs: []cli.Verb{verbs.Prompt(), verbs.Wait(), verbs.Answer(), verbs.Runs(), verbs.Run(), verbs.Approvals(), verbs.Approve(), verbs.Reviews(), verbs.Review(), verbs.Remember(), verbs.Memory(), verbs.Forget(), verbs.Summarise(), verbs.Library(), verbs.Source(), verbs.Exec(), verbs.MCP(version)}},
+		{Name: "Working", Verbs: []cli.Verb{verbs.Prompt(), verbs.Wait(), verbs.Answer(), verbs.Runs(), verbs.Run(), verbs.Approvals(), verbs.Approve(), verbs.Reviews(), verbs.Review(), verbs.Effects(), verbs.Remember(), verbs.Memory(), verbs.Forget(), verbs.Summarise(), verbs.Library(), verbs.Source(), verbs.Exec(), verbs.MCP(version)}},
 		{Name: "Files", Verbs: []cli.Verb{verbs.Files(), verbs.Add(), verbs.Git(), verbs.Documents(), verbs.Proposals(), verbs.Export()}},
 		{Name: "Going back", Verbs: []cli.Verb{verbs.Checkpoints(), verbs.Checkpoint(), verbs.Diff(), verbs.Restore(), verbs.Undo()}},
 		{Name: "Looking", Verbs: []cli.Verb{verbs.Events(), verbs.Egress(), verbs.Models(), verbs.Secrets()}},

@@ -348,6 +348,9 @@ func newest(words []string, max int) string {
 	return b.String()
 }
 
+// maxOutside bounds how many effects outside of one task the model is told of.
+const maxOutside = 8
+
 // viewText is one task as the Director reads it.
 func viewText(t TaskView, max int) string {
 	var b strings.Builder
@@ -384,6 +387,13 @@ func viewText(t TaskView, max int) string {
 	}
 	for _, q := range t.Requests {
 		fmt.Fprintf(&b, "  it requests (%s): %s\n", q.Type, harness.Clip(q.Text, 1000))
+	}
+	for i, e := range t.Outside {
+		if i == maxOutside {
+			fmt.Fprintf(&b, "  outside: and %d more\n", len(t.Outside)-i)
+			break
+		}
+		fmt.Fprintf(&b, "  outside: %s\n", harness.Clip(e, 700))
 	}
 	if t.Next != "" {
 		fmt.Fprintf(&b, "  it suggests: %s\n", harness.Clip(t.Next, 500))

@@ -75,6 +75,7 @@ type TaskView struct {
 	Overlaps     []contract.Overlap          `json:"overlaps,omitempty"`
 	Questions    []string                    `json:"questions,omitempty"`
 	Requests     []contract.Request          `json:"requests,omitempty"`
+	Outside      []string                    `json:"outside,omitempty"` // what it changed outside of the computer, or may have
 	Next         string                      `json:"suggested_next,omitempty"`
 	Again        bool                        `json:"again,omitempty"` // it was delegated before, in the same words, and not a second time
 }

@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/outside"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/rundoc"
 	"choir.dev/choiros/internal/dispatch/slots"
@@ -484,6 +485,9 @@ func (r *run) finish(rep director.Report) error {
 		task.Abandon(r.dispatcher.host, r, id, errEnded)
 	}
 	if err := r.closeApprovals(ctx); err != nil {
+		return err
+	}
+	if err := outside.End(ctx, r, "", "the run ended while it was under way"); err != nil {
 		return err
 	}
 	r.mu.Lock()

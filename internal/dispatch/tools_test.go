@@ -26,10 +26,14 @@ func weather() tool.Tool {
 func (h *house) has(t tool.Tool, text string) *atomic.Int32 {
 	calls := new(atomic.Int32)
 	h.tune = func(o *dispatch.Options) {
-		o.Tools = append(o.Tools, catalogue.HostTool{Tool: t, Call: func(context.Context, catalogue.HostCall) (tool.Result, error) {
+		declared := catalogue.HostTool{Tool: t, Call: func(context.Context, catalogue.HostCall) (tool.Result, error) {
 			calls.Add(1)
 			return tool.Result{OK: true, Output: text}, nil
-		}})
+		}}
+		if t.Has(tool.Irreversible) {
+			declared.Outside = &catalogue.Outside{Kind: contract.EffectMCP, Target: "weather"}
+		}
+		o.Tools = append(o.Tools, declared)
 	}
 	h.sleep()
 	h.wake()
@@ -144,8 +148,9 @@ func TestAComputerWithABadDeclarationDoesNotWake(t *testing.T) {
 	h := newHouse(t)
 	h.sleep()
 	for want, bad := range map[string]catalogue.HostTool{
-		"nothing carries out":        {Tool: weather()},
-		"another tool has this name": {Tool: func() tool.Tool { w := weather(); w.Name = "bash"; return w }(), Call: func(context.Context, catalogue.HostCall) (tool.Result, error) { return tool.Result{}, nil }},
+		"nothing carries out":                  {Tool: weather()},
+		"another tool has this name":           {Tool: func() tool.Tool { w := weather(); w.Name = "bash"; return w }(), Call: func(context.Context, catalogue.HostCall) (tool.Result, error) { return tool.Result{}, nil }},
+		"outside: is for what is irreversible": {Tool: func() tool.Tool { w := weather(); w.Effects = []tool.Effect{tool.Irreversible}; return w }(), Call: func(context.Context, catalogue.HostCall) (tool.Result, error) { return tool.Result{}, nil }},
 	} {
 		o := h.options()
 		o.Tools = []catalogue.HostTool{bad}

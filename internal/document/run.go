@@ -25,6 +25,7 @@ const (
 	maxPlan     = 10 << 10
 	maxAsked    = 6 << 10
 	maxEvidence = 20 << 10
+	maxOutside  = 6 << 10
 	maxOutput   = 1500
 )
 
@@ -55,7 +56,7 @@ func SectionsOf(r *run.Run, end *contract.RunReported) Sections {
 		{"objective", "Objective", objective(r)},
 		{"plan", "Plan", plan(r, report)},
 		{"questions", "Questions", questions(r) + noted(r)},
-		{"evidence", "Evidence", allEvidence(r)},
+		{"evidence", "Evidence", allEvidence(r) + outside(r)},
 		{"result", "Result", result(status, report)},
 		{"cost", "Cost", cost(used, took)},
 	}
@@ -225,6 +226,30 @@ func allEvidence(r *run.Run) string {
 		items[i] = full
 	}
 	return tail(items, maxEvidence, "- … %d earlier tasks\n")
+}
+
+// outside lists what was changed outside of the computer, or may have been, under a heading of its own. The user is asked to
+// look only once nothing of the run can tell any more.
+func outside(r *run.Run) string {
+	var items []string
+	for _, e := range r.Effects {
+		said := "**under way**"
+		switch o := e.Outcome(); {
+		case o == contract.EffectUnknown:
+			said = "**unknown**: it may have happened, and is not made again by itself; look, and say what you found with `choir effects resolve " + e.Effect + "`"
+		case e.Resolved != nil:
+			said = fmt.Sprintf("**%s**, as a person found", o)
+		case o == contract.EffectDone:
+			said = "**done**; `choir effects compensate " + e.Effect + "` has a run undo it outside, if it can be"
+		case o != "":
+			said = fmt.Sprintf("**%s**", o)
+		}
+		items = append(items, fmt.Sprintf("- %s %s: %s\n", code(e.Target), code(e.What), said))
+	}
+	if len(items) == 0 {
+		return ""
+	}
+	return "\n### Outside\n\nNo checkpoint undoes this.\n\n" + tail(items, maxOutside, "- … %d earlier\n")
 }
 
 func heading(t *run.Task) string {

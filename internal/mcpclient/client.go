@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/tool"
@@ -138,27 +141,47 @@ func (s *Server) Call(ctx context.Context, name string, args json.RawMessage) (t
 	o, ok := s.offers[name]
 	s.mu.Unlock()
 	if !ok {
-		return tool.Failed("the server %s offers no %s", s.name, name), nil
+		return tool.Failed("the server %s offers no %s", s.name, name).End(contract.EffectFailed), nil
 	}
 	s.heard.allow()
 	res, err := o.Tool.Do(ctx, args, func(ctx context.Context) (tool.Result, error) {
 		said, err := s.session.CallTool(ctx, &mcp.CallToolParams{Name: o.Name, Arguments: args})
+		if refused(err) {
+			return tool.Failed("the server %s refused the call: %s", s.name, clip(oneText(err.Error()), 500)).End(contract.EffectFailed), nil
+		}
 		if err != nil {
 			return tool.Result{}, err
 		}
 		text, pictures := s.material(said)
-		return tool.Result{OK: !said.IsError, Output: text, Pictures: pictures}, nil
+		outcome := contract.EffectDone
+		if said.IsError {
+			outcome = contract.EffectFailed
+		}
+		return tool.Result{OK: !said.IsError, Output: text, Pictures: pictures}.End(outcome), nil
 	})
 	if err == nil {
+		if res.Ended == nil { // it was not sent: its arguments are too large
+			res = res.End(contract.EffectFailed)
+		}
 		return res, nil
 	}
 	if ctx.Err() != nil {
 		return tool.Result{}, fault.Wrap("mcpclient.Call", context.Cause(ctx))
 	}
 	if fault.Is(err, fault.Timeout) {
-		return tool.Failed("the server %s did not answer in %s; what the call did is not known", s.name, o.Tool.Limits.Time), nil
+		return tool.Failed("the server %s did not answer in %s; what the call did is not known", s.name, o.Tool.Limits.Time).End(contract.EffectUnknown), nil
 	}
-	return tool.Failed("the server %s failed: %s; what the call did is not known", s.name, clip(oneText(fault.Text(err)), 500)), nil
+	return tool.Failed("the server %s failed: %s; what the call did is not known", s.name, clip(oneText(fault.Text(err)), 500)).End(contract.EffectUnknown), nil
+}
+
+// notMade are the codes that the protocol has for calls that were not made. The others that it reserves may come from the
+// middle of one, or from the connection, whose errors look the same; those that it leaves to servers are their word.
+var notMade = []int64{jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams}
+
+// refused reports whether an error is a server's answer that it did not make the call.
+func refused(err error) bool {
+	var said *jsonrpc.Error
+	return errors.As(err, &said) && (slices.Contains(notMade, said.Code) || said.Code < -32768 || said.Code > -32000)
 }
 
 // material is the text of an answer, labelled with whose it is, and its pictures, for the host to keep.

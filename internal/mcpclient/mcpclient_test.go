@@ -19,6 +19,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/mcpclient"
 	"choir.dev/choiros/internal/tool"
 )
@@ -320,13 +321,26 @@ func TestAServersFaultIsAResult(t *testing.T) {
 	for what, c := range map[string]struct {
 		does func(out io.Writer, id json.RawMessage) error
 		says string
+		came contract.EffectOutcome // what is known of the call
 	}{
-		"never answers": {func(io.Writer, json.RawMessage) error { return nil }, "did not answer"},
-		"ends":          {func(io.Writer, json.RawMessage) error { return errors.New("gone") }, "failed"},
+		"never answers": {func(io.Writer, json.RawMessage) error { return nil }, "did not answer", contract.EffectUnknown},
+		"ends":          {func(io.Writer, json.RawMessage) error { return errors.New("gone") }, "failed", contract.EffectUnknown},
+		"breaks within": {func(out io.Writer, id json.RawMessage) error {
+			_, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"broken"}}`+"\n", id)
+			return err
+		}, "not known", contract.EffectUnknown},
+		"says that it failed": {func(out io.Writer, id json.RawMessage) error {
+			_, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":{"isError":true,"content":[{"type":"text","text":"sold out"}]}}`+"\n", id)
+			return err
+		}, "sold out", contract.EffectFailed},
+		"knows no such call": {func(out io.Writer, id json.RawMessage) error {
+			_, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such thing"}}`+"\n", id)
+			return err
+		}, "no such thing", contract.EffectFailed},
 		"talks nonsense": {func(out io.Writer, _ json.RawMessage) error {
 			_, err := io.WriteString(out, "nonsense\n")
 			return err
-		}, "failed"},
+		}, "failed", contract.EffectUnknown},
 		"floods": {func(out io.Writer, _ json.RawMessage) error {
 			note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("a", 1<<20) + `"}}` + "\n"
 			for {
@@ -334,22 +348,22 @@ func TestAServersFaultIsAResult(t *testing.T) {
 					return err
 				}
 			}
-		}, "failed"},
+		}, "failed", contract.EffectUnknown},
 		"sends one message without end": {func(out io.Writer, _ json.RawMessage) error {
 			for {
 				if _, err := io.WriteString(out, strings.Repeat(" ", 1<<20)); err != nil {
 					return err
 				}
 			}
-		}, "failed"},
+		}, "failed", contract.EffectUnknown},
 		"refuses": {func(out io.Writer, id json.RawMessage) error {
 			_, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"not \u001b[31mtoday"}}`+"\n", id)
 			return err
-		}, "today"},
+		}, "today", contract.EffectFailed},
 		"says too much": {func(out io.Writer, id json.RawMessage) error {
 			_, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`+"\n", id, strings.Repeat("long ", 400_000))
 			return err
-		}, "long"},
+		}, "long", contract.EffectDone},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -358,6 +372,9 @@ func TestAServersFaultIsAResult(t *testing.T) {
 				s.Within(50 * time.Millisecond)
 			}
 			res, err := s.Call(t.Context(), "mcp__local__x", json.RawMessage(`{"text":"x"}`))
+			if res.Ended == nil || res.Ended.Outcome != c.came {
+				t.Errorf("what is known of the call: %+v, want %s", res.Ended, c.came)
+			}
 			if err != nil || !strings.Contains(res.Output, c.says) || len(res.Output) > 70_000 || strings.Contains(res.Output, "\x1b") || res.OK != (what == "says too much") {
 				t.Errorf("%v %v %.300s (%d bytes)", err, res.OK, res.Output, len(res.Output))
 			}

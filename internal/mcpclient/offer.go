@@ -40,8 +40,9 @@ type Offer struct {
 	Digest string
 	// Definition is all that the digest is of, from which Recall makes the offer again.
 	Definition json.RawMessage
-	// Says is whether the server says that it only reads, which is the server's word.
-	Says bool
+	// Says is whether the server says that it only reads, which is the server's word, and Harmless whether it says that
+	// a call which was made once changes nothing more when it is made again.
+	Says, Harmless bool
 	// Tool is its declaration, unless Refused says why it can't be used.
 	Tool    tool.Tool
 	Refused string
@@ -114,7 +115,7 @@ func Recall(server string, definition json.RawMessage, digest string) (Offer, er
 }
 
 func offer(server string, t *mcp.Tool) Offer {
-	o := Offer{Name: t.Name, Says: t.Annotations != nil && t.Annotations.ReadOnlyHint}
+	o := Offer{Name: t.Name, Says: t.Annotations != nil && t.Annotations.ReadOnlyHint, Harmless: t.Annotations != nil && t.Annotations.IdempotentHint}
 	name := "mcp__" + server + "__" + strings.Trim(notInNames().ReplaceAllString(strings.ToLower(t.Name), "_"), "_")
 	o.Tool = tool.Tool{
 		Name: name, Description: oneText(t.Description), Executor: tool.Host,

@@ -22,7 +22,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		"checkpoint.list": rpc.Reads, "checkpoint.create": rpc.Governs, "checkpoint.diff": rpc.Reads, "checkpoint.restore": rpc.Governs, "checkpoint.undo": rpc.Governs,
 		"files.list": rpc.Reads, "exec.run": rpc.Stores, "exec.output": rpc.Reads, "exec.stop": rpc.Stops,
 	}
-	few := map[string]rpc.Callers{"account.invite": rpc.People, "account.link": rpc.Owner, "approval.answer": rpc.People, "frame.ticket": rpc.Console, "token.create": rpc.People,
+	few := map[string]rpc.Callers{"account.invite": rpc.People, "account.link": rpc.Owner, "approval.answer": rpc.People, "effect.resolve": rpc.People, "frame.ticket": rpc.Console, "token.create": rpc.People,
 		"mcp.add": rpc.People, "mcp.approve": rpc.People, "mcp.remove": rpc.People, "mcp.revoke": rpc.People, "mcp.show": rpc.People}
 	gotDesktop, gotFew := map[string]rpc.Effect{}, map[string]rpc.Callers{}
 	for _, m := range rpc.All() {
@@ -54,14 +54,14 @@ func TestWhoMayCallWhat(t *testing.T) {
 // time, because one word in a declaration can give access.
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[string]string{
-		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.list computer.removed document.get document.list document.revisions egress.list events.read exec.output " +
+		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.list computer.removed document.get document.list document.revisions effect.list effect.show egress.list events.read exec.output " +
 			"files.get files.list frame.get frame.stream library.list library.show log.read mcp.list member.list memory.list model.list proposal.get proposal.list review.list review.show run.follow run.get run.list run.show run.trace state.snapshot system.status trash.list",
 		"prompt":            "action prompt.submit run.answer run.cancel run.model run.pause run.resume run.steer",
 		"write":             "document.revise files.add_tar files.add_url files.move files.put files.remove memory.forget memory.remember proposal.accept proposal.dismiss review.answer trash.put_back",
 		"exec":              "command.run command.signal command.stop exec.run exec.stop",
 		"restore":           "checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo run.undo",
 		"arrange":           "computer.rename computer.wake",
-		"approve":           "approval.answer mcp.add mcp.approve mcp.remove mcp.revoke mcp.show",
+		"approve":           "approval.answer effect.resolve mcp.add mcp.approve mcp.remove mcp.revoke mcp.show",
 		"manage":            "computer.export computer.putback computer.rebuild computer.remove",
 		"enter":             "frame.ticket",
 		"invite":            "invitation.create invitation.list invitation.revoke member.change member.remove",

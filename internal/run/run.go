@@ -43,6 +43,7 @@ type Run struct {
 	Metered   contract.Usage // every model call of the run, its tasks' included
 	Web       Web
 	Cited     Cited
+	Effects   []*Effect // what calls changed outside, or may have, oldest first
 }
 
 // Saying is something that a person said to the run, or the desktop's page in their name.
@@ -86,6 +87,7 @@ type Task struct {
 	Program Program  // what an agent program that does it has said
 	Reached []string // host:port pairs that its boxes were let out to
 	Refused []string
+	Outside map[string]*Effect // by call
 }
 
 // Program is what an agent program says of an attempt.
@@ -194,7 +196,7 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 			t.apply(e, p)
 		}
 	default:
-		if r.applyApproval(e, p) || r.applyRead(e, p) {
+		if r.applyApproval(e, p) || r.applyRead(e, p) || r.applyEffect(e, p) {
 			return
 		}
 		if t := r.Task(e.Task); t != nil {
@@ -347,7 +349,7 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 // next makes an attempt the newest one, without anything else known of it.
 func (t *Task) next(a attempt.Attempt) {
 	t.Now, t.Turns, t.Calls, t.Metered = a, nil, nil, contract.Usage{}
-	t.Reached, t.Refused, t.Repairs, t.Reviews, t.Program = nil, nil, nil, nil, Program{}
+	t.Reached, t.Refused, t.Repairs, t.Reviews, t.Program, t.Outside = nil, nil, nil, nil, Program{}, nil
 	t.Returns = map[string]contract.ToolReturned{}
 }
 

@@ -349,3 +349,20 @@ func (s *Store) Verifications(ctx context.Context, task string) ([]Verification,
 		return v, errors.Join(err, decode(checks, &v.Checks))
 	}, `SELECT seq, run, task, attempt, time, profile, status, tree, reason, checks FROM verifications WHERE task = ? ORDER BY seq LIMIT ?`, task, MaxPage)
 }
+
+// KeptTree is the tree of an attempt that was not published, as its result names it. Its
+// ref may have been removed since.
+type KeptTree struct {
+	contract.KeptTree
+	Run     string
+	Task    string
+	Attempt int
+	Seq     uint64 // of the result
+}
+
+// KeptTree returns the kept tree with a commit id.
+func (s *Store) KeptTree(ctx context.Context, commit string) (KeptTree, error) {
+	return one(ctx, s, "state.KeptTree", "kept tree "+commit, func(r *sql.Rows) (k KeptTree, err error) {
+		return k, r.Scan(&k.Commit, &k.Base, &k.Paths, &k.Run, &k.Task, &k.Attempt, &k.Seq)
+	}, `SELECT commit_id, base, paths, run, task, attempt, seq FROM kept_trees WHERE commit_id = ?`, commit)
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -350,4 +351,114 @@ func (s *Store) Builds(ctx context.Context, limit int) ([]Build, error) {
 	return all(ctx, s, "state.Builds", func(r *sql.Rows) (b Build, err error) {
 		return b, r.Scan(&b.ID, &b.Time, &b.Commit, &b.Tree, &b.Files, &b.Bytes, &b.DurationMS)
 	}, `SELECT seq, time, "commit", tree, files, bytes, duration_ms FROM builds ORDER BY seq DESC LIMIT ?`, page(limit))
+}
+
+// BlobRefs returns every blob that the projected log refers to, in whatever field of
+// whatever type, and the first event that does. A blob that is not among them, and is older
+// than any append under way, can be removed.
+func (s *Store) BlobRefs(ctx context.Context) (map[contract.BlobRef]uint64, error) {
+	return s.refs(ctx, "state.BlobRefs", "SELECT ref, seq FROM blob_refs")
+}
+
+// NeededBlobs returns the blobs without which something the log holds can't be
+// read, as contract.Needed says, each with the first event that names it so.
+// Unlike BlobRefs it leaves out hashes of content that is kept elsewhere.
+func (s *Store) NeededBlobs(ctx context.Context) (map[contract.BlobRef]uint64, error) {
+	return s.refs(ctx, "state.NeededBlobs", "SELECT ref, needed FROM blob_refs WHERE needed <> 0")
+}
+
+// refs reads rows of a reference and an event.
+func (s *Store) refs(ctx context.Context, op, query string) (map[contract.BlobRef]uint64, error) {
+	rows, err := s.query(ctx, query)
+	if err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	defer rows.Close()
+	out := map[contract.BlobRef]uint64{}
+	for rows.Next() {
+		var ref contract.BlobRef
+		var seq int64
+		if err := rows.Scan(&ref, &seq); err != nil {
+			return nil, fault.Wrap(op, err)
+		}
+		out[ref] = uint64(seq)
+	}
+	return out, fault.Wrap(op, rows.Err())
+}
+
+// Appended is how much people, apps and programs have appended to a log since some time.
+type Appended struct {
+	Events int
+	Bytes  int64 // of data that stand in the events
+	// Blobs are the other events' data, each with how many have it.
+	Blobs map[contract.BlobRef]int
+}
+
+// Appended counts their events since then.
+func (s *Store) Appended(ctx context.Context, since time.Time) (Appended, error) {
+	type row struct {
+		ref   contract.BlobRef
+		n     int
+		bytes int64
+	}
+	rows, err := all(ctx, s, "state.Appended", func(r *sql.Rows) (v row, err error) { return v, r.Scan(&v.ref, &v.n, &v.bytes) },
+		`SELECT dataref, count(*), coalesce(sum(length(CAST(data AS BLOB))), 0) FROM events WHERE origin GLOB '*/user' AND time >= ? GROUP BY dataref`, stamp(since))
+	out := Appended{Blobs: map[contract.BlobRef]int{}}
+	for _, r := range rows {
+		out.Events += r.n
+		if r.ref == "" {
+			out.Bytes += r.bytes
+		} else {
+			out.Blobs[r.ref] = r.n
+		}
+	}
+	return out, err
+}
+
+// Mirrored is how far a document's file has followed its revisions.
+type Mirrored struct {
+	ID      string
+	Path    string
+	Head    int    // newest revision
+	HeadSeq uint64 // its event
+	// Revision is the newest that the system has written to the file, or found
+	// in it, by the events about the file; 0 before the first. Next is the event
+	// of the first revision after it; 0 when there is none.
+	Revision int
+	Next     uint64
+}
+
+// m.rev is the revision that the file has: the system's newest file.written event for the
+// path has its hash, and the revision is the newest before that event with this text. The
+// hashes are compared first, and one revision is read for the next column, because an
+// event's sequence is stored behind the text in a row, and a document that is written often
+// has hundreds of revisions since. The LIMITs keep SQLite from evaluating m once for each
+// of its columns.
+const mirroredQuery = `SELECT m.id, m.path, m.head, m.head_seq, m.rev,
+	coalesce((SELECT v.seq FROM revisions v WHERE v.document = m.id AND v.revision > m.rev ORDER BY v.revision LIMIT 1), 0)
+	FROM (SELECT d.id AS id, d.path AS path, d.revision AS head, d.seq AS head_seq, coalesce((
+		SELECT v.revision FROM events e JOIN revisions v ON v.document = d.id AND v.sha256 = json_extract(e.data, '$.sha256') AND v.seq < e.seq
+		WHERE e.seq = (SELECT f.seq FROM events f WHERE f.subject = 'file/' || d.path AND f.subject <> '' AND +f.type = 'file.written'
+			AND f.source LIKE '%/system' AND f.error = '' AND f.duplicate = 0 ORDER BY f.seq DESC LIMIT 1)
+		ORDER BY v.revision DESC LIMIT 1), 0) AS rev FROM documents d`
+
+func scanMirrored(r *sql.Rows) (m Mirrored, err error) {
+	return m, r.Scan(&m.ID, &m.Path, &m.Head, &m.HeadSeq, &m.Revision, &m.Next)
+}
+
+// Mirrored returns how far the file of a document has followed it.
+func (s *Store) Mirrored(ctx context.Context, document string) (Mirrored, error) {
+	return one(ctx, s, "state.Mirrored", "document "+document, scanMirrored, mirroredQuery+" WHERE d.id = ? LIMIT 1) m", document)
+}
+
+// Mirrors returns the same for the documents that were revised last, newest first.
+func (s *Store) Mirrors(ctx context.Context, limit int) ([]Mirrored, error) {
+	return all(ctx, s, "state.Mirrors", scanMirrored, mirroredQuery+" ORDER BY d.seq DESC LIMIT ?) m ORDER BY m.head_seq DESC", page(limit))
+}
+
+// DocumentPaths lists id and path of documents, in the order of their paths and
+// after the given one.
+func (s *Store) DocumentPaths(ctx context.Context, after string) ([]Revision, error) {
+	return all(ctx, s, "state.DocumentPaths", func(r *sql.Rows) (d Revision, err error) { return d, r.Scan(&d.Document, &d.Path) },
+		"SELECT id, path FROM documents WHERE path > ? ORDER BY path LIMIT ?", after, MaxPage)
 }

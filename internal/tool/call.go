@@ -27,6 +27,20 @@ type Result struct {
 	// it kept, and come from the host alone.
 	Pictures [][]byte         `json:"pictures,omitempty"`
 	Images   []contract.Image `json:"images,omitempty"`
+	// Ended is what a call came to that changes something outside. Only the host's own code says it; no box does.
+	Ended *Ended `json:"-"`
+}
+
+// Ended is what is known of a call that changes something outside.
+type Ended struct {
+	Outcome contract.EffectOutcome
+	Status  int // of an answer of HTTP
+}
+
+// End is the result with what the call came to.
+func (r Result) End(outcome contract.EffectOutcome) Result {
+	r.Ended = &Ended{Outcome: outcome}
+	return r
 }
 
 // Said is the answer as a model reads it: what was cut says so.

@@ -504,6 +504,11 @@ func TestPointsAreListed(t *testing.T) {
 			t.Errorf("%s is tried and not in docs/crash-points.md", p.point)
 		}
 	}
+	for _, p := range effectPoints {
+		if tried[p.point] = true; !listed[p.point] {
+			t.Errorf("%s is tried and not in docs/crash-points.md", p.point)
+		}
+	}
 	for _, p := range compactionPoints {
 		if tried[p] = true; !listed[p] {
 			t.Errorf("%s is tried and not in docs/crash-points.md", p)

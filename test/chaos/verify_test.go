@@ -98,6 +98,7 @@ func (w *world) checkRuns(h *history) error {
 	results := map[string]int{}
 	started, done := map[string]bool{}, map[string]bool{}
 	commands := map[string]bool{} // command → whether it has ended
+	effects := map[string]int{}   // what may have been changed outside → how many ends it has
 	for i, e := range h.events {
 		d := h.data[i]
 		switch e.Type {
@@ -110,6 +111,10 @@ func (w *world) checkRuns(h *history) error {
 		case "task.finished":
 			finished[e.Task] = true
 			results[e.Subject]++
+		case "effect.intended":
+			effects[fmt.Sprint(d["effect"])] += 0
+		case "effect.ended":
+			effects[fmt.Sprint(d["effect"])]++
 		case "command.started":
 			commands[fmt.Sprint(d["command"])] = false
 		case "command.finished":
@@ -133,6 +138,11 @@ func (w *world) checkRuns(h *history) error {
 	for subject, n := range results {
 		if n != 1 {
 			errs = append(errs, fmt.Errorf("%s has %d results", subject, n))
+		}
+	}
+	for effect, n := range effects {
+		if n != 1 {
+			errs = append(errs, fmt.Errorf("effect %s has %d ends", effect, n))
 		}
 	}
 	for c, ended := range commands {

@@ -112,17 +112,21 @@ var verbRows = map[string]row{
 	"computers removed":   {bad: "extra"},
 	"computers put-back":  {args: "aaaaaaaaaaaaaaaa", code: 1, bad: "a b"},
 
-	"mcp":         {bad: "extra"}, // with nothing on its input it ends; see TestALibraryNotOursUsesTheComputer
-	"mcp list":    {bad: "extra"},
-	"mcp show":    {args: "library", bad: "a b"},
-	"memory":      {bad: "extra"},
-	"library":     {args: "words", bad: "--limit -1"},
-	"source":      {args: "{nobody}", code: 1, bad: "a b"},
-	"logs":        {args: "--data {data}", alone: true, bad: "--limit -1"},
-	"config show": {alone: true, bad: "--listen nowhere"},
-	"completion":  {args: "bash", alone: true, bad: "tcsh"},
-	"man":         {args: "{dir}/man-{how}", alone: true, bad: "--json"},
-	"version":     {alone: true, bad: "extra"},
+	"mcp":                {bad: "extra"}, // with nothing on its input it ends; see TestALibraryNotOursUsesTheComputer
+	"mcp list":           {bad: "extra"},
+	"mcp show":           {args: "library", bad: "a b"},
+	"memory":             {bad: "extra"},
+	"effects":            {args: "--outcome unknown", bad: "extra"},
+	"effects show":       {args: "{nobody}", code: 1, bad: "a b"},
+	"effects resolve":    {args: "{nobody} --done", code: 1, bad: "{nobody}"},
+	"effects compensate": {args: "{nobody}", code: 1, bad: "no-effect"},
+	"library":            {args: "words", bad: "--limit -1"},
+	"source":             {args: "{nobody}", code: 1, bad: "a b"},
+	"logs":               {args: "--data {data}", alone: true, bad: "--limit -1"},
+	"config show":        {alone: true, bad: "--listen nowhere"},
+	"completion":         {args: "bash", alone: true, bad: "tcsh"},
+	"man":                {args: "{dir}/man-{how}", alone: true, bad: "--json"},
+	"version":            {alone: true, bad: "extra"},
 }
 
 // elsewhere are the verbs with tests of their own.

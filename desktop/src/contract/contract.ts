@@ -24,6 +24,15 @@ export type ChangeOp = 'added' | 'modified' | 'deleted' | 'mode'
 /** CheckpointKind says why a checkpoint was made. */
 export type CheckpointKind = 'initial' | 'auto' | 'manual' | 'before' | 'task' | 'push' | 'after' | 'safety' | 'restore'
 
+/** EffectFound is what a person found where an effect may have happened. */
+export type EffectFound = 'done' | 'not_done'
+
+/** EffectKind says by what something outside is changed. */
+export type EffectKind = 'mcp' | 'request'
+
+/** EffectOutcome is what is known of an effect when nobody waits for its answer any more. */
+export type EffectOutcome = 'done' | 'failed' | 'unknown'
+
 /** Effort says how much a model thinks before it answers. */
 export type Effort = 'none' | 'low' | 'medium' | 'high'
 
@@ -166,6 +175,8 @@ export interface AssociateResult {
   reviewed?: Reviewed
   /** siblings that had changed the same paths when its work was merged */
   overlaps?: Overlap[]
+  /** Effects are what its calls changed outside, or may have: those whose outcome is unknown first, then the newest. */
+  effects?: EffectOutside[]
 }
 
 /** AttemptMerge is what publishing an attempt's work would make of the live tree. */
@@ -441,6 +452,54 @@ export interface DocumentRevised {
   sha256: string
   /** Markdown */
   body: string
+}
+
+/** EffectEnded says what an effect came to. There is one of each effect: what nobody knows ends as unknown, and stays so. */
+export interface EffectEnded {
+  effect: string
+  outcome: EffectOutcome
+  /** what the service answered, or why there is no answer */
+  detail?: string
+  /** of an answer of HTTP */
+  status?: number
+  /** what the service answered, when Detail has only its beginning */
+  answer?: string
+}
+
+/** EffectIntended says that a call is about to change something outside. It is on disk before anything leaves, so that nothing happens outside of which the log does not know. */
+export interface EffectIntended {
+  effect: string
+  kind: EffectKind
+  /** Target is a server and its tool, or a method and an address without its query. */
+  target: string
+  /** What shows the arguments, or the beginning of them. */
+  what?: string
+  /** Digest is of the arguments in canonical form, without Key; Args holds them as they are sent. */
+  digest: string
+  args: string
+  /** Key is the idempotency key that the service is given, if it takes one. */
+  key?: string
+  call: string
+  attempt: number
+  /** Again is the earlier effect that this one makes once more. */
+  again?: string
+}
+
+/** EffectOutside is an effect as the result of an attempt names it. */
+export interface EffectOutside {
+  effect: string
+  kind: EffectKind
+  target: string
+  what?: string
+  outcome: EffectOutcome
+  key?: string
+}
+
+/** EffectResolved is a person's word on an effect whose outcome is unknown. */
+export interface EffectResolved {
+  effect: string
+  found: EffectFound
+  note?: string
 }
 
 /** EgressDecided is one decision of the network policy (types egress.allowed and egress.denied). */
@@ -1396,6 +1455,12 @@ export interface EventData {
   'document.proposed': DocumentProposed
   /** One revision of a living document. */
   'document.revised': DocumentRevised
+  /** What a call that changes something outside came to: done, failed or unknown. */
+  'effect.ended': EffectEnded
+  /** A call is about to change something outside of the computer. */
+  'effect.intended': EffectIntended
+  /** A person said what they found of an effect whose outcome was unknown. */
+  'effect.resolved': EffectResolved
   /** A box was let out to one host. */
   'egress.allowed': EgressDecided
   /** A box was refused a host. */
@@ -1542,6 +1607,9 @@ export const EVENT_TYPES = [
   'desktop.built',
   'document.proposed',
   'document.revised',
+  'effect.ended',
+  'effect.intended',
+  'effect.resolved',
   'egress.allowed',
   'egress.denied',
   'egress.metered',

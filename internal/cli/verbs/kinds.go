@@ -42,6 +42,9 @@ func Kinds() map[string]cli.Kind {
 		"FACT": {Asks: listed(rpc.MemoryList, rpc.MemoryRequest{Paged: rpc.Paged{Limit: offered}}, func(f view.Fact) cli.Name {
 			return cli.Name{Word: f.ID, About: f.Text}
 		}), Wakes: true},
+		"EFFECT": {Asks: listed(rpc.EffectList, rpc.EffectsRequest{Paged: rpc.Paged{Limit: offered}}, func(e view.Effect) cli.Name {
+			return cli.Name{Word: e.ID, About: e.Outcome + " " + e.Target}
+		}), Wakes: true},
 		"SOURCE": {Asks: listed(rpc.LibraryList, rpc.LibraryRequest{Paged: rpc.Paged{Limit: offered}}, func(s view.Source) cli.Name {
 			return cli.Name{Word: s.ID, About: s.Title + " " + s.Address}
 		}), Wakes: true},
@@ -53,6 +56,7 @@ func Kinds() map[string]cli.Kind {
 		"TOKEN":   {Asks: listed(rpc.TokenList, rpc.Nothing{}, func(k view.Token) cli.Name { return cli.Name{Word: k.ID, About: k.Name + " " + tokenFor(k)} })},
 		"VERSION": {Words: fixed(view.AnyVersion, view.NoVersion)},
 		"EFFORT":  {Words: fixed(contract.EffortNone, contract.EffortLow, contract.EffortMedium, contract.EffortHigh)},
+		"OUTCOME": {Words: fixed(view.EffectOpen, string(contract.EffectDone), string(contract.EffectFailed), string(contract.EffectUnknown))},
 		"ROLE":    {Words: fixed(grant.Viewer, grant.Editor, grant.Owner)},
 		"POWER":   {Words: fixed(grant.Powers()...)},
 		"CAPABILITY": {Words: func() []cli.Name {

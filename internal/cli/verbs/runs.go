@@ -221,6 +221,19 @@ func mark(v contract.VerificationStatus) string {
 	return "?"
 }
 
+// maxUnknown is how many effects with an unknown outcome are shown of a run.
+const maxUnknown = 20
+
+// printUnknown says what of a run may have happened outside.
+func printUnknown(w io.Writer, effects []view.Effect, more bool) {
+	for _, e := range effects {
+		terminal.Row(w, "outside", fmt.Sprintf("%s: whether it happened is not known: %s %s", e.ID, terminal.OneLine(e.Target, 200), terminal.OneLine(e.What, 100)))
+	}
+	if more {
+		terminal.Row(w, "outside", "there is more: choir effects --outcome unknown")
+	}
+}
+
 // Runs is choir runs.
 func Runs() cli.Verb {
 	var limit int
@@ -234,7 +247,11 @@ func Runs() cli.Verb {
 				if err != nil {
 					return err
 				}
-				return t.Show(run, func(w io.Writer) { printRun(w, run) })
+				unknown, more, err := effectsOf(ctx, c, rpc.EffectsRequest{Paged: rpc.Paged{Limit: maxUnknown}, Run: args[0], Outcome: string(contract.EffectUnknown)})
+				if err != nil {
+					return err
+				}
+				return t.Show(run, func(w io.Writer) { printRun(w, run); printUnknown(w, unknown, more) })
 			}
 			runs, err := cli.Every(ctx, limit, func(r view.Run) uint64 { return r.Sequence }, c.Runs)
 			if err != nil {

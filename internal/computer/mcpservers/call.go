@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch/catalogue"
+	"choir.dev/choiros/internal/effect"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/mcpclient"
 	"choir.dev/choiros/internal/tool"
@@ -27,7 +28,7 @@ func (s *Servers) offer() error {
 			for _, o := range use {
 				t := o.Tool.Within(starting)
 				t.Granted = true // whoever approved it approved its calls
-				tools = append(tools, catalogue.HostTool{Tool: t, Call: func(ctx context.Context, c catalogue.HostCall) (tool.Result, error) {
+				tools = append(tools, catalogue.HostTool{Tool: t, Outside: outside(name, o), Call: func(ctx context.Context, c catalogue.HostCall) (tool.Result, error) {
 					return s.call(ctx, name, o, c)
 				}})
 			}
@@ -48,7 +49,15 @@ func (s *Servers) call(ctx context.Context, name string, o mcpclient.Offer, c ca
 	case ctx.Err() != nil:
 		return tool.Result{}, fault.Wrap("mcpservers.call", context.Cause(ctx))
 	}
-	return tool.Failed("the server %s can't be used now: %s", name, contract.Clip(fault.Text(err), 2000)), nil
+	return tool.Failed("the server %s can't be used now: %s", name, contract.Clip(fault.Text(err), 2000)).End(contract.EffectFailed), nil
+}
+
+// outside is what the ledger of effects needs to know of a tool that does not only read.
+func outside(server string, o mcpclient.Offer) *catalogue.Outside {
+	if !o.Tool.Has(tool.Irreversible) {
+		return nil
+	}
+	return &catalogue.Outside{Kind: contract.EffectMCP, Target: contract.Line(server + " " + o.Name), Key: effect.KeyProperty(o.Tool.Schema), Harmless: o.Harmless}
 }
 
 func (s *Servers) tryCall(ctx context.Context, name string, o mcpclient.Offer, c catalogue.HostCall) (tool.Result, error) {
@@ -57,7 +66,7 @@ func (s *Servers) tryCall(ctx context.Context, name string, o mcpclient.Offer, c
 		return tool.Result{}, err
 	}
 	defer s.living.rest(l)
-	ctx, stop := l.within(ctx)
+	within, stop := l.within(ctx)
 	defer stop()
 	k, err := s.get(name)
 	if err != nil {
@@ -69,9 +78,12 @@ func (s *Servers) tryCall(ctx context.Context, name string, o mcpclient.Offer, c
 	}
 	use, _ := mcpclient.Usable(offers, approved)
 	if !slices.ContainsFunc(use, func(u mcpclient.Offer) bool { return u.Name == o.Name }) {
-		return s.changed(ctx, name, o, offers, c)
+		return s.changed(within, name, o, offers, c)
 	}
-	res, err := l.Call(ctx, o.Tool.Name, c.Args)
+	res, err := l.Call(within, o.Tool.Name, c.Args)
+	if err != nil && ctx.Err() == nil { // it was ended while the call was under way, by whoever ended it
+		return tool.Failed("the server %s ended during the call: %s; what the call did is not known", name, contract.Clip(fault.Text(l.hide(err)), 2000)).End(contract.EffectUnknown), nil
+	}
 	if err != nil {
 		return tool.Result{}, l.hide(err)
 	}
@@ -101,7 +113,7 @@ func (s *Servers) changed(ctx context.Context, name string, o mcpclient.Offer, o
 			return tool.Result{}, err
 		}
 	}
-	return tool.Failed("%s was not called: %s. A person has to approve it again (choir mcp show %s); do without it, and say so.", o.Tool.Name, p.Reason, name), nil
+	return tool.Failed("%s was not called: %s. A person has to approve it again (choir mcp show %s); do without it, and say so.", o.Tool.Name, p.Reason, name).End(contract.EffectFailed), nil
 }
 
 // offers asks a server what it offers now, and starts it for that.

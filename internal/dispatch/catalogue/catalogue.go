@@ -12,6 +12,7 @@ import (
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/effect"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	"choir.dev/choiros/internal/tool"
@@ -32,7 +33,24 @@ func ModelGranted(t contract.DirectorTask) bool {
 type HostTool struct {
 	tool.Tool
 	Call func(ctx context.Context, call HostCall) (tool.Result, error)
+	// Outside is what the ledger of effects needs to know of a tool whose calls are irreversible; no other has it.
+	Outside *Outside
 }
+
+// Outside describes a tool whose calls change something outside of the computer.
+type Outside struct {
+	Kind contract.EffectKind
+	// Target is what all calls reach, one line.
+	Target string
+	// Key is the argument in which the service takes an idempotency key; "": it takes none.
+	Key string
+	// Harmless says that the service says of itself that what was done once is not done twice.
+	Harmless bool
+	again    bool // whether a call may name an earlier effect that it makes once more
+}
+
+// TakesAgain reports whether a call may name an earlier effect that it makes once more.
+func (o Outside) TakesAgain() bool { return o.again }
 
 // HostCall is one call of a HostTool. Its arguments fit the tool's schema.
 type HostCall struct {
@@ -70,6 +88,9 @@ func (c *Catalogue) Add(added []HostTool) error {
 			return fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("nothing carries out the tool %q", h.Name))
 		}
 		h.Executor = tool.Host
+		if err := h.declareOutside(); err != nil {
+			return err
+		}
 		t.host[h.Name] = h
 		all = append(all, h.Tool)
 	}
@@ -91,6 +112,24 @@ func (c *Catalogue) Add(added []HostTool) error {
 		c.now.Store(t)
 	}
 	return err
+}
+
+// declareOutside refuses a tool whose calls can't be undone and of which the ledger of effects would not know, and adds
+// to the schema of one of which it does the argument with which an effect is made once more.
+func (h *HostTool) declareOutside() error {
+	if h.Has(tool.Irreversible) != (h.Outside != nil) {
+		return fault.New("dispatch.tools", fault.Invalid, "docs/effects.md says what it declares.", fmt.Errorf("tool %q: outside: is for what is irreversible, and for all of it", h.Name))
+	}
+	if h.Outside == nil {
+		return nil
+	}
+	o := *h.Outside // the declaration may be another computer's, too
+	var err error
+	if h.Schema, o.again, err = effect.Offer(h.Schema); err != nil {
+		return fault.New("dispatch.tools", fault.Invalid, "", fmt.Errorf("tool %q: schema: %w", h.Name, err))
+	}
+	h.Outside = &o
+	return nil
 }
 
 // maxTold bounds what the Director is told of a tool that was added, in bytes.

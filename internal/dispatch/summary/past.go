@@ -3,6 +3,7 @@ package summary
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,9 +73,35 @@ func (p Past) Text() string {
 	for _, k := range p.Kept {
 		fmt.Fprintf(&b, "Kept, not published: %s (%d paths) of the task “%s”; a task with this as base goes on from it\n", k.Tree.Commit, k.Tree.Paths, Title(k.Goal))
 	}
+	b.WriteString(outsideThen(s))
 	b.WriteString("\nIts prompt:\n" + quote(harness.Clip(s.Prompt.Text, 4<<10), 4<<10) + "\nIts report:\n")
 	b.WriteString(quote(harness.Clip(r.Summary, 6<<10), maxPast-b.Len()))
 	return strings.TrimSpace(b.String())
+}
+
+// maxOutsideTold bounds what is told of the effects outside of an earlier run, in bytes.
+const maxOutsideTold = 5 << 10
+
+// outsideThen lists what an earlier run changed outside, or may have, newest first, for whoever is to undo it or to find out.
+func outsideThen(s *story.Run) string {
+	var b strings.Builder
+	for _, e := range slices.Backward(s.Effects) {
+		line := "effect " + e.Effect + " (" + string(e.Outside().Outcome) + "): " + OneLine(e.Target, 200) + "\narguments: " + OneLine(e.What, maxOutside) + " (whole: " + string(e.Args) + ")\n"
+		if e.Key != "" {
+			line += "idempotency key: " + e.Key + "\n"
+		}
+		if e.Ended != nil && e.Ended.Detail != "" {
+			line += "answer: " + OneLine(e.Ended.Detail, maxOutside) + "\n"
+		}
+		if e.Resolved != nil {
+			line += "the user found: " + string(e.Resolved.Found) + " " + OneLine(e.Resolved.Note, maxOutside) + "\n"
+		}
+		b.WriteString(line)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\nWhat it changed outside, or may have, newest first. No checkpoint undoes it; undo it outside only if the user asks for that:\n" + quote(b.String(), maxOutsideTold)
 }
 
 // Recently is what the Director is told of a computer's newest runs: a record, of which each text of models and people

@@ -47,6 +47,8 @@ func Resumable(t *story.Task) []contract.TurnRecorded {
 		switch {
 		case returned:
 			r.Content, r.Images, r.IsError = cmp.Or(ret.Output, "(no output)"), ret.Images, !ret.OK
+		case t.Outside[call] != nil:
+			r.IsError, r.Content = t.Outside[call].Outcome() != contract.EffectDone, lostReturn(t.Outside[call])
 		case called[call]:
 			r.IsError, r.Content = true, "Unknown: the box or the computer ended while this call ran. It may or may not have happened; look before you repeat it."
 		default:
@@ -187,6 +189,9 @@ func Task(t *story.Task) director.TaskView {
 	r := t.Newest
 	v.Status, v.Summary, v.Head, v.Next = string(r.Status), r.Summary, r.Head, r.SuggestedNext
 	v.Kept, v.Overlaps, v.Requests = r.Kept, r.Overlaps, r.Requests
+	for _, e := range r.Effects {
+		v.Outside = append(v.Outside, Outside(e))
+	}
 	v.Verification, v.Reason = r.Verification.Status, r.Verification.Reason
 	for _, c := range r.Verification.Checks {
 		if c.Status != contract.VerificationPass {
@@ -368,7 +373,7 @@ func Reported(r *story.Run, rep director.Report, spent contract.Usage) *contract
 	if p.Status == contract.RunCancelled {
 		why = nil
 	}
-	if why = append(why, leftovers(r)...); len(why) > 0 {
+	if why = append(append(why, leftovers(r)...), unknownOutside(r)...); len(why) > 0 {
 		p.Summary = harness.Clip(p.Summary+"\n\n- "+strings.Join(why, "\n- "), 30<<10)
 	}
 	if p.Status == contract.RunFailed {

@@ -21,6 +21,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/outside"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
@@ -373,6 +374,7 @@ func (a *attempt) stop(loop ports.Box) {
 		}
 		kills.Wait()
 	})
+	a.endEffects()
 }
 
 func (a *attempt) decided(hostport string, allowed bool) {
@@ -408,6 +410,9 @@ func (a *attempt) inputs(ctx context.Context, note string) ([]associate.Input, e
 	}
 	if found := a.findings(); found != "" {
 		out = append(out, associate.Input{Name: "What this run has found so far", Text: found})
+	}
+	if done := outside.Before(a.run, a.ref); done != "" {
+		out = append(out, associate.Input{Name: "What this run has changed outside so far", Text: done})
 	}
 	if note != "" {
 		out = append(out, associate.Input{Name: "network", Text: note})

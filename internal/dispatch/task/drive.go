@@ -527,6 +527,7 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	}
 	res.Verification = a.unverified("the task did not end by itself")
 	res.Repairs = a.now.Repairs
+	res.Effects = a.effects()
 	return res
 }
 

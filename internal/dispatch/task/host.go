@@ -11,6 +11,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/look"
 	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/outside"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/slots"
 	story "choir.dev/choiros/internal/run"
@@ -63,7 +64,8 @@ type Host struct {
 	publishing sync.Mutex
 	// merging is held from asking who else changed the same paths until the log says that this was merged.
 	merging  sync.Mutex
-	removals slots.Slots // one slot for each overlay that may be removed at once
+	removals slots.Slots  // one slot for each overlay that may be removed at once
+	leaving  outside.Lock // by calls that change something outside, while it is decided whether they may
 }
 
 // NewHost starts nothing.

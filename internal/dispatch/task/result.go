@@ -42,6 +42,7 @@ func (a *attempt) draft(d associate.Draft) contract.AssociateResult {
 		Egress: contract.EgressReport{Allowed: a.allowed, Denied: a.denied}, Usage: u, SuggestedNext: harness.Clip(d.SuggestedNext, 4<<10),
 		Repairs: a.now.Repairs, Verification: contract.Verification{Profile: a.task.Verify.Profile, Status: contract.VerificationUnknown}}
 	a.run.Story(func(s *story.Run) { res.Citations = s.Cited.By(a.ref.Task) })
+	res.Effects = a.effects()
 	for _, q := range d.Requests[:min(len(d.Requests), maxRequests)] {
 		if q.Text = strings.TrimSpace(harness.Clip(q.Text, 2000)); q.Validate() == nil {
 			res.Requests = append(res.Requests, q)

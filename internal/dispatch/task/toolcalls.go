@@ -153,7 +153,7 @@ func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, arg
 // perform makes a call that is in the log, and records its result.
 func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	began := time.Now()
-	res, err := a.carryOut(ctx, t, args)
+	res, err := a.carryOut(ctx, call, t, args)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -202,6 +202,7 @@ func wholeOutput(res tool.Result) string {
 // only read are made again: they do no harm on the attempt's tree as it stands, and the model need not
 // ask twice. The results of other calls stay unknown, and the model is told so.
 func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error) {
+	a.endEffects()
 	var open []contract.ToolCalled
 	a.run.Story(func(s *story.Run) { open = s.Task(a.ref.Task).Unreturned() })
 	for _, c := range open {

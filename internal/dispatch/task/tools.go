@@ -36,7 +36,7 @@ func GitTool() catalogue.HostTool {
 
 // carryOut makes an admitted call in the box or on the host, as its tool declares, within the tool's
 // limits.
-func (a *attempt) carryOut(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
+func (a *attempt) carryOut(ctx context.Context, call string, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	if t.Executor == tool.Box {
 		return a.inBox(ctx, a.box, t, args)
 	}
@@ -45,6 +45,9 @@ func (a *attempt) carryOut(ctx context.Context, t tool.Tool, args json.RawMessag
 		return tool.Result{}, fault.New("dispatch.tool", fault.Internal, "", errors.New("nobody carries out "+t.Name))
 	}
 	return t.Do(ctx, args, func(ctx context.Context) (tool.Result, error) {
+		if h.Outside != nil {
+			return a.outside(ctx, call, h, args)
+		}
 		return h.Call(context.WithValue(ctx, attemptKey{}, a), catalogue.HostCall{Run: a.ref.Run, Task: a.ref.Task, Args: args})
 	})
 }

@@ -36,6 +36,8 @@ var of = map[string]map[string]any{
 	"egress.list":        {"run": ""},
 	"files.add_tar":      {"origin": ""},
 	"run.answer":         {"answer": "yes"},
+	"effect.list":        {"run": "", "outcome": "unknown"},
+	"effect.resolve":     {"found": "done"},
 	"memory.remember":    {"from": []string{}},
 	"mcp.approve":        {"tools": []map[string]string{{"tool": "look", "digest": "d"}}},
 	"mcp.revoke":         {"tools": []string{"look"}},
