@@ -157,7 +157,7 @@ func (c *Client) Wait(ctx context.Context, run string) (view.Run, error) {
 		if err != nil {
 			return last, err
 		}
-		if last = r; r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals) > 0 {
+		if last = r; r.Status.Ended() || r.Status == contract.RunWaiting && len(r.Questions)+len(r.Approvals)+len(r.Reviews) > 0 {
 			return r, nil
 		}
 	}

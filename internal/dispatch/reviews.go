@@ -7,8 +7,8 @@ import (
 
 	"choir.dev/choiros/contract"
 	machine "choir.dev/choiros/internal/attempt"
+	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
-	"choir.dev/choiros/internal/dispatch/task"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/view"
@@ -62,7 +62,7 @@ func (d *Dispatcher) Looked(ctx context.Context, by contract.Actor, runID, id st
 	var now machine.Attempt
 	var kind contract.TaskKind
 	r.Story(func(s *story.Run) { now, kind = s.Task(id).Now, s.Task(id).Request.Kind })
-	if err := task.CheckAnswer(ctx, d.host, runID, id, kind, now, p); err != nil {
+	if err := d.followed(ctx, runID, id, kind, now, p); err != nil {
 		return 0, fault.Wrap(op, err)
 	}
 	if r.Context().Err() != nil {
@@ -92,4 +92,20 @@ func (r *run) onlyLookedAt() bool {
 		looked = looked && q.Answered
 	}
 	return looked && r.story.OpenApprovals() == 0
+}
+
+// followed checks that a person's answer is one to the review that waits for it in a task, and that it
+// can be followed. The error is fault.Conflict if another one waits, or none any more.
+func (d *Dispatcher) followed(ctx context.Context, run, id string, kind contract.TaskKind, now machine.Attempt, p contract.ReviewAnswered) error {
+	switch {
+	case now.State != contract.AttemptReviewing:
+		return fault.New("", fault.Conflict, "It was answered already, or the task has ended: look at the run.", errors.New("nothing of this task waits to be looked at"))
+	case now.Number != p.Attempt || now.Review != p.Review || now.Work != p.Work:
+		return fault.New("", fault.Conflict, "Look again at what it changes.", errors.New("the answer is for another state of the work than the one that waits"))
+	case p.Decision == contract.ReviewRevise && kind == contract.KindExec:
+		return fault.New("", fault.Invalid, "Discard it and say why; the Director is told.", errors.New("a task of fixed steps has no loop that comments could go back to"))
+	case len(p.Only) > 0:
+		return d.options.Workspace.Choose(ctx, ports.TaskRef{Run: run, Task: id, Attempt: now.Number}, now.Base, now.Work, p.Only)
+	}
+	return nil
 }

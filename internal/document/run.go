@@ -271,10 +271,40 @@ func heading(t *run.Task) string {
 	return s + "\n"
 }
 
+// lookedAt says what a person decided about the work before it was published, if anybody did.
+func lookedAt(v *contract.Reviewed) string {
+	if v == nil {
+		return ""
+	}
+	var b strings.Builder
+	took := "took all of it"
+	switch {
+	case v.Decision == contract.ReviewDiscard:
+		took = "wanted none of it"
+	case len(v.Only) > 0:
+		took = fmt.Sprintf("took %d %s of it, whole or in part", len(v.Only), plural(len(v.Only), "path"))
+	}
+	fmt.Fprintf(&b, "  - Looked at before it was published (%s, %s): %s\n", line(v.By, 100), v.At, took)
+	for _, c := range v.Comments {
+		at := ""
+		if c.Path != "" {
+			at = code(c.Path) + " "
+		}
+		if c.Line > 0 {
+			at += fmt.Sprintf("line %d ", c.Line)
+		}
+		fmt.Fprintf(&b, "    - %s%s\n", at, line(c.Text, maxLine))
+	}
+	return b.String()
+}
+
 func evidence(t *run.Task) string {
 	var b strings.Builder
 	b.WriteString(heading(t))
 	if !t.Ended() {
+		if n := len(t.Reviews); n > 0 && t.Reviews[n-1].Answer == nil && t.Now.State == contract.AttemptReviewing {
+			fmt.Fprintf(&b, "  - **Waits until you have looked at it**: %d %s. Nothing of it is live before.\n", t.Reviews[n-1].Paths, plural(t.Reviews[n-1].Paths, "path"))
+		}
 		return b.String()
 	}
 	r := t.Newest
@@ -319,7 +349,10 @@ func evidence(t *run.Task) string {
 	if r.Head != "" {
 		fmt.Fprintf(&b, "  - Checkpoint %s\n", code(r.Head[:min(12, len(r.Head))]))
 	}
-	if r.Kept != nil {
+	b.WriteString(lookedAt(r.Reviewed))
+	if r.Kept != nil && r.Head != "" {
+		fmt.Fprintf(&b, "  - All that it wrote is kept as %s (%d %s)\n", code(r.Kept.Commit), r.Kept.Paths, plural(r.Kept.Paths, "path"))
+	} else if r.Kept != nil {
 		fmt.Fprintf(&b, "  - Not published; what it wrote is kept as %s (%d %s)\n", code(r.Kept.Commit), r.Kept.Paths, plural(r.Kept.Paths, "path"))
 	}
 	for _, o := range r.Overlaps {

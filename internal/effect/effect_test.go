@@ -170,7 +170,9 @@ func spelled(t *rapid.T, v any) string {
 		case 1:
 			return n + ".0"
 		case 2:
-			return n + "00E-2"
+			if v != 0 { // JSON has no 000
+				return n + "00E-2"
+			}
 		case 3:
 			if n != "0" && strings.HasSuffix(n, "0") {
 				return strings.TrimSuffix(n, "0") + "e+1"

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/internal/state/schema"
+
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"choir.dev/choiros/contract"
@@ -372,12 +374,12 @@ func (s *Store) transact(ctx context.Context, batch []prepared, savepoints bool)
 	w := s.write
 	if _, err := w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		// The driver reports that ctx has ended even for a statement that succeeded.
-		return errors.Join(err, rollback(ctx, w.conn))
+		return errors.Join(err, schema.Rollback(ctx, w.conn))
 	}
 	committed := false
 	defer func() {
 		if !committed { // after a panic too: the connection is used again
-			err = errors.Join(err, rollback(ctx, w.conn))
+			err = errors.Join(err, schema.Rollback(ctx, w.conn))
 		}
 	}()
 	// For a context that can end, the driver starts a goroutine and installs a handler per

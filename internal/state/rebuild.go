@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"choir.dev/choiros/internal/state/schema"
+
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -234,7 +236,7 @@ func lastSeq(ctx context.Context, path string) (uint64, error) {
 }
 
 func (s *snapshot) close() error {
-	return errors.Join(rollback(context.Background(), s.conn), s.conn.Close(), s.db.Close())
+	return errors.Join(schema.Rollback(context.Background(), s.conn), s.conn.Close(), s.db.Close())
 }
 
 func diff(ctx context.Context, have, want *sql.Conn) (tables, rows int, out []Difference, err error) {

@@ -72,11 +72,11 @@ func (s *Store) takeFrom(ctx context.Context, path string) (err error) {
 		err = errors.Join(err, derr)
 	}()
 	if _, err := conn.ExecContext(ctx, "PRAGMA foreign_keys = 0; BEGIN IMMEDIATE"); err != nil {
-		return errors.Join(err, rollback(ctx, conn))
+		return errors.Join(err, schema.Rollback(ctx, conn))
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, rollback(ctx, conn))
+			err = errors.Join(err, schema.Rollback(ctx, conn))
 		}
 	}()
 	old, err := tableNames(ctx, conn)

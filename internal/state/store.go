@@ -274,7 +274,7 @@ func (s *Store) reset(ctx context.Context) error {
 	}
 	script = append(script, beginMeta)
 	if _, err := s.write.conn.ExecContext(ctx, "BEGIN IMMEDIATE;\n"+strings.Join(script, ";\n")+";\nCOMMIT;"); err != nil {
-		return errors.Join(fault.Wrap(op, err), rollback(ctx, s.write.conn))
+		return errors.Join(fault.Wrap(op, err), schema.Rollback(ctx, s.write.conn))
 	}
 	s.advance(0, nil)
 	return nil
@@ -332,16 +332,6 @@ func (w *writer) close() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, w.conn.Close())...)
-}
-
-// rollback ends a transaction that failed. SQLite has ended it by itself after
-// some errors, and then there is nothing to do.
-func rollback(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
-		return nil
-	}
-	return err
 }
 
 // ProjectorVersion is raised when projections change what they write. A file

@@ -46,7 +46,7 @@ func TestWhatIsAddedIsOfferedUntilItIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	added := catalogue.HostTool{Tool: tool.Tool{Name: "mcp__a__send", Granted: true, Effects: []tool.Effect{tool.Network, tool.Irreversible}, Callers: []tool.Caller{tool.Agent},
+	added := catalogue.HostTool{Outside: &catalogue.Outside{Kind: contract.EffectMCP, Target: "a send"}, Tool: tool.Tool{Name: "mcp__a__send", Granted: true, Effects: []tool.Effect{tool.Network, tool.Irreversible}, Callers: []tool.Caller{tool.Agent},
 		Limits: tool.Limits{In: 1 << 10, Out: 1 << 10, Time: time.Minute}, Description: `Sends "mail\", "properties":{}}` + "\n%s", Schema: tool.Object("")},
 		Call: func(context.Context, catalogue.HostCall) (tool.Result, error) { return tool.Result{}, nil }}
 	task := contract.DirectorTask{Kind: contract.KindAgent, Tools: []string{"mcp__a__send"}}.WithDefaults()

@@ -21,6 +21,8 @@ func Alone(s *story.Run) (rep director.Report, why string) {
 	switch {
 	case r.Status == contract.ResultNeedsInput && len(r.Questions) > 0:
 		return rep, "its Associate asks: " + OneLine(r.Questions[0].Text, 500)
+	case r.Reviewed != nil && r.Reviewed.Decision == contract.ReviewDiscard:
+		return director.Report{Status: contract.RunFailed, Summary: r.Summary}, "" // nobody is to try it in another way
 	case len(r.Requests) > 0:
 		return rep, fmt.Sprintf("its Associate requests (%s): %s", r.Requests[0].Type, OneLine(r.Requests[0].Text, 500))
 	case r.Status != contract.ResultOK:

@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -128,20 +127,4 @@ func (a *attempt) tellReview(res *contract.AssociateResult) {
 		said += "\n" + summary.Comment(c)
 	}
 	res.Summary = harness.Clip(res.Summary, 16<<10) + "\n\n" + harness.Clip(said, 12<<10)
-}
-
-// CheckAnswer checks that a person's answer is one to the review that waits for it in a task, and that it
-// can be followed. The error is fault.Conflict if another one waits, or none any more.
-func CheckAnswer(ctx context.Context, h *Host, run, id string, kind contract.TaskKind, now machine.Attempt, p contract.ReviewAnswered) error {
-	switch {
-	case now.State != contract.AttemptReviewing:
-		return fault.New("", fault.Conflict, "It was answered already, or the task has ended: look at the run.", errors.New("nothing of this task waits to be looked at"))
-	case now.Number != p.Attempt || now.Review != p.Review || now.Work != p.Work:
-		return fault.New("", fault.Conflict, "Look again at what it changes.", errors.New("the answer is for another state of the work than the one that waits"))
-	case p.Decision == contract.ReviewRevise && kind == contract.KindExec:
-		return fault.New("", fault.Invalid, "Discard it and say why; the Director is told.", errors.New("a task of fixed steps has no loop that comments could go back to"))
-	case len(p.Only) > 0:
-		return h.Workspace.Choose(ctx, ports.TaskRef{Run: run, Task: id, Attempt: now.Number}, now.Base, now.Work, p.Only)
-	}
-	return nil
 }

@@ -106,14 +106,15 @@ func Migrate(ctx context.Context, conn *sql.Conn, upTo int) error {
 		}
 		script := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\nPRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", m.sql, ApplicationID, m.version)
 		if _, err := conn.ExecContext(ctx, script); err != nil {
-			return errors.Join(fault.New(op, "", "", fmt.Errorf("%s: %w", m.name, err)), abandon(ctx, conn))
+			return errors.Join(fault.New(op, "", "", fmt.Errorf("%s: %w", m.name, err)), Rollback(ctx, conn))
 		}
 	}
 	return nil
 }
 
-// abandon ends the transaction of a step that failed. SQLite has ended it by itself after some errors.
-func abandon(ctx context.Context, conn *sql.Conn) error {
+// Rollback ends a transaction that failed. SQLite has ended it by itself after some errors, and then there is
+// nothing to do.
+func Rollback(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
 		return nil
