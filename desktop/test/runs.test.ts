@@ -36,6 +36,17 @@ describe('a run', () => {
     expect(run.tasks[0]).toMatchObject({ goal: 'do', status: 'ok', calls: [{ call: 'c', ok: true, output: 'fine' }] })
   })
 
+  it('waits until its work was looked at', () => {
+    const asked = (review: number) => of('review.requested', { attempt: 1, review, base: 'b', work: 'w', paths: 2 })
+    const answered = of('review.answered', { attempt: 1, review: 1, work: 'w', decision: 'revise', comments: [{ text: 'no' }] })
+    const at = (events: Event[]) => events.map((e, i) => ({ ...e, sequence: i + 1 })).reduce(reduce, blank('r', '')).looks
+    expect(at([asked(1)])).toEqual([{ task: 't', review: 1, paths: 2 }])
+    expect(at([asked(1), answered])).toEqual([])
+    expect(at([asked(1), answered, asked(2)])).toEqual([{ task: 't', review: 2, paths: 2 }])
+    expect(at([asked(1), report('cancelled', 'unknown')])).toEqual([])
+    expect(say(asked(1))).toMatchObject({ title: 'To be looked at' })
+  })
+
   it('counts each event once', () => {
     const events = story()
     const once = events.reduce(reduce, blank('r', ''))

@@ -30,6 +30,13 @@ export interface ModelWait extends ModelWaiting {
   task: string
 }
 
+/** Work of a task that waits until the user has looked at it. */
+export interface Look {
+  task: string
+  review: number
+  paths: number
+}
+
 export interface RunView extends RunSummary {
   objective: string
   plan: PlanItem[]
@@ -47,6 +54,8 @@ export interface RunView extends RunSummary {
   stoodWords: string
   /** The loops that wait for their model, which can't be had now. */
   waits: ModelWait[]
+  /** What its tasks made that waits until the user has looked at it. */
+  looks: Look[]
   /** The model (provider/model) that answers in the place of the run's own; '' if none does. */
   fallback: string
   /** Why it went to one Associate at once; '' if a Director planned it. */
@@ -108,7 +117,7 @@ export const noUsage: Usage = { wall_ms: 0, tool_calls: 0, tokens_in: 0, tokens_
 export function blank(run: string, started: string): RunView {
   return {
     run, started, prompt: '', status: 'queued', objective: '', plan: [], tasks: [], questions: [], provider: '', model: '',
-    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', waits: [], fallback: '', direct: '', stream: '', whole: false, last: 0, usage: noUsage,
+    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', waits: [], looks: [], fallback: '', direct: '', stream: '', whole: false, last: 0, usage: noUsage,
   }
 }
 
@@ -181,6 +190,14 @@ export function reduce(r: RunView, e: Event): RunView {
       const d = dataOf(e, e.type)
       return { ...next, questions: r.questions.map((q) => (q.id === d?.question ? { ...q, answer: d.answer } : q)) }
     }
+    case 'review.requested': {
+      const d = dataOf(e, e.type)
+      if (!d || ended(r.status)) return next
+      const task = e.task ?? ''
+      return { ...next, looks: [...r.looks.filter((l) => l.task !== task), { task, review: d.review, paths: d.paths }] }
+    }
+    case 'review.answered':
+      return { ...next, looks: r.looks.filter((l) => l.task !== e.task) }
     case 'usage.metered': {
       const d = dataOf(e, e.type)
       return d ? { ...next, usage: add(r.usage ?? noUsage, d.usage) } : next
@@ -190,7 +207,7 @@ export function reduce(r: RunView, e: Event): RunView {
       if (!d || ended(r.status)) return next
       const { status, summary, verified, usage } = d
       return {
-        ...next, status, summary, verified, usage, ended: e.time, error: d.error ?? '', stream: '', reason: '', waits: [],
+        ...next, status, summary, verified, usage, ended: e.time, error: d.error ?? '', stream: '', reason: '', waits: [], looks: [],
         ...(d.checkpoint ? { checkpoint: d.checkpoint } : {}),
         ...(d.document ? { document: d.document } : {}),
       }
@@ -207,7 +224,7 @@ export function reduce(r: RunView, e: Event): RunView {
     case 'task.finished': {
       const result = dataOf(e, e.type)?.result
       if (!result) return next
-      return withTask(next, result.task, (t) =>
+      return withTask({ ...next, looks: r.looks.filter((l) => l.task !== result.task) }, result.task, (t) =>
         result.attempt < t.attempt ? t : { ...t, status: result.status, attempt: result.attempt, result, verification: result.verification })
     }
     case 'verification.finished': {

@@ -42,6 +42,14 @@ function words(e: Event): Description | null {
       return loud('accent', 'The Director asks', oneLine(dataOf(e, e.type)?.question.text ?? ''))
     case 'question.answered':
       return quiet('Answered', oneLine(dataOf(e, e.type)?.answer ?? ''))
+    case 'review.requested': {
+      const n = dataOf(e, e.type)?.paths ?? 0
+      return loud('accent', 'To be looked at', `${count(n, 'changed path')} wait until you have looked at them`)
+    }
+    case 'review.answered': {
+      const d = dataOf(e, e.type)
+      return quiet('Looked at', d?.decision === 'publish' ? (d.only?.length ? 'a part is published' : 'it is published') : d?.decision === 'revise' ? 'sent back with comments' : 'nothing of it is published')
+    }
     case 'run.stood': {
       const d = dataOf(e, e.type)
       return d ? loud('warn', 'Stood still', stoodStill(d)) : quiet('Stood still')

@@ -1,5 +1,5 @@
 import { useState, type ReactNode } from 'react'
-import { ChevronDown, FileDiff, FlaskConical, Globe, Quote, TerminalSquare, Wrench } from 'lucide-react'
+import { ChevronDown, Eye, FileDiff, FlaskConical, Globe, Quote, TerminalSquare, Wrench } from 'lucide-react'
 import type { Command } from '../../contract/types'
 import { Diff } from '../../parts/Diff'
 import { Mark, type MarkKind } from '../../parts/Mark'
@@ -31,6 +31,20 @@ export function Evidence({ task }: { task: TaskView }) {
       {r && (r.changes?.length ?? 0) > 0 && (
         <Card icon={FileDiff} title={count(r.changes!.length, 'file')} note={r.changes!.slice(0, 3).map((c) => c.path).join(', ')} lines={sum(r.changes!)}>
           {r.diff ? <Diff text={r.diff} /> : <ul className={css.paths}>{r.changes!.slice(0, 200).map((c) => <li key={c.path}>{c.op} {c.path}</li>)}</ul>}
+        </Card>
+      )}
+      {r?.reviewed && (
+        <Card icon={Eye} title="Looked at before it was published" note={r.reviewed.decision === 'discard' ? 'none of it was wanted' : r.reviewed.only?.length ? `${count(r.reviewed.only.length, 'path')} taken, whole or in part` : 'all of it was taken'}>
+          {r.reviewed.comments?.length ? (
+            <ul className={css.paths}>
+              {r.reviewed.comments.map((c, i) => (
+                <li key={i}>
+                  {c.path}
+                  {c.line ? `:${c.line}` : ''} {c.text}
+                </li>
+              ))}
+            </ul>
+          ) : undefined}
         </Card>
       )}
       {r?.overlaps?.map((o) => (

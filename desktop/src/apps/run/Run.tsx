@@ -17,6 +17,7 @@ import { Proposals, useOpenProposals } from './Proposals'
 import proposalsCss from './Proposals.module.css'
 import { ModelWaits } from './ModelWaits'
 import { QuestionCard } from './QuestionCard'
+import { Review } from './Review'
 import css from './Run.module.css'
 import { makeWhole } from './whole'
 
@@ -158,6 +159,8 @@ function Body({ run }: { run: RunView }) {
           {run.fallback} answers in the place of {run.provider}/{run.model}, which can’t be had now.
         </p>
       )}
+
+      {!ended(run.status) && run.looks.map((l) => <Review key={`${l.task}-${l.review}`} run={run.run} look={l} />)}
 
       {!ended(run.status) && open.map((q) => <QuestionCard key={q.id} run={run.run} question={q} />)}
 

@@ -1,0 +1,70 @@
+// Shows work that is looked at before it is published: a comment on a line goes back to the loop, a file is left out,
+// and what is taken is live and nothing else. Pictures of it are kept in out/.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { browse, Choir, claim, desktop, gallery, modelServer, say, sizes, until, visitor } from './harness.mjs'
+
+const lines = Array.from({ length: 30 }, (_, i) => `Line ${i + 1} of a poem about the sea.`)
+const edit = (old, text) => ({ name: 'edit', args: { path: 'workspace/poem.md', old, new: text } })
+
+test('work is looked at before it is published', async (t) => {
+  const model = await modelServer(t, {
+    turns: [
+      { role: 'associate', match: 'Improve the poem', calls: [edit('Line 3 of a poem', 'The third line of a poem')] },
+      { role: 'associate', match: 'Improve the poem', calls: [edit('Line 25 of a poem', 'The twenty-fifth line of a poem')] },
+      { role: 'associate', match: 'Improve the poem', calls: [{ name: 'write', args: { path: 'workspace/notes.md', content: 'What I thought while I wrote.\n' } }] },
+      { role: 'associate', match: 'Improve the poem', calls: [{ name: 'finish', args: { status: 'ok', summary: 'The poem is better now.' } }] },
+      { role: 'associate', match: 'the user has looked at your work', calls: [edit('The third line', 'Line three')] },
+      { role: 'associate', match: 'Improve the poem', calls: [{ name: 'finish', args: { status: 'ok', summary: 'As you said.' } }] },
+    ],
+  })
+  const choir = await Choir.start(t, {
+    env: { ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6', CHOIR_LOOPS_REVIEW: 'true', CHOIR_LOOPS_DIRECT_WORDS: '30' },
+  })
+  const { context, faults } = await visitor(await browse(t), choir)
+  const page = await claim(context, choir)
+  const frame = await desktop(page)
+  choir.put('workspace/poem.md', lines.join('\n') + '\n')
+  const live = () => choir.cli(['files', 'cat', 'workspace/poem.md'])
+  const run = frame.locator('[data-testid=window][data-active=true] [data-testid=run]')
+  const card = run.getByTestId('review')
+
+  await say(frame, 'Improve the poem')
+  await card.getByText('2 changed paths wait until you have looked at them').waitFor()
+  assert.equal(live(), lines.join('\n') + '\n', 'nothing is live')
+
+  const { one, clean } = gallery()
+  for (const theme of ['night', 'day']) {
+    await say(frame, `/theme ${theme}`)
+    await frame.locator(`html[data-scheme=${theme === 'night' ? 'dark' : 'light'}]`).waitFor()
+    for (const [width, height] of sizes) {
+      await page.setViewportSize({ width, height })
+      await card.waitFor()
+      await one(page, frame, `${width}-${theme}-review`)
+    }
+    await page.setViewportSize({ width: 1440, height: 900 })
+  }
+  clean(t)
+
+  await card.getByRole('button', { name: 'Comment on line 3', exact: true }).click()
+  await card.getByRole('textbox', { name: 'Comment on line 3', exact: true }).fill('shorter')
+  await card.getByRole('button', { name: 'Comment', exact: true }).first().click()
+  await card.getByText('shorter').waitFor()
+  await one(page, frame, '1440-day-review-comment')
+  await card.getByRole('button', { name: 'Send back with 1 comment' }).click()
+  await card.getByText('Line three of a poem').waitFor()
+  assert.equal(live(), lines.join('\n') + '\n', 'nothing is live yet')
+
+  await card.getByRole('checkbox', { name: 'workspace/notes.md' }).uncheck()
+  await card.getByRole('checkbox', { name: 'line 22' }).uncheck()
+  await one(page, frame, '1440-day-review-part')
+  await card.getByRole('button', { name: 'Publish what is chosen' }).click()
+  await run.and(frame.locator('[data-status=done]')).waitFor()
+  await run.getByText('1 path taken, whole or in part').waitFor()
+  assert.equal(live(), lines.join('\n').replace('Line 3 of a poem', 'Line three of a poem') + '\n', 'what was chosen is live, and nothing else')
+  assert.ok(!choir.cli(['files', 'ls', 'workspace']).includes('notes.md'))
+  clean(t)
+  await until('the log says what was decided', () => choir.events().filter((e) => e.type === 'review.answered').length === 2)
+  assert.deepEqual(faults, [])
+})
