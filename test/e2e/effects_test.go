@@ -116,6 +116,9 @@ func TestWhatAKillInterruptsOutsideIsNotDoneTwice(t *testing.T) {
 	if res := r.Tasks[0].Result; res == nil || len(res.Effects) != 1 || res.Effects[0].Outcome != contract.EffectUnknown {
 		t.Errorf("the task's result names %+v", res)
 	}
+	if offered := in.Must(t, "__complete", "effects", "show", ""); !strings.Contains(offered, id+"\t") {
+		t.Errorf("a shell is offered %q", offered)
+	}
 	if said := in.Must(t, "effects", "show", id); !strings.Contains(said, `"what":"a ladder"`) || !strings.Contains(said, "choir effects resolve") {
 		t.Errorf("%s", said)
 	}
