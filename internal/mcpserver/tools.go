@@ -48,7 +48,7 @@ func (t tools) byHand(s *mcp.Server) {
 				`"id":{"type":"string","description":"UUIDv7 drawn by the caller; the same id again is the same prompt"},`+
 				`"continues":{"type":"string","maxLength":36,"description":"the id of an ended run that this one is told of and goes on from; nothing that was granted to it is carried over"},`+
 				`"route":{"type":"string","enum":["plan","direct"],"description":"plan: a Director plans it; direct: it goes to one Associate at once; without: a small prompt goes to one Associate"},`+
-				`"effort":{"type":"string","enum":["none","low","medium","high"],"description":"how much the run's models think, where they can be told"},"wait":{"type":"integer","minimum":0,"maximum":600,"description":"seconds"}`, "text"),
+				`"effort":{"type":"string","enum":["none","low","medium","high"],"description":"how much the run's models think, where they can be told"},"review":{"type":"boolean","description":"a person looks at what it makes before it is published; it waits for them"},"wait":{"type":"integer","minimum":0,"maximum":600,"description":"seconds"}`, "text"),
 		}, t.prompt},
 		{contract.CanRead, mcp.Tool{
 			Name: "files_read", Annotations: &mcp.ToolAnnotations{Title: "Read a text file", ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no},
@@ -97,6 +97,7 @@ func (t tools) prompt(ctx context.Context, c call) (any, error) {
 		Continues string          `json:"continues"`
 		Route     contract.Route  `json:"route"`
 		Effort    contract.Effort `json:"effort"`
+		Review    bool            `json:"review"`
 		Wait      int             `json:"wait"`
 	}](c.args)
 	if err != nil {
@@ -105,7 +106,7 @@ func (t tools) prompt(ctx context.Context, c call) (any, error) {
 	if in.Wait < 0 || in.Wait > maxWait {
 		return nil, &contract.FieldError{Field: "wait", Reason: fmt.Sprintf("must be 0 to %d seconds", maxWait)}
 	}
-	request, err := json.Marshal(view.Prompt{ID: in.ID, Text: in.Text, Model: in.Model, Continues: in.Continues, Route: in.Route, Effort: in.Effort})
+	request, err := json.Marshal(view.Prompt{ID: in.ID, Text: in.Text, Model: in.Model, Continues: in.Continues, Route: in.Route, Effort: in.Effort, Review: in.Review})
 	if err != nil {
 		return nil, err
 	}
