@@ -14,17 +14,17 @@ import (
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
 
-// Of returns those of changes that are chosen, of a file of which only hunks are chosen what they
+// Of returns those of what is changed that are chosen, of a file of which only hunks are chosen what they
 // make of it. Errors: fault.Conflict when what is chosen is not among the changes, fault.Invalid when
 // it can't be chosen alone.
-func Of(ctx context.Context, store *gitstore.Store, changes []gitstore.Change, only []wire.Choice) ([]gitstore.Change, error) {
+func (b Change) Of(ctx context.Context, only []wire.Choice) ([]gitstore.Change, error) {
 	if err := bounded(only); err != nil {
 		return nil, err
 	}
 	taken := map[string]gitstore.Change{}
 	for _, choice := range only {
 		at, found := string(choice.Path), false
-		for _, c := range changes {
+		for _, c := range b.Paths {
 			if c.Path != at && !strings.HasPrefix(c.Path, at+"/") {
 				continue
 			}
@@ -37,7 +37,7 @@ func Of(ctx context.Context, store *gitstore.Store, changes []gitstore.Change, o
 					return nil, notThere(choice.Path)
 				}
 				var err error
-				if c, err = part(ctx, store, c, choice.Hunks); err != nil {
+				if c, err = b.part(ctx, c, choice.Hunks); err != nil {
 					return nil, err
 				}
 			}
@@ -48,7 +48,7 @@ func Of(ctx context.Context, store *gitstore.Store, changes []gitstore.Change, o
 		}
 	}
 	var out []gitstore.Change
-	for _, c := range changes {
+	for _, c := range b.Paths {
 		if t, ok := taken[c.Path]; ok {
 			if t.From != t.To {
 				out = append(out, t)
@@ -95,13 +95,13 @@ func alone(left gitstore.Change, taken map[string]gitstore.Change) error {
 
 // part returns the change that some hunks of a change make. All of them make the whole change;
 // of a file whose mode was changed, too, some leave the mode as it was.
-func part(ctx context.Context, store *gitstore.Store, c gitstore.Change, ids []string) (gitstore.Change, error) {
+func (b Change) part(ctx context.Context, c gitstore.Change, ids []string) (gitstore.Change, error) {
 	whole := plain(c) != ""
 	var d difference
 	if !whole {
 		var why string
 		var err error
-		if d, why, err = compare(ctx, store, c); err != nil {
+		if d, why, err = b.compare(ctx, c); err != nil {
 			return c, err
 		}
 		whole = why != ""
@@ -130,7 +130,7 @@ func part(ctx context.Context, store *gitstore.Store, c gitstore.Change, ids []s
 	if !c.From.Exists() || !c.To.Exists() {
 		return c, fault.New("keeper.choose", fault.Internal, "", errors.New("a file that was added or deleted has one hunk"))
 	}
-	written, err := store.Write(ctx, []objects.Object{{Kind: "blob", Content: content}})
+	written, err := b.Store.Write(ctx, []objects.Object{{Kind: "blob", Content: content}})
 	if err != nil {
 		return c, err
 	}

@@ -24,16 +24,24 @@ type hunk struct {
 	text                     []byte // of the patch, one line each
 }
 
-// Changes lists what differs between two trees.
-func Changes(ctx context.Context, store *gitstore.Store, base, tree string) ([]gitstore.Change, error) {
-	return store.Differences(ctx, base, tree)
+// Change is what Tree changes of Base, two trees of a store.
+type Change struct {
+	Store      *gitstore.Store
+	Base, Tree string
+	Paths      []gitstore.Change
 }
 
-// List describes changes with their hunks, within bounds.
-func List(ctx context.Context, store *gitstore.Store, changes []gitstore.Change) (wire.HunksReply, error) {
+// Between compares two trees.
+func Between(ctx context.Context, store *gitstore.Store, base, tree string) (Change, error) {
+	paths, err := store.Differences(ctx, base, tree)
+	return Change{store, base, tree, paths}, err
+}
+
+// List describes what is changed with its hunks, within bounds.
+func (b Change) List(ctx context.Context) (wire.HunksReply, error) {
 	reply := wire.HunksReply{Files: []wire.HunkFile{}}
 	text, diffs, seen := 0, 0, map[string]bool{}
-	for _, c := range changes {
+	for _, c := range b.Paths {
 		at := c.Path
 		git, inside := nested.In(c.Path)
 		if inside {
@@ -53,7 +61,7 @@ func List(ctx context.Context, store *gitstore.Store, changes []gitstore.Change)
 		} else if f.Plain = plain(c); f.Plain == "" {
 			if diffs++; diffs > wire.MaxHunkDiffs || text >= wire.MaxHunkText {
 				f.Plain = "cut"
-			} else if err := fill(ctx, store, c, &f, &text); err != nil {
+			} else if err := b.fill(ctx, c, &f, &text); err != nil {
 				return reply, err
 			}
 		}
@@ -63,8 +71,8 @@ func List(ctx context.Context, store *gitstore.Store, changes []gitstore.Change)
 }
 
 // fill lists the hunks of a changed file.
-func fill(ctx context.Context, store *gitstore.Store, c gitstore.Change, f *wire.HunkFile, text *int) error {
-	d, why, err := compare(ctx, store, c)
+func (b Change) fill(ctx context.Context, c gitstore.Change, f *wire.HunkFile, text *int) error {
+	d, why, err := b.compare(ctx, c)
 	if f.Plain = why; err != nil || why != "" {
 		return err
 	}
@@ -137,7 +145,7 @@ type difference struct {
 }
 
 // compare compares the contents of a change that has hunks; why says that it has none.
-func compare(ctx context.Context, store *gitstore.Store, c gitstore.Change) (d difference, why string, err error) {
+func (b Change) compare(ctx context.Context, c gitstore.Change) (d difference, why string, err error) {
 	for _, side := range []struct {
 		en    gitstore.Entry
 		lines *[][]byte
@@ -145,7 +153,7 @@ func compare(ctx context.Context, store *gitstore.Store, c gitstore.Change) (d d
 		if !side.en.Exists() {
 			continue
 		}
-		content, small, err := store.SmallContent(ctx, side.en)
+		content, small, err := b.Store.SmallContent(ctx, side.en)
 		switch {
 		case err != nil:
 			return d, "", err
@@ -161,8 +169,8 @@ func compare(ctx context.Context, store *gitstore.Store, c gitstore.Change) (d d
 	}
 	if !c.From.Exists() || !c.To.Exists() {
 		d.hunks = []hunk{{oldEnd: len(d.from), newEnd: len(d.to), text: whole(d)}}
-	} else if d.hunks, err = diff(ctx, store, c.From.ID, c.To.ID); err != nil {
-		return d, "", err
+	} else if d.hunks, why, err = b.diff(ctx, c.Path); err != nil || why != "" {
+		return d, why, err
 	}
 	for i := range d.hunks {
 		if err := d.name(c.Path, &d.hunks[i]); err != nil {
@@ -207,14 +215,20 @@ func (d difference) name(path string, h *hunk) error {
 
 var header = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// diff has git compare two blobs. Attributes and configurations have no say: blobs have no names.
-func diff(ctx context.Context, store *gitstore.Store, from, to string) ([]hunk, error) {
-	out, err := store.Git(ctx, nil, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--unified=3", "--inter-hunk-context=0", "--diff-algorithm=histogram", from, to)
+// maxPatch bounds the patch of one file, in bytes.
+const maxPatch = 16 << 20
+
+// diff has git compare a file in the two trees, by the means with which all trees are compared. What
+// attributes call binary has no hunks.
+func (b Change) diff(ctx context.Context, path string) (hunks []hunk, why string, err error) {
+	d, err := b.Store.Diff(ctx, b.Base, b.Tree, wire.DiffRequest{Paths: []wire.Path{wire.Path(path)}, MaxBytes: maxPatch})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	var hunks []hunk
-	for line := range bytes.Lines(out) {
+	if d.Truncated || len(d.Changes) != 1 {
+		return nil, "cut", nil
+	}
+	for line := range bytes.Lines([]byte(d.Diff)) {
 		m := header.FindSubmatch(line)
 		switch {
 		case m != nil:
@@ -224,7 +238,7 @@ func diff(ctx context.Context, store *gitstore.Store, from, to string) ([]hunk, 
 				h.new, h.newEnd, err = span(m[3], m[4])
 			}
 			if err != nil {
-				return nil, err
+				return nil, "", err
 			}
 			hunks = append(hunks, h)
 		case len(hunks) > 0 && line[0] != '\\': // “No newline at end of file” is in the lines' ends
@@ -232,7 +246,10 @@ func diff(ctx context.Context, store *gitstore.Store, from, to string) ([]hunk, 
 			h.text = append(h.text, line...)
 		}
 	}
-	return hunks, nil
+	if len(hunks) == 0 {
+		return nil, "binary", nil
+	}
+	return hunks, "", nil
 }
 
 // span reads where a patch says that lines are, as their bounds from 0.

@@ -5,7 +5,6 @@ import (
 
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/workspace/keeper/chosen"
-	"choir.dev/choiros/internal/workspace/keeper/gitstore"
 	"choir.dev/choiros/internal/workspace/keeper/publish"
 	"choir.dev/choiros/internal/workspace/keeper/wire"
 )
@@ -13,27 +12,28 @@ import (
 // Hunks lists what a tree changes of another one, hunk by hunk.
 func (e *Engine) Hunks(ctx context.Context, req wire.HunksRequest) (wire.HunksReply, error) {
 	const op = "keeper.Hunks"
-	_, _, changes, err := e.changesOf(ctx, req.Base, req.Tree)
+	changed, err := e.changed(ctx, req.Base, req.Tree)
 	if err != nil {
 		return wire.HunksReply{}, fault.Wrap(op, err)
 	}
-	reply, err := chosen.List(ctx, e.store, changes)
+	reply, err := changed.List(ctx)
 	return reply, fault.Wrap(op, err)
 }
 
-// changesOf compares two trees that are in the history. It holds the lock for that alone, for what
+// changed compares two trees that are in the history. It holds the lock for that alone, for what
 // differs in their files takes longer to find out.
-func (e *Engine) changesOf(ctx context.Context, base, tree string) (from, to string, changes []gitstore.Change, err error) {
+func (e *Engine) changed(ctx context.Context, base, tree string) (chosen.Change, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if from, err = e.treeishLocked(ctx, e.store, base); err != nil {
-		return
+	from, err := e.treeishLocked(ctx, e.store, base)
+	if err != nil {
+		return chosen.Change{}, err
 	}
-	if to, err = e.treeishLocked(ctx, e.store, tree); err != nil {
-		return
+	to, err := e.treeishLocked(ctx, e.store, tree)
+	if err != nil {
+		return chosen.Change{}, err
 	}
-	changes, err = chosen.Changes(ctx, e.store, from, to)
-	return
+	return chosen.Between(ctx, e.store, from, to)
 }
 
 // Choose makes a commit on the base that has only what was chosen of a task's tree.
@@ -46,7 +46,7 @@ func (e *Engine) Choose(ctx context.Context, req wire.ChooseRequest) (wire.TreeR
 	if err != nil {
 		return wire.TreeReply{}, fault.Wrap(op, err)
 	}
-	from, _, changes, err := e.changesOf(ctx, base, req.Tree)
+	changed, err := e.changed(ctx, base, req.Tree)
 	if err != nil {
 		return wire.TreeReply{}, fault.Wrap(op, err)
 	}
@@ -59,11 +59,11 @@ func (e *Engine) Choose(ctx context.Context, req wire.ChooseRequest) (wire.TreeR
 	note.Kind = "kept"
 	var c wire.Commit
 	err = e.store.Batch(func(flush func() error) error {
-		only, err := chosen.Of(ctx, e.store, changes, req.Only)
+		only, err := changed.Of(ctx, req.Only)
 		if err != nil {
 			return err
 		}
-		tree, err := e.store.Patch(ctx, from, only)
+		tree, err := e.store.Patch(ctx, changed.Base, only)
 		if err != nil {
 			return err
 		}
@@ -78,6 +78,6 @@ func (e *Engine) Choose(ctx context.Context, req wire.ChooseRequest) (wire.TreeR
 	if err != nil {
 		return wire.TreeReply{}, fault.Wrap(op, err)
 	}
-	d, err := e.store.Changes(ctx, from, c.Tree)
+	d, err := e.store.Changes(ctx, changed.Base, c.Tree)
 	return wire.TreeReply{Commit: c.Commit, Tree: c.Tree, Base: base, Changes: d.Changes, More: d.More}, fault.Wrap(op, err)
 }
