@@ -1,6 +1,8 @@
 package dispatch_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/test/choirtest"
 )
@@ -201,6 +204,49 @@ func TestWhatIsDiscardedIsKeptAndTold(t *testing.T) {
 	res := h.results()[0]
 	if res.Status != contract.ResultCancelled || h.liveNow() != "echo one\nred\n" || res.Kept == nil || res.Kept.Paths != 2 || !strings.Contains(res.Summary, "wants none of it") || !strings.Contains(res.Summary, "not now") {
 		t.Errorf("live %q, %+v", h.liveNow(), res)
+	}
+}
+
+// TestADecisionOutlivesAKeeperThatRestarts shows that what a person has decided is done once the keeper is there
+// again: nobody is asked once more, and nothing begins anew.
+func TestADecisionOutlivesAKeeperThatRestarts(t *testing.T) {
+	h := newHouse(t)
+	h.reviewed()
+	h.model.director, h.model.associate = plan(agentTask), steps(blue, edit("c1"))
+	var once sync.Once
+	h.ws.choose = func() (err error) {
+		once.Do(func() { err = fault.New("choose", fault.Unavailable, "", errors.New("the keeper is being restarted")) })
+		return err
+	}
+	run := h.submit("go")
+	if err := h.look(run, h.review(run, 1), contract.ReviewAnswered{Decision: contract.ReviewPublish, Only: []contract.Choice{{Path: "choiros/x.css"}}}); err != nil {
+		t.Fatal(err)
+	}
+	rep := h.report(run)
+	h.quiet()
+	res := h.results()
+	if rep.Status != contract.RunDone || len(res) != 1 || res[0].Attempt != 1 || h.liveNow() != "echo one\nblue\n" || len(h.events("review.requested")) != 1 {
+		t.Errorf("%+v, %+v, live %q", rep, res, h.liveNow())
+	}
+}
+
+// TestAllCommentsAreTold shows that a loop is told all that a review may say.
+func TestAllCommentsAreTold(t *testing.T) {
+	a := contract.ReviewAnswered{Attempt: 1, Review: 1, Work: strings.Repeat("a", 40), Decision: contract.ReviewRevise}
+	for i := range 4 {
+		a.Comments = append(a.Comments, contract.ReviewComment{Text: fmt.Sprintf("COMMENT-%d ", i) + strings.Repeat("w ", 4000) + fmt.Sprintf("END-%d", i)})
+	}
+	if err := a.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	told := summary.Comments(a)
+	for i := range 4 {
+		if !strings.Contains(told, fmt.Sprintf("COMMENT-%d", i)) || !strings.Contains(told, fmt.Sprintf("END-%d", i)) {
+			t.Errorf("comment %d is not told whole", i)
+		}
+	}
+	if err := (contract.RepairRequested{Attempt: 1, Review: 1, Failed: told}).Validate(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -113,6 +113,12 @@ func Decide(c Call, earlier []Earlier) (key, refused string) {
 		return key, ""
 	}
 	last := earlier[len(earlier)-1]
+	for i := len(earlier) - 1; i >= 0 && earlier[i].Outcome == contract.EffectFailed; i-- {
+		// That a repeat failed says nothing of the one that it repeated.
+		if i > 0 && earlier[i-1].Outcome == contract.EffectUnknown && earlier[i-1].Found == "" {
+			last = earlier[i-1]
+		}
+	}
 	if c.Again != "" && c.Again != last.ID {
 		return "", fmt.Sprintf("The newest call like this one is the effect %s, not %s. Nothing was sent.", last.ID, clip(c.Again))
 	}

@@ -268,3 +268,25 @@ func FuzzCanonical(f *testing.F) {
 		}
 	})
 }
+
+// TestAFailedRepeatSaysNothingOfWhatItRepeated shows that a call whose outcome is not known stays so when its repeat
+// under the same key fails: it is not made by itself, and once more only with the same key.
+func TestAFailedRepeatSaysNothingOfWhatItRepeated(t *testing.T) {
+	c := effect.Call{Run: "r", Target: "shop order", Digest: "d", Takes: true}
+	key, _ := effect.Decide(c, nil)
+	first := effect.Earlier{ID: "e1", Outcome: contract.EffectUnknown, Key: key, Here: true}
+	c.Again = "e1"
+	again, refused := effect.Decide(c, []effect.Earlier{first})
+	if again != key || refused != "" {
+		t.Fatalf("its repeat has the key %q; refused: %q", again, refused)
+	}
+	earlier := []effect.Earlier{first, {ID: "e2", Outcome: contract.EffectFailed, Key: again, Here: true}}
+	c.Again = ""
+	if _, refused = effect.Decide(c, earlier); refused == "" {
+		t.Error("it was made again by itself")
+	}
+	c.Again = "e1"
+	if again, refused = effect.Decide(c, earlier); again != key || refused != "" {
+		t.Errorf("its second repeat has the key %q; refused: %q", again, refused)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/shown"
@@ -253,6 +254,10 @@ func (w *Workspace) Hunks(ctx context.Context, base, work string) ([]view.Review
 	}
 	files := make([]view.ReviewFile, 0, len(got.Files))
 	for _, f := range got.Files {
+		if !utf8.ValidString(string(f.Path)) {
+			got.More++ // nobody can name it in an answer; it is taken with all
+			continue
+		}
 		out := view.ReviewFile{Path: string(f.Path), Op: contract.ChangeOp(f.Op), Plain: f.Plain}
 		for _, h := range f.Hunks {
 			out.Hunks = append(out.Hunks, view.Hunk{ID: h.ID, Old: h.Old, OldLines: h.OldLines, New: h.New, NewLines: h.NewLines, Text: h.Text})

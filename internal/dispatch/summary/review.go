@@ -17,8 +17,11 @@ func Comments(a contract.ReviewAnswered) string {
 	for _, c := range a.Comments {
 		b.WriteString("\n" + Comment(c) + "\n")
 	}
-	return harness.Clip(b.String(), maxRepair)
+	return harness.Clip(b.String(), maxTold)
 }
+
+// maxTold is what an event holds of it: more than contract.MaxComments.
+const maxTold = 48 << 10
 
 // Comment is one comment with what it is about.
 func Comment(c contract.ReviewComment) string {

@@ -106,7 +106,13 @@ func (a *attempt) do(ctx context.Context, step machine.Step) error {
 	case machine.Review:
 		return a.awaitReview(ctx)
 	case machine.Follow:
-		return a.afterReview(ctx)
+		err := a.afterReview(ctx)
+		if err == nil || !lost(err) || ctx.Err() != nil {
+			return err
+		}
+		// What a person has decided is done once it can be.
+		_, err = a.again(trouble{what: fmt.Sprintf("What you decided about “%s” can't be done now", summary.Title(a.task.Goal)), how: "It is tried again"}, err)
+		return err
 	case machine.Publish:
 		return a.publishNow(ctx)
 	case machine.GiveUp:
@@ -436,13 +442,13 @@ func (a *attempt) publishNow(ctx context.Context) error {
 func (a *attempt) undecided(ctx context.Context, err error) error {
 	a.tries++
 	begun := a.standing().Decided
-	if !begun && (ctx.Err() != nil || a.tries == MaxAttempts) {
-		return err
-	}
 	if a.until == 0 {
 		a.until = awake.Now() + a.host.Times.TakeBack
 	}
 	left := a.until - awake.Now()
+	if !begun && (ctx.Err() != nil || a.tries >= MaxAttempts && (!a.now.Taken() || left <= 0)) {
+		return err
+	}
 	if begun && left <= 0 {
 		return a.leavePublish(err)
 	}
@@ -502,7 +508,10 @@ func (a *attempt) fail(err error) error {
 	if a.now.State == "" {
 		return a.finished(res)
 	}
-	return a.giveUp(res, !cancelled && lost(err) && a.ref.Attempt < MaxAttempts)
+	if a.now.Answer != nil {
+		a.tellReview(&res) // nobody is asked once more about the same
+	}
+	return a.giveUp(res, !cancelled && lost(err) && a.now.Answer == nil && a.ref.Attempt < MaxAttempts)
 }
 
 // broken makes the result of an attempt that ended because of an error which is not the task's own, with

@@ -71,6 +71,10 @@ func (a *attempt) afterReview(ctx context.Context) error {
 		return a.askAgain(&contract.ReviewRequested{Attempt: a.ref.Attempt, Review: a.now.Review + 1, Base: a.now.Base, Work: a.now.Work, Paths: len(a.now.Result.Changes),
 			Reason: "What was chosen of it can't be taken: " + summary.OneLine(fault.Text(err), 2000) + "."})
 	case contract.ReviewRevise:
+		if b := a.task.Budget; a.worked >= time.Duration(b.WallS)*time.Second || b.ToolCalls > 0 && a.calls >= b.ToolCalls {
+			return a.askAgain(&contract.ReviewRequested{Attempt: a.ref.Attempt, Review: a.now.Review + 1, Base: a.now.Base, Work: a.now.Work, Paths: len(a.now.Result.Changes),
+				Reason: "It can't be sent back, for its budget is used up. Take it, or a part of it, or discard it: what it wrote is kept, and another prompt can go on from it."})
+		}
 		d, err := a.transition("repair.requested", contract.System(), &contract.RepairRequested{Attempt: a.ref.Attempt, Repair: a.now.Repairs, Failed: summary.Comments(*answer), Review: a.now.Review})
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -136,6 +137,9 @@ func (a *attempt) document(ctx context.Context, commit string) (string, error) {
 func (a *attempt) adopt(ctx context.Context, res *contract.AssociateResult) {
 	if a.task.Kind != contract.KindWrite || res.Status != contract.ResultOK {
 		return
+	}
+	if a.now.Chosen() && !slices.ContainsFunc(res.Changes, func(c contract.Change) bool { return c.Path == a.task.Document }) {
+		return // it is not among what was taken
 	}
 	body, err := a.document(ctx, res.Head)
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,8 +25,10 @@ func (b Change) Of(ctx context.Context, only []wire.Choice) ([]gitstore.Change, 
 	taken := map[string]gitstore.Change{}
 	for _, choice := range only {
 		at, found := string(choice.Path), false
+		// What is listed as changed is taken by itself, a folder with what is in it.
+		exact := slices.ContainsFunc(b.Paths, func(c gitstore.Change) bool { return c.Path == at })
 		for _, c := range b.Paths {
-			if c.Path != at && !strings.HasPrefix(c.Path, at+"/") {
+			if c.Path != at && (exact || !strings.HasPrefix(c.Path, at+"/")) {
 				continue
 			}
 			found = true
@@ -45,6 +48,11 @@ func (b Change) Of(ctx context.Context, only []wire.Choice) ([]gitstore.Change, 
 		}
 		if !found {
 			return nil, notThere(choice.Path)
+		}
+	}
+	for _, c := range b.Paths {
+		if _, ok := taken[c.Path]; !ok && emptied(c) && slices.ContainsFunc(slices.Collect(maps.Values(taken)), func(t gitstore.Change) bool { return t.To.Exists() && strings.HasPrefix(t.Path, c.Path+"/") }) {
+			taken[c.Path] = c // it is not empty any more
 		}
 	}
 	var out []gitstore.Change
@@ -85,6 +93,9 @@ func alone(left gitstore.Change, taken map[string]gitstore.Change) error {
 		return nil // a folder is there as long as something is in it
 	}
 	for _, c := range taken {
+		if emptied(c) {
+			continue // it is a folder still
+		}
 		if strings.HasPrefix(c.Path, left.Path+"/") || strings.HasPrefix(left.Path, c.Path+"/") {
 			return fault.New("keeper.choose", fault.Invalid, "Choose both or neither.",
 				fmt.Errorf("%q can't be changed without %q", wire.Short(c.Path), wire.Short(left.Path)))

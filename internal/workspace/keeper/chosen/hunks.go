@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,7 +49,7 @@ func (b Change) List(ctx context.Context) (wire.HunksReply, error) {
 			at = git
 		}
 		switch {
-		case seen[at]:
+		case seen[at], emptied(c) && b.beneath(c.Path):
 			continue
 		case len(reply.Files) == wire.MaxHunkFiles:
 			reply.More++
@@ -77,8 +78,14 @@ func (b Change) fill(ctx context.Context, c gitstore.Change, f *wire.HunkFile, t
 		return err
 	}
 	for _, h := range d.hunks {
-		shown := wire.Hunk{ID: h.id, Old: place(h.old, h.oldEnd), OldLines: h.oldEnd - h.old, New: place(h.new, h.newEnd), NewLines: h.newEnd - h.new, Text: show(h.text)}
-		if *text += len(shown.Text); *text > wire.MaxHunkText {
+		for line := range bytes.Lines(h.text) {
+			if len(line) > wire.MaxHunkLine { // nobody takes what they were not shown
+				f.Plain, f.Hunks = "cut", nil
+				return nil
+			}
+		}
+		shown := wire.Hunk{ID: h.id, Old: place(h.old, h.oldEnd), OldLines: h.oldEnd - h.old, New: place(h.new, h.newEnd), NewLines: h.newEnd - h.new, Text: strings.ToValidUTF8(string(h.text), "\uFFFD")}
+		if *text += len(shown.Text) + 5*strings.Count(shown.Text, "<") + 5*strings.Count(shown.Text, ">") + 5*strings.Count(shown.Text, "&") + 160; *text > wire.MaxHunkText {
 			f.Plain, f.Hunks = "cut", nil
 			return nil
 		}
@@ -95,16 +102,12 @@ func place(a, b int) int {
 	return a + 1
 }
 
-// show is a patch's text as people are shown it.
-func show(text []byte) string {
-	var b strings.Builder
-	for line := range bytes.Lines(text) {
-		if len(line) > wire.MaxHunkLine {
-			line = append(bytes.Clone(line[:wire.MaxHunkLine]), "…\n"...)
-		}
-		b.Write(line)
-	}
-	return strings.ToValidUTF8(b.String(), "\uFFFD")
+// emptied reports whether a change is that an empty folder is none any more.
+func emptied(c gitstore.Change) bool { return c.From.Mode == wire.ModeEmptyDir && !c.To.Exists() }
+
+// beneath reports whether something else is changed beneath a path.
+func (b Change) beneath(p string) bool {
+	return slices.ContainsFunc(b.Paths, func(c gitstore.Change) bool { return strings.HasPrefix(c.Path, p+"/") && c.To.Exists() })
 }
 
 func op(c gitstore.Change) string {
@@ -246,8 +249,11 @@ func (b Change) diff(ctx context.Context, path string) (hunks []hunk, why string
 			h.text = append(h.text, line...)
 		}
 	}
-	if len(hunks) == 0 {
+	switch {
+	case len(hunks) == 0:
 		return nil, "binary", nil
+	case len(hunks) > wire.MaxFileHunks:
+		return nil, "cut", nil
 	}
 	return hunks, "", nil
 }

@@ -70,7 +70,7 @@ func (e *Engine) Choose(ctx context.Context, req wire.ChooseRequest) (wire.TreeR
 		if c, err = e.moves.MakeCommit(ctx, tree, base, note); err != nil {
 			return err
 		}
-		if err := e.store.ForceRef(ctx, publish.TaskRef(req.ID), c.Commit); err != nil {
+		if err := e.store.ForceRef(ctx, publish.PartRef(req.ID), c.Commit); err != nil {
 			return err
 		}
 		return flush()

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -101,8 +102,40 @@ func TestOnlyWhatWasChosenIsInTheTree(t *testing.T) {
 			t.Errorf("%s was chosen: %+v", name, r.Changes)
 		}
 	}
-	if r, err := k.choose(wire.Choice{Path: "workspace/type"}); err != nil || c.in(r.Commit, "workspace/type/inside") != "now a directory\n" {
+	if r, err := k.choose(wire.Choice{Path: "workspace/type"}); err == nil {
+		t.Errorf("a file was taken away without what is in its place: %+v", r.Changes)
+	}
+	if r, err := k.choose(wire.Choice{Path: "workspace/type"}, wire.Choice{Path: "workspace/type/inside"}); err != nil || c.in(r.Commit, "workspace/type/inside") != "now a directory\n" {
 		t.Errorf("the new folder was not chosen whole: %+v, %v", r, err)
+	}
+}
+
+// A folder that was empty is none any more where one of the new files is taken, and only that one is there; what
+// was shown stays whole beside what was chosen of it.
+func TestAnEmptyFolderIsFilledByWhatIsTaken(t *testing.T) {
+	c := open(t)
+	c.write("workspace/x", "x\n")
+	if err := os.MkdirAll(c.path("workspace/docs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k := c.begin("t1")
+	k.write("workspace/docs/wanted", "yes\n")
+	k.write("workspace/docs/secret", "no\n")
+	var got []string
+	for _, f := range k.hunks().Files {
+		got = append(got, string(f.Path))
+	}
+	if !slices.Equal(got, []string{"workspace/docs/secret", "workspace/docs/wanted"}) {
+		t.Fatalf("the changes are %q", got)
+	}
+	work := k.tree().Commit
+	r, err := c.Choose(t.Context(), wire.ChooseRequest{ID: k.id, Base: k.base, Tree: work, Only: []wire.Choice{{Path: "workspace/docs/wanted"}}})
+	if err != nil || c.in(r.Commit, "workspace/docs/wanted") != "yes\n" || c.in(r.Commit, "workspace/docs/secret") != "error: not_found" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	refs, err := exec.Command("git", "--git-dir", c.path(".git"), "for-each-ref", "--format=%(objectname)", "refs/choir/task").Output()
+	if err != nil || !strings.Contains(string(refs), work) || !strings.Contains(string(refs), r.Commit) {
+		t.Errorf("the refs of the task name %s, %v; want %s and %s", refs, err, work, r.Commit)
 	}
 }
 

@@ -39,7 +39,7 @@ func (e *Engine) Drop(ctx context.Context, task string) error {
 		return fault.Wrap(op, err)
 	}
 	e.uppers.Forget(task)
-	return fault.Wrap(op, errors.Join(e.pushes.Drop(task), e.store.DeleteRef(ctx, publish.TaskRef(task)), e.store.DeleteRef(ctx, publish.LiveRef(task))))
+	return fault.Wrap(op, errors.Join(e.pushes.Drop(task), e.store.DeleteRef(ctx, publish.TaskRef(task)), e.store.DeleteRef(ctx, publish.PartRef(task)), e.store.DeleteRef(ctx, publish.LiveRef(task))))
 }
 
 // MarkLogged records that every checkpoint up to commit is in the host's log.

@@ -2,12 +2,13 @@ package wire
 
 // These bound what a HunksReply lists.
 const (
-	MaxHunkFiles = 500     // files
-	MaxHunkDiffs = 300     // of these, those whose hunks are listed
-	MaxHunkText  = 1 << 20 // bytes of all hunks' text
-	MaxHunkLine  = 4 << 10 // bytes of one line that is shown
-	MaxChoices   = 2000    // of one ChooseRequest
-	MaxHunks     = 2000    // that all of its choices name
+	MaxHunkFiles = 500       // files
+	MaxHunkDiffs = 300       // of these, those whose hunks are listed
+	MaxHunkText  = 400 << 10 // bytes of all hunks' text, as JSON has it: an answer on the bus holds 700 KiB
+	MaxFileHunks = 500       // hunks of one file that are listed
+	MaxHunkLine  = 4 << 10   // bytes of one line that is shown
+	MaxChoices   = 2000      // of one ChooseRequest
+	MaxHunks     = 2000      // that all of its choices name
 )
 
 // HunksRequest asks what Tree changes of Base, each a commit or a tree.
@@ -51,7 +52,7 @@ type Choice struct {
 }
 
 // ChooseRequest asks for a commit on Base that has of what Tree changes only what is chosen. ID
-// names the ref that keeps it, as that of a TreeRequest does.
+// names the ref that keeps it, which is another one than that of the tree.
 type ChooseRequest struct {
 	ID   string   `json:"id"`
 	Base string   `json:"base"`
