@@ -2,7 +2,9 @@ package summary
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/harness"
@@ -73,4 +75,28 @@ func ReviewOf(s *story.Run, t *story.Task, r story.Review) view.Review {
 		out.Decision, out.By, out.Answered, out.Only, out.Comments = r.Answer.Decision, string(r.By.Name()), r.Answered, r.Answer.Only, r.Answer.Comments
 	}
 	return out
+}
+
+// TellReview says in a result what a person decided last of the reviews of its attempt.
+func TellReview(res *contract.AssociateResult, reviews []story.Review) {
+	reviews = slices.DeleteFunc(slices.Clone(reviews), func(r story.Review) bool { return r.Answer == nil })
+	if len(reviews) == 0 {
+		return
+	}
+	last := reviews[len(reviews)-1]
+	k := last.Answer
+	res.Reviewed = &contract.Reviewed{Decision: k.Decision, By: string(last.By.Name()), User: last.By.Account(), At: last.Answered.Format(time.RFC3339), Work: k.Work, Only: k.Only, Comments: k.Comments}
+	said := "The user looked at it and took all of it."
+	switch {
+	case k.Decision == contract.ReviewRevise:
+		said = "The user looked at it and sent it back."
+	case k.Decision == contract.ReviewDiscard:
+		said = "The user looked at it and wants none of it, so nothing was published."
+	case len(k.Only) > 0:
+		said = fmt.Sprintf("The user looked at it and took a part of it: %d of %d changed files in whole or in part.", len(res.Changes), last.Paths)
+	}
+	for _, c := range k.Comments {
+		said += "\n" + Comment(c)
+	}
+	res.Summary = harness.Clip(res.Summary, 16<<10) + "\n\n" + harness.Clip(said, 12<<10)
 }

@@ -11,7 +11,6 @@ import (
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
 )
 
@@ -105,30 +104,9 @@ func (a *attempt) askAgain(p *contract.ReviewRequested) error {
 
 // tellReview says in the result what a person decided about it last, if they were asked.
 func (a *attempt) tellReview(res *contract.AssociateResult) {
-	var last *story.Review
 	a.run.Story(func(s *story.Run) {
 		if t := s.Task(a.ref.Task); t.Now.Number == a.ref.Attempt {
-			for i := range t.Reviews {
-				if t.Reviews[i].Answer != nil {
-					last = &t.Reviews[i]
-				}
-			}
+			summary.TellReview(res, t.Reviews)
 		}
 	})
-	if last == nil {
-		return
-	}
-	k := last.Answer
-	res.Reviewed = &contract.Reviewed{Decision: k.Decision, By: string(last.By.Name()), User: last.By.Account(), At: last.Answered.Format(time.RFC3339), Work: k.Work, Only: k.Only, Comments: k.Comments}
-	said := "The user looked at it and took all of it."
-	switch {
-	case k.Decision == contract.ReviewDiscard:
-		said = "The user looked at it and wants none of it, so nothing was published."
-	case len(k.Only) > 0:
-		said = fmt.Sprintf("The user looked at it and took a part of it: %d of %d changed files in whole or in part.", len(res.Changes), last.Paths)
-	}
-	for _, c := range k.Comments {
-		said += "\n" + summary.Comment(c)
-	}
-	res.Summary = harness.Clip(res.Summary, 16<<10) + "\n\n" + harness.Clip(said, 12<<10)
 }
