@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
-	"choir.dev/choiros/test/choirtest"
 )
 
 // The scenarios of edges_test.go whose user looks at the work before it is published.
@@ -20,7 +20,7 @@ func init() {
 		"looked at, a part": looked(contract.ReviewAnswered{Decision: contract.ReviewPublish, Only: []contract.Choice{{Path: "workspace/a.sh"}}}, steps(blue, edit("c1"))),
 		"looked at, and sent back": func(h *house) {
 			looked(revise, steps(blue, edit("c1"), done, repaired))(h)
-			h.looks = func(_ *dispatch.Dispatcher, _ string, r contract.ReviewRequested) contract.ReviewAnswered {
+			h.looks = func(_ *dispatch.Dispatcher, _ *ledger.Log, _ string, r contract.ReviewRequested) contract.ReviewAnswered {
 				if r.Review == 1 {
 					return revise
 				}
@@ -30,22 +30,25 @@ func init() {
 		"looked at, and discarded": looked(discard, steps(blue, edit("c1"))),
 		"cancelled while it is looked at": func(h *house) {
 			looked(take, steps(blue, edit("c1")))(h)
-			h.looks = func(d *dispatch.Dispatcher, run string, _ contract.ReviewRequested) contract.ReviewAnswered {
-				choirtest.Eventually(h.t, time.Minute, "the run is cancelled", func() bool {
-					_, err := d.Command(h.t.Context(), contract.Person("u"), run, contract.CommandCancel)
+			h.looks = func(d *dispatch.Dispatcher, l *ledger.Log, run string, _ contract.ReviewRequested) contract.ReviewAnswered {
+				for told := false; !told; {
+					ctx, cancel := context.WithTimeout(h.t.Context(), time.Second) // nothing waits for a process that died
+					_, err := d.Command(ctx, contract.Person("u"), run, contract.CommandCancel)
+					cancel()
+					events, _ := l.Read(context.Background(), 0, 1000) // it may have been before a death
+					told = err == nil || slices.ContainsFunc(events, func(e contract.Event) bool { return e.Type == "run.commanded" })
 					select {
 					case <-d.Closed():
-						return true
-					default:
-						return err == nil // it may have been before a death
+						told = true
+					case <-time.After(5 * time.Millisecond): // until its run is taken up
 					}
-				})
+				}
 				return contract.ReviewAnswered{} // no answer
 			}
 		},
 		"looked at, a part that can't be taken any more": func(h *house) {
 			looked(take, steps(blue, edit("c1")))(h)
-			h.looks = func(_ *dispatch.Dispatcher, _ string, r contract.ReviewRequested) contract.ReviewAnswered {
+			h.looks = func(_ *dispatch.Dispatcher, _ *ledger.Log, _ string, r contract.ReviewRequested) contract.ReviewAnswered {
 				if r.Review == 1 {
 					return contract.ReviewAnswered{Decision: contract.ReviewPublish, Only: []contract.Choice{{Path: "workspace/a.sh"}}}
 				}
@@ -63,7 +66,9 @@ func looked(a contract.ReviewAnswered, work func(int, contract.TurnRequest) []co
 	return func(h *house) {
 		h.model.director, h.model.associate = plan(agentTask), work
 		h.tune = func(o *dispatch.Options) { o.Review = true }
-		h.looks = func(*dispatch.Dispatcher, string, contract.ReviewRequested) contract.ReviewAnswered { return a }
+		h.looks = func(*dispatch.Dispatcher, *ledger.Log, string, contract.ReviewRequested) contract.ReviewAnswered {
+			return a
+		}
 	}
 }
 
@@ -87,7 +92,7 @@ func (h *house) looking(d *dispatch.Dispatcher, l *ledger.Log) {
 			}
 			asked := *must(l.Payload(ctx, e)).(*contract.ReviewRequested)
 			wg.Go(func() {
-				a := h.looks(d, e.Run, asked)
+				a := h.looks(d, l, e.Run, asked)
 				a.Attempt, a.Review, a.Work = asked.Attempt, asked.Review, asked.Work
 				for a.Decision != "" {
 					if _, err := d.Looked(ctx, contract.Person("u"), e.Run, e.Task, a); err == nil || fault.Is(err, fault.Conflict) {

@@ -331,7 +331,7 @@ type house struct {
 	sent  chan string
 	wrap  func(ports.Log) ports.Log
 	// looks is the user who looks at work before it is published; nil: nobody does.
-	looks func(d *dispatch.Dispatcher, run string, r contract.ReviewRequested) contract.ReviewAnswered
+	looks func(d *dispatch.Dispatcher, l *ledger.Log, run string, r contract.ReviewRequested) contract.ReviewAnswered
 	tune  func(*dispatch.Options)
 }
 
