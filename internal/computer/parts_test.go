@@ -103,7 +103,10 @@ func TestAComputerGoesOnWithoutAnOptionalPart(t *testing.T) {
 	if err := d.note(t.Context(), "computer.created", contract.ComputerCreated{Name: "One", Driver: "local"}); err != nil {
 		t.Fatal(err)
 	}
-	d.settle()
+	// Its health tells its name, which the projection has from that event.
+	if err := d.state.CaughtUp(t.Context(), d.log); err != nil {
+		t.Fatal(err)
+	}
 	d.machine = &Machine{PartsFailed: func(_ *Computer, err error) { t.Errorf("the computer falls: %v", err) }}
 	var whole atomic.Bool
 	d.parts.Add(supervise.Part{Name: "a luxury", Optional: true, Limit: 3, Run: func(ctx context.Context) error {
