@@ -134,7 +134,7 @@ func (w *folders) Reopen(_ context.Context, t ports.TaskRef, from ports.Start) (
 	return &overlay{ws: w, dir: w.path(t), base: from.Base}, nil
 }
 
-func (w *folders) Settle(context.Context, ports.Overlay) error { return nil }
+func (w *folders) Settle(context.Context, ports.Overlay) (live bool, err error) { return true, nil }
 
 func (w *folders) PublishLive(_ context.Context, o ports.Overlay) (_ int, err error) {
 	defer caught(&err)

@@ -313,22 +313,25 @@ func healText(h wire.HealReply) string {
 	return "The machine stopped without shutting down: " + strings.Join(said, ", ") + "\n\n" + strings.Join(lines, "\n")
 }
 
-// SettleOverlay makes what a task has written durable.
-func (w *Workspace) SettleOverlay(ctx context.Context, o Overlay) error {
-	return fault.Wrap("workspace.SettleOverlay", w.settle(ctx, "settle-upper", wire.UpperRequest{Upper: o.ID + "/upper"}))
+// SettleOverlay makes what a task has written durable. It reports whether PublishLive may have
+// anything to publish of it.
+func (w *Workspace) SettleOverlay(ctx context.Context, o Overlay) (live bool, err error) {
+	var settled wire.SettleUpperReply
+	err = w.settle(ctx, "settle-upper", wire.SettleUpperRequest{Upper: o.ID + "/upper", Paths: LivePaths}, &settled)
+	return settled.Touched || w.isLive(o.ID), fault.Wrap("workspace.SettleOverlay", err)
 }
 
 // Settle makes what was written to the live tree since the newest checkpoint
 // durable, so that it may be acknowledged.
 func (w *Workspace) Settle(ctx context.Context) error {
-	return fault.Wrap("workspace.Settle", w.settle(ctx, "settle", wire.Empty{}))
+	return fault.Wrap("workspace.Settle", w.settle(ctx, "settle", wire.Empty{}, nil))
 }
 
 // settle asks twice: the keeper may die under it, and the next one does it as well.
-func (w *Workspace) settle(ctx context.Context, method string, req any) error {
-	err := w.opts.Keeper.Call(ctx, method, req, nil)
+func (w *Workspace) settle(ctx context.Context, method string, req, reply any) error {
+	err := w.opts.Keeper.Call(ctx, method, req, reply)
 	if fault.Is(err, fault.Unavailable) {
-		err = w.opts.Keeper.Call(ctx, method, req, nil)
+		err = w.opts.Keeper.Call(ctx, method, req, reply)
 	}
 	return err
 }

@@ -177,10 +177,10 @@ func (w *Workspace) tookBack(ctx context.Context, task string) (bool, error) {
 }
 
 // Settle implements ports.Workspace.
-func (w *Workspace) Settle(ctx context.Context, o ports.Overlay) error {
+func (w *Workspace) Settle(ctx context.Context, o ports.Overlay) (live bool, err error) {
 	mine, err := overlayOf(o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	return w.Workspace.SettleOverlay(ctx, mine.Overlay)
 }

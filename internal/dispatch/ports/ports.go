@@ -225,8 +225,9 @@ type Workspace interface {
 	Begin(ctx context.Context, t TaskRef, from Start) (Overlay, error)
 	Reopen(ctx context.Context, t TaskRef, from Start) (Overlay, error)
 	// Settle makes what the task has written into the overlay durable, because a resumed
-	// attempt continues with it.
-	Settle(ctx context.Context, o Overlay) error
+	// attempt continues with it. Where it says that nothing of it is shown live, PublishLive
+	// would publish nothing.
+	Settle(ctx context.Context, o Overlay) (live bool, err error)
 	// PublishLive publishes the overlay's current content of those paths that are
 	// published after each tool call; it returns how many paths that were.
 	PublishLive(ctx context.Context, o Overlay) (paths int, err error)

@@ -161,10 +161,13 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 	if t.Executor == tool.Box && t.Has(tool.Writes) {
 		// What the call wrote must be durable before the call is acknowledged, for it will not be written
 		// again.
-		if err := a.host.Workspace.Settle(ctx, a.overlay); err != nil {
+		live, err := a.host.Workspace.Settle(ctx, a.overlay)
+		if err != nil {
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
-		a.show(ctx, &res)
+		if live {
+			a.show(ctx, &res)
+		}
 	}
 	crash.At("dispatch.tool.shown")
 	took := time.Since(began).Milliseconds()

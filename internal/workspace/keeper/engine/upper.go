@@ -75,8 +75,9 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 // SettleUpper makes durable what a task has written since it was last called. A task that
 // is resumed continues with its upper as it is, and does not repeat writes that it was told
 // had succeeded, so these must survive a power cut.
-func (e *Engine) SettleUpper(ctx context.Context, req wire.UpperRequest) error {
-	return fault.Wrap("keeper.SettleUpper", e.uppers.Settle(ctx, req.Upper))
+func (e *Engine) SettleUpper(ctx context.Context, req wire.SettleUpperRequest) (wire.SettleUpperReply, error) {
+	touched, err := e.uppers.Settle(ctx, req.Upper, req.Paths)
+	return wire.SettleUpperReply{Touched: touched}, fault.Wrap("keeper.SettleUpper", err)
 }
 
 // Filled says which of a task's folders contain anything, beneath what its boxes wrote.

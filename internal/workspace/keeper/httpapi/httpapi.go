@@ -131,9 +131,7 @@ func serveCare(mux verbs, e *engine.Engine) {
 	call(mux, "scrub", e.Scrub)
 	call(mux, "find", e.Find)
 	call(mux, "repair", e.Repair)
-	call(mux, "settle-upper", func(ctx context.Context, r wire.UpperRequest) (wire.Empty, error) {
-		return wire.Empty{}, e.SettleUpper(ctx, r)
-	})
+	call(mux, "settle-upper", e.SettleUpper)
 	callStill(mux, "settle", func(ctx context.Context, _ wire.Empty) (wire.Empty, error) { return wire.Empty{}, e.Settle(ctx) })
 	callStill(mux, "shutdown", func(ctx context.Context, _ wire.Empty) (wire.Empty, error) { return wire.Empty{}, e.Shutdown(ctx) })
 	call(mux, "heal", func(ctx context.Context, _ wire.Empty) (wire.HealReply, error) { return e.Heal(ctx) })

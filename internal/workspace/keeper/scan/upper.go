@@ -208,7 +208,7 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 		return &os.PathError{Op: "lstat", Path: p, Err: err}
 	}
 	st := disk.StatOf(&raw)
-	if st.Mode&unix.S_IFMT == unix.S_IFCHR && raw.Rdev == 0 || st.IsRegular() && st.Size == 0 && hasXattr(fd, name, "overlay.whiteout") {
+	if st.Mode&unix.S_IFMT == unix.S_IFCHR && raw.Rdev == 0 || st.IsRegular() && st.Size == 0 && marked(fd, name, disk.Whiteout) {
 		w.erase(p, false)
 		return nil
 	}
@@ -221,7 +221,7 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 		if ignoredHere && !w.base.Folder(p) && !w.repos.Dirs[p] {
 			return nil
 		}
-		if hasXattr(fd, name, "overlay.opaque") {
+		if marked(fd, name, disk.Opaque) {
 			w.erase(p, true)
 		}
 		if inBase && was.Mode != wire.ModeEmptyDir {
@@ -241,21 +241,14 @@ func (w *upperWalker) entry(fd int, dir, name string, sets []ignoreSet, inIgnore
 	return nil
 }
 
-// hasXattr reports whether a name carries one of overlayfs's marks, in the
-// namespace that unprivileged mounts use or the privileged one.
-func hasXattr(fd int, name, attr string) bool {
+// marked reports whether a name carries one of overlayfs's marks.
+func marked(fd int, name, mark string) bool {
 	f, err := disk.OpenBeneath(fd, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(f)
-	var buf [8]byte
-	for _, ns := range []string{"user.", "trusted."} {
-		if n, err := unix.Fgetxattr(f, ns+attr, buf[:]); err == nil && (attr != "overlay.opaque" || n > 0 && buf[0] == 'y') {
-			return true
-		}
-	}
-	return false
+	return disk.Marked(f, mark)
 }
 
 // store hashes and stores what the task wrote, within the limits.

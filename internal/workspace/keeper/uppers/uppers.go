@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,13 +52,53 @@ const slack = 2 * time.Second
 
 // Settle makes durable what a task has written since the last call. A task that is resumed
 // continues with its upper as it is, and does not write again what it was told is written,
-// so that must survive a crash of the machine.
-func (up *Uppers) Settle(ctx context.Context, upper string) error {
+// so that must survive a crash of the machine. It reports whether the upper may change any
+// of paths, or anything beneath them.
+func (up *Uppers) Settle(ctx context.Context, upper string, paths []wire.Path) (touched bool, err error) {
+	if len(paths) > wire.MaxFilled {
+		return false, fault.New("", fault.Exhausted, "", fmt.Errorf("no more than %d paths are looked for", wire.MaxFilled))
+	}
+	for _, p := range paths {
+		if err := wire.CheckPath(string(p), false); err != nil {
+			return false, fault.New("", fault.Invalid, "", fmt.Errorf("path %q %w", wire.Short(string(p)), err))
+		}
+	}
 	root, err := up.Open(upper)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unix.Close(root)
+	if err := up.settle(ctx, upper, root); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(paths, func(p wire.Path) bool { return touches(root, string(p)) }), nil
+}
+
+// touches reports whether an upper may change a path of its tree, or what is beneath it:
+// whether anything stands there, even if it is only a folder, whether it hides something at
+// one of the path's parents, or whether that can't be seen.
+func touches(root int, p string) bool {
+	for i := range len(p) + 1 {
+		if i < len(p) && p[i] != '/' {
+			continue
+		}
+		fd, err := disk.OpenDir(root, p[:i])
+		if errors.Is(err, unix.ENOENT) {
+			return false
+		}
+		if err != nil {
+			return true // a file, a link, the mark of a removal, or closed
+		}
+		hides := disk.Marked(fd, disk.Opaque)
+		_ = unix.Close(fd)
+		if hides {
+			return true
+		}
+	}
+	return true
+}
+
+func (up *Uppers) settle(ctx context.Context, upper string, root int) error {
 	up.settling.Lock()
 	defer up.settling.Unlock()
 	began := time.Now()

@@ -141,9 +141,17 @@ type ApplyReply struct {
 	After *CheckpointReply `json:"after,omitempty"`
 }
 
-// UpperRequest names the upper of an overlay, a path under Options.Uppers.
-type UpperRequest struct {
+// SettleUpperRequest names the upper of an overlay, a path under Options.Uppers, and at most
+// MaxFilled paths of the tree of which the caller wants to know whether the upper changes them.
+type SettleUpperRequest struct {
 	Upper string `json:"upper"`
+	Paths []Path `json:"paths,omitempty"`
+}
+
+// SettleUpperReply says whether the upper may change any of the request's paths, or anything
+// beneath them. Where it says no, it does not.
+type SettleUpperReply struct {
+	Touched bool `json:"touched"`
 }
 
 // Conflict is a path that stays as the user has it, and the reason.
