@@ -166,13 +166,13 @@ func (l *loop) Call(ctx context.Context, c contract.ToolCall) (harness.Return, e
 			return harness.Return{Content: res.Output, IsError: !res.OK, End: t.Ends && res.OK}, err
 		}
 	}
-	if t, ok := l.tools.Lookup(c.Name); ok && t.Executor == tool.Box {
+	if _, ok := l.tools.Lookup(c.Name); ok {
 		return l.look(ctx, c)
 	}
 	return harness.Return{}, fmt.Errorf("no tool %q", c.Name)
 }
 
-// look has the host make a call that only reads, in a box with the files.
+// look has the host make a call that only reads: in a box with the files, or in the log.
 func (l *loop) look(ctx context.Context, c contract.ToolCall) (harness.Return, error) {
 	var res tool.Result
 	no, err := l.post(ctx, "/tools/"+c.Name, c.Args, &res)
@@ -331,6 +331,7 @@ func (l *loop) facts(most int) string {
 		harness.Section{Title: "Plan", Body: plan.String(), Max: 6 << 10},
 		harness.Section{Title: "Answers of the user", Body: answers.String(), Max: 4 << 10},
 		harness.Section{Title: "The run's document as the user edited it", Body: w.Document, Max: 6 << 10},
+		harness.Section{Title: "What you looked at (newest first; in brackets the call, for recall)", Body: strings.Join(w.Looked, "\n"), Max: 3 << 10},
 		harness.Section{Title: "Tasks, newest first", Body: tasks.String()},
 	)
 }

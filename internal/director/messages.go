@@ -51,6 +51,7 @@ type WakeReply struct {
 	Tasks     []TaskView          `json:"tasks,omitempty"` // oldest first
 	Answers   []Answer            `json:"answers,omitempty"`
 	Steering  []string            `json:"steering,omitempty"`
+	Looked    []string            `json:"looked,omitempty"`   // its own calls that only read, with their ids, newest first
 	Kept      []string            `json:"kept,omitempty"`     // what people had the computer keep, or forget, since the run began
 	Document  string              `json:"document,omitempty"` // set when the user edited the run's document
 	Tree      []string            `json:"tree,omitempty"`     // the workspace's upper folders

@@ -77,7 +77,7 @@ func (a *directorAPI) wake(ctx context.Context, _ *http.Request, _ struct{}) (an
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := director.WakeReply{Objective: r.story.Objective, Plan: r.story.Plan, Tree: folders, Document: edited,
-		Steering: summary.Words(r.story), Kept: kept}
+		Steering: summary.Words(r.story), Looked: summary.Looked(r.story, a.looks), Kept: kept}
 	for _, t := range r.story.Tasks {
 		w.Tasks = append(w.Tasks, summary.Task(t))
 	}

@@ -11,15 +11,17 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch/loops"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/recall"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
+	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/tool"
 )
 
 // look serves the Director's calls of tools that only read, which are made in a box of its run.
 func (a *directorAPI) look(w http.ResponseWriter, req *http.Request) {
 	t, known := a.run.dispatcher.tools.Lookup(req.PathValue("name"))
-	if !known || !t.For(tool.Director) || t.Executor != tool.Box {
+	if !known || !a.looks(t.Name) && t.Name != recall.Name {
 		loops.Refuse(w, 0, fault.New("", fault.Denied, "", fmt.Errorf("the Director has no tool %q here", summary.OneLine(req.PathValue("name"), 60))))
 		return
 	}
@@ -37,9 +39,22 @@ func (a *directorAPI) look(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(res) // the loop is gone if this fails
 }
 
+// looks reports whether a tool shows the Director files, in a box of its run.
+func (a *directorAPI) looks(name string) bool {
+	t, known := a.run.dispatcher.tools.Lookup(name)
+	return known && t.For(tool.Director) && t.Executor == tool.Box
+}
+
 func (a *directorAPI) looked(ctx context.Context, t tool.Tool, args json.RawMessage) (tool.Result, error) {
 	if err := a.run.dispatcher.tools.Check(t.Name, args); err != nil {
 		return tool.Result{}, fault.New("", fault.Invalid, "", err)
+	}
+	if t.Executor != tool.Box {
+		var res tool.Result
+		a.run.Story(func(s *story.Run) {
+			res = recall.Show(args, func(call string) (recall.Returned, string) { return recall.OfTurns(s.Turns, call) })
+		})
+		return res, nil
 	}
 	res, err := a.eyes.Call(ctx, t, args)
 	res.Data = nil

@@ -3,6 +3,8 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -318,5 +320,53 @@ func TestFixedStepsReturnWhatTheyWrote(t *testing.T) {
 	h.quiet()
 	if !strings.Contains(saw, "echo forty-two; exit 0 → exit code 0") || !strings.Contains(saw, "\n    forty-two") {
 		t.Errorf("the Director read %s", saw)
+	}
+}
+
+// TestADirectorRecallsWhatItLookedAt: after its conversation was compacted a Director is told by the log which calls it made to
+// look at files, and recall shows again what one of them returned; of calls that it did not make there is nothing to show.
+func TestADirectorRecallsWhatItLookedAt(t *testing.T) {
+	h := newHouse(t)
+	h.model.window = 12_000
+	var lines strings.Builder
+	for i := range 120 {
+		fmt.Fprintf(&lines, "line %d of the file that is looked at\n", i+1)
+	}
+	if err := os.WriteFile(filepath.Join(h.ws.live(), "workspace", "long.txt"), []byte(lines.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	compactions, turn := 0, 0
+	var told, recalled, none string
+	h.model.director = func(_ int, req contract.TurnRequest) []contract.Part {
+		if sumsUp(req) {
+			compactions++
+			return parts(contract.Part{Text: "I looked at some files."})
+		}
+		turn++
+		switch {
+		case turn < 4:
+			return parts(use(fmt.Sprintf("look%d", turn), "read", m{"path": "workspace/long.txt", "offset": turn}))
+		case turn == 4:
+			told = textOf(req)
+			return parts(use("again", "recall", m{"call": "look1", "from": 50, "lines": 5}))
+		case turn == 5:
+			recalled = returnsOf(req)
+			return parts(use("none", "recall", m{"call": "look99"}))
+		}
+		none = returnsOf(req)
+		return parts(use("end", "report", m{"status": "done", "summary": "Seen."}))
+	}
+	if rep := h.report(h.submit("look around")); rep.Status != contract.RunDone {
+		t.Fatalf("%+v\n%s", rep, h.story())
+	}
+	h.quiet()
+	if compactions == 0 || !strings.Contains(told, "[look1] read") {
+		t.Errorf("compacted %d times, it is told:\n%s", compactions, told)
+	}
+	if !strings.Contains(recalled, "returned:") || !strings.Contains(recalled, "line 5") || strings.Contains(recalled, "There was no call") {
+		t.Errorf("recall showed %q", recalled)
+	}
+	if !strings.Contains(none, "There was no call look99.") {
+		t.Errorf("of another call it says %q", none)
 	}
 }

@@ -138,6 +138,24 @@ func Facts(s *story.Run, t *story.Task, kept []string, most int) string {
 	)
 }
 
+// maxLooked bounds how many of its calls a Director is told of.
+const maxLooked = 60
+
+// Looked lists a Director's calls of tools that show it files, newest first, each with the call's id.
+func Looked(s *story.Run, shows func(name string) bool) (out []string) {
+	for _, t := range slices.Backward(s.Turns) {
+		for _, p := range slices.Backward(t.Message.Parts) {
+			if p.Call == nil || !shows(p.Call.Name) {
+				continue
+			}
+			if out = append(out, fmt.Sprintf("[%s] %s %s", p.Call.ID, p.Call.Name, OneLine(string(p.Call.Args), 160))); len(out) == maxLooked {
+				return out
+			}
+		}
+	}
+	return out
+}
+
 // part is a section of facts, whose lines are dropped from their end; the first is clipped if it does not fit.
 type part struct {
 	title string

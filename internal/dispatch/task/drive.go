@@ -254,6 +254,9 @@ func (a *attempt) workOn(ctx context.Context) error {
 		draft, err = a.converse(ctx, resume, loop)
 	}
 	a.stop(nil)
+	if unsaid := a.said.Wait(); err == nil {
+		err = unsaid
+	}
 	a.worked += a.spent()
 	switch {
 	case err == nil:

@@ -76,6 +76,9 @@ func (a *attempt) wake(ctx context.Context, _ *http.Request, _ struct{}) (any, e
 // known answers with what the log knows of the attempt, for a loop that compacts its conversation.
 func (a *attempt) known(ctx context.Context, _ *http.Request, in associate.FactsRequest) (any, error) {
 	crash.At("dispatch.compaction.asked")
+	if err := a.said.Wait(); err != nil {
+		return nil, err
+	}
 	var f associate.Facts
 	kept, err := a.run.KeptSince(ctx)
 	if err != nil {
@@ -87,13 +90,27 @@ func (a *attempt) known(ctx context.Context, _ *http.Request, in associate.Facts
 	return f, nil
 }
 
+// turn records a turn. One whose calls follow is stored with the first of them, and nothing waits for what they returned: a model that is
+// asked with a turn which a crash loses is asked once more, as if the crash had come before the call's return.
 func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
 	t.Attempt = a.ref.Attempt
-	_, err := a.run.Append(ctx, contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "turn.recorded", Subject: a.ref.Task, Task: a.ref.Task, Data: &t})
-	if err == nil && t.Compacted != nil {
+	d := a.event("", "turn.recorded", &t)
+	switch {
+	case t.Compacted != nil:
+		if err := a.said.Now(ctx, d); err != nil {
+			return nil, err
+		}
 		crash.At("dispatch.compaction.recorded")
+		return struct{}{}, nil
+	case len(t.Returns) == 0 && slices.ContainsFunc(t.Message.Parts, func(p contract.Part) bool { return p.Call != nil }):
+		return struct{}{}, a.said.Hold(d)
 	}
-	return struct{}{}, err
+	return struct{}{}, a.said.Later(d)
+}
+
+// event is one of the attempt's loop. Without an id it gets a new one.
+func (a *attempt) event(id, eventType string, p contract.Payload) contract.Draft {
+	return contract.Draft{ID: id, Actor: contract.AssociateOf(a.ref.Task), Type: eventType, Subject: a.ref.Task, Task: a.ref.Task, Data: p}
 }
 
 // tool carries out one call: it checks whether the call is allowed, records it, forwards it, publishes
@@ -141,9 +158,8 @@ func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, arg
 			return tool.Result{}, err
 		}
 	}
-	if _, err := a.run.Append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)),
-		Actor: contract.AssociateOf(a.ref.Task), Type: "tool.called", Subject: a.ref.Task, Task: a.ref.Task,
-		Data: &contract.ToolCalled{Call: call, Name: t.Name, Args: args, ReadOnly: t.ReadOnly(), Attempt: a.ref.Attempt}}); err != nil {
+	if err := a.said.Now(ctx, a.event(contract.DeriveID(a.ref.Task, fmt.Sprintf("called:%d:%s", a.ref.Attempt, call)), "tool.called",
+		&contract.ToolCalled{Call: call, Name: t.Name, Args: args, ReadOnly: t.ReadOnly(), Attempt: a.ref.Attempt})); err != nil {
 		return tool.Result{}, err
 	}
 	crash.At("dispatch.tool.called")
@@ -181,12 +197,8 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)
 		}
 	}
-	if _, err := a.run.Append(ctx, contract.Draft{ID: contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)),
-		Actor: contract.AssociateOf(a.ref.Task), Type: "tool.returned", Subject: a.ref.Task, Task: a.ref.Task, Data: ret}); err != nil {
-		return tool.Result{}, err
-	}
 	res.Data = nil
-	return res, nil
+	return res, a.said.Later(a.event(contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)), "tool.returned", ret))
 }
 
 // maxWhole bounds what of one output the log keeps, in bytes.
@@ -217,6 +229,9 @@ func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error)
 			return nil, fmt.Errorf("repeat the call of %s that a restart interrupted: %w", c.Name, err)
 		}
 	}
+	if err := a.said.Wait(); err != nil {
+		return nil, err
+	}
 	var turns, closed []contract.TurnRecorded
 	a.run.Story(func(s *story.Run) {
 		t := s.Task(a.ref.Task)
@@ -225,7 +240,8 @@ func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error)
 	})
 	for _, t := range closed {
 		// What is not known of a call is recorded before the model is asked, so that another crash changes nothing.
-		if _, err := a.turn(ctx, nil, t); err != nil {
+		t.Attempt = a.ref.Attempt
+		if err := a.said.Now(ctx, a.event("", "turn.recorded", &t)); err != nil {
 			return nil, err
 		}
 	}

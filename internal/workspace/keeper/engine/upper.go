@@ -72,9 +72,8 @@ func (e *Engine) upperTree(ctx context.Context, req wire.TreeRequest) (wire.Tree
 	return wire.TreeReply{Commit: c.Commit, Tree: c.Tree, Base: base, Changes: d.Changes, More: d.More, Left: skipped}, err
 }
 
-// SettleUpper makes durable what a task has written since it was last called. A task that
-// is resumed continues with its upper as it is, and does not repeat writes that it was told
-// had succeeded, so these must survive a power cut.
+// SettleUpper makes durable what a task has written since it was last called: a task that is
+// resumed continues with its upper, and does not repeat writes that it was told had succeeded.
 func (e *Engine) SettleUpper(ctx context.Context, req wire.SettleUpperRequest) (wire.SettleUpperReply, error) {
 	touched, err := e.uppers.Settle(ctx, req.Upper, req.Paths)
 	return wire.SettleUpperReply{Touched: touched}, fault.Wrap("keeper.SettleUpper", err)
