@@ -46,7 +46,8 @@ export class Stage {
     frame.name = `desktop-${++this.count}`
     frame.title = 'Desktop'
     frame.sandbox.add('allow-scripts', 'allow-same-origin', 'allow-forms', 'allow-downloads')
-    frame.allow = 'clipboard-write'
+    // Named, because the frame gets its page by a form: what it was made with is another origin.
+    frame.allow = `clipboard-write ${new URL(ticket.action).origin}`
     frame.referrerPolicy = 'no-referrer'
     frame.dataset.role = 'next'
     frame.dataset.origin = new URL(ticket.action).origin

@@ -145,7 +145,7 @@ func (c *Client) Run(ctx context.Context, run string) (view.Run, error) {
 
 // Trace returns what took time in a run.
 func (c *Client) Trace(ctx context.Context, run string) (view.Trace, error) {
-	return Call(ctx, c, rpc.RunTrace, rpc.OnRun{Run: run})
+	return Call(ctx, c, rpc.RunTrace, rpc.TraceRequest{OnRun: rpc.OnRun{Run: run}})
 }
 
 // Wait returns the run as soon as it has ended or asks something, or when ctx

@@ -16,7 +16,7 @@ func (c *Computer) Health(ctx context.Context) (view.ComputerHealth, error) {
 	}
 	h := view.ComputerHealth{ID: c.cid, Name: row.Name, State: view.StateAwake, Parts: parts.Shown(c.parts.Tree)}
 	if c.runs != nil {
-		for _, r := range c.runs.Health(mostRuns) {
+		for _, r := range c.runs.Health(100) { // as many as view.ComputerHealth says at most
 			h.Runs = append(h.Runs, view.UnderWay(r))
 		}
 	}
@@ -28,9 +28,6 @@ func (c *Computer) Health(ctx context.Context) (view.ComputerHealth, error) {
 	}
 	return h, nil
 }
-
-// mostRuns bounds the runs of which Health speaks.
-const mostRuns = 100
 
 // Again starts the parts again that were given up.
 func (c *Computer) Again() { c.parts.Again() }

@@ -39,6 +39,7 @@ func (c *Computer) bindMethods() rpc.Table {
 	rpc.Bind(t, rpc.RunUndo, func(ctx context.Context, who rpc.Caller, in rpc.UndoRunRequest) (view.Restored, error) {
 		return c.Restore(ctx, view.RestoreRequest{Run: in.Run, DryRun: in.Body.DryRun, By: who.Actor})
 	})
+	c.parts.Bind(t, c.Health)
 	return t
 }
 

@@ -132,9 +132,9 @@ func TestWhoComesEarlyIsToldToComeAgain(t *testing.T) {
 	}
 
 	// This is the bus, over a connection that was made before.
-	for _, subject := range []string{"user." + cid + ".action", "svc." + cid + ".log.read", "svc." + cid + ".state.snapshot", "svc." + cid + ".run.get", "svc." + cid + ".run.undo",
+	for _, subject := range []string{"user." + cid + ".action", "svc." + cid + ".log.read", "svc." + cid + ".state.snapshot", "svc." + cid + ".run.get", "svc." + cid + ".run.trace", "svc." + cid + ".run.undo",
 		"svc." + cid + ".document.get", "svc." + cid + ".proposal.list", "svc." + cid + ".checkpoint.list", "svc." + cid + ".checkpoint.create", "svc." + cid + ".checkpoint.restore",
-		"svc." + cid + ".files.list", "svc." + cid + ".exec.run", "svc." + cid + ".exec.output"} {
+		"svc." + cid + ".files.list", "svc." + cid + ".exec.run", "svc." + cid + ".exec.output", "svc." + cid + ".computer.health"} {
 		if got := request(t, nc, subject, `{}`); !strings.Contains(got, `"code":"unavailable"`) || !strings.Contains(got, "Studio is waking") {
 			t.Errorf("%s: %s", subject, got)
 		}

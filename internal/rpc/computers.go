@@ -115,6 +115,8 @@ func (r ForkRequest) Validate() error {
 var (
 	ComputerGet = single[Of, view.Computer](Declared{
 		Name: "computer.get", Summary: "One computer, which is not woken for it", HTTP: get("", "computers-get"), May: contract.CanRead, Callers: API, Needs: Known, Host: true})
+	ComputerHealth = single[Of, view.ComputerHealth](Declared{
+		Name: "computer.health", Summary: "How the parts of this computer are, and what its open runs wait for", May: contract.CanRead, Callers: Desktop})
 	ComputerRename = single[RenameRequest, view.Acted](Declared{
 		Name: "computer.rename", Summary: "Give a computer another name; its desktop's address stays",
 		HTTP: Route{http.MethodPatch, "", "computers-rename"}, May: contract.CanArrange, Callers: API, Effect: Stores, Host: true})

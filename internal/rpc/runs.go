@@ -98,6 +98,12 @@ type RunEventsRequest struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }
 
+// TraceRequest asks what took time in a run.
+type TraceRequest struct {
+	OnRun
+	After int `query:"after" minimum:"0" maximum:"5000" doc:"how many of the first spans to leave out"`
+}
+
 // UndoRunRequest undoes what a run changed.
 type UndoRunRequest struct {
 	OnRun
@@ -133,9 +139,9 @@ var (
 		Tool: &Tool{Description: "Answer a question that a run asks; run_show lists its questions with their ids."}})
 	RunGet = single[RunEventsRequest, view.EventPage](Declared{
 		Name: "run.get", Summary: "A run's own events, ascending from sequence > after", May: contract.CanRead, Callers: Desktop})
-	RunTrace = single[OnRun, view.Trace](Declared{
+	RunTrace = single[TraceRequest, view.Trace](Declared{
 		Name: "run.trace", Summary: "What took time in a run, as OpenTelemetry's spans: the run first, parents before their children",
-		HTTP: get("/runs/{run}/trace", "runs-trace"), May: contract.CanRead, Callers: API})
+		HTTP: get("/runs/{run}/trace", "runs-trace"), May: contract.CanRead, Callers: API | Desktop})
 	RunFollow = done[OnRun](Declared{
 		Name: "run.follow", Summary: "Have a run's words sent to this session as they come, until its connection ends", May: contract.CanRead, Callers: Desktop, Host: true})
 	RunUndo = single[UndoRunRequest, view.Restored](Declared{

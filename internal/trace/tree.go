@@ -73,7 +73,7 @@ func (r *Tree) Apply(e contract.Event, p contract.Payload) {
 		r.director(at)
 	case *contract.RunStood:
 		s := r.add("stood/"+e.ID, r.loop(e.Task, 0, at), "stand_still", at.Add(-time.Duration(p.ForMS)*time.Millisecond))
-		s.end(at)
+		r.end(s, at)
 		s.set("choir.stood.why", label(string(p.Why)))
 	case *contract.RunReported:
 		r.report(p, at)
@@ -154,7 +154,7 @@ func (r *Tree) task(id string, at time.Time) *span {
 func (r *Tree) attempt(task string, n int, at time.Time) *span {
 	t := r.task(task, at)
 	if n > r.newest[task] {
-		r.newest[task], t.End = n, time.Time{} // the task goes on
+		r.newest[task], t.End, t.To = n, time.Time{}, 0 // the task goes on
 	}
 	s := r.add("attempt/"+task+"/"+strconv.Itoa(n), t, "attempt", at)
 	s.set("choir.attempt", int64(n))
@@ -227,7 +227,7 @@ func (r *Tree) finished(e contract.Event, p *contract.TaskFinished, at time.Time
 		ended = append(ended, r.task(e.Task, at))
 	}
 	for _, s := range ended {
-		s.end(at)
+		r.end(s, at)
 		s.set("choir.task.status", label(string(p.Result.Status)))
 		s.set(verification, label(string(p.Result.Verification.Status)))
 		s.Error = ""
@@ -242,7 +242,7 @@ func (r *Tree) chat(e contract.Event, p *contract.UsageMetered, at time.Time) {
 	begun := at.Add(-time.Duration(p.Usage.WallMS) * time.Millisecond)
 	s := r.add("chat/"+p.Call, r.loop(e.Task, 0, begun), "chat "+label(p.Model), begun)
 	s.Kind = view.SpanClient
-	s.end(at)
+	r.end(s, at)
 	s.set(operation, "chat")
 	s.set(providerName, provider(p.Provider))
 	s.set(requestModel, label(p.Model))
@@ -284,7 +284,10 @@ func toolKey(task string, attempt int, call string) string {
 
 func (r *Tree) report(p *contract.RunReported, at time.Time) {
 	s := r.root(at)
-	s.end(at)
+	r.end(s, at)
+	if d := r.byKey["director"]; d != nil {
+		r.end(d, at)
+	}
 	s.set("choir.run.status", label(string(p.Status)))
 	s.set(verification, label(string(p.Verified)))
 	s.set("choir.run.tokens_in", p.Usage.TokensIn)
@@ -305,7 +308,7 @@ func (r *Tree) add(key string, parent *span, name string, at time.Time) *span {
 		}
 		return s
 	}
-	s := &span{parent: parent, Span: view.Span{ID: r.derive("span", key, 8), Name: name, Kind: view.SpanInternal, Start: at, Attributes: map[string]any{}}}
+	s := &span{parent: parent, Span: view.Span{ID: r.derive("span", key, 8), Name: name, Kind: view.SpanInternal, Start: at, From: r.last, Attributes: map[string]any{}}}
 	if r.byKey[key] = s; parent != nil {
 		s.Parent = parent.ID
 	}
@@ -332,13 +335,14 @@ func (r *Tree) begin(what, key string, parent *span, name string, at time.Time) 
 func (r *Tree) close(what string, at time.Time) *span {
 	s := r.open[what]
 	if s != nil {
-		s.end(at)
+		r.end(s, at)
 		delete(r.open, what)
 	}
 	return s
 }
 
-func (s *span) end(at time.Time) { s.End = at }
+// end ends a span with the event that is being applied.
+func (r *Tree) end(s *span, at time.Time) { s.End, s.To = at, r.last }
 
 func (s *span) set(key string, value any) { s.Attributes[key] = value }
 

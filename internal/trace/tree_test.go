@@ -129,6 +129,12 @@ func TestARunIsATree(t *testing.T) {
 			t.Errorf("%s took %v and failed as %q; want %v", name, spans[name].took, spans[name].fails, want)
 		}
 	}
+	// The events in which a span's contents are: of a call of a tool its arguments and its output.
+	for i, want := range map[int][2]uint64{0: {1, 29}, 1: {2, 29}, 2: {3, 3}, 3: {5, 6}, 4: {7, 28}, 5: {8, 13}, 6: {10, 11}, 7: {14, 28}, 8: {16, 17}, 10: {19, 22}, 12: {23, 0}, 13: {24, 24}, 15: {27, 28}} {
+		if s := got.Spans[i]; s.From != want[0] || s.To != want[1] {
+			t.Errorf("%s is from event %d to %d, want %v", s.Name, s.From, s.To, want)
+		}
+	}
 	chat := map[string]any{"gen_ai.operation.name": "chat", "gen_ai.provider.name": "aws.bedrock", "gen_ai.request.model": "vendor/model-1", "gen_ai.conversation.id": runID,
 		"gen_ai.usage.input_tokens": int64(100), "gen_ai.usage.output_tokens": int64(10), "gen_ai.usage.cache_read.input_tokens": int64(60), "choir.cost_usd": 0.0}
 	if diff := cmp.Diff(chat, got.Spans[9].Attributes); diff != "" || got.Spans[9].Kind != view.SpanClient {
@@ -176,6 +182,8 @@ func TestAnyEventsGiveATree(t *testing.T) {
 				t.Fatalf("%s: the id %q", what, s.ID)
 			case s.Start.IsZero() || !s.End.IsZero() && s.End.Before(s.Start) || s.Start.Before(up.Start):
 				t.Fatalf("%s: %s is from %v to %v, below %v", what, s.Name, s.Start, s.End, up.Start)
+			case s.From == 0 || s.To != 0 && (s.To < s.From || s.End.IsZero()):
+				t.Fatalf("%s: %s is from event %d to %d, and ends at %v", what, s.Name, s.From, s.To, s.End)
 			case got.Ended && s.End.IsZero():
 				t.Fatalf("%s: %s has no end", what, s.Name)
 			}

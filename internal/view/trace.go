@@ -11,6 +11,16 @@ type Trace struct {
 	Ended   bool   `json:"ended"`             // nothing is added to it any more
 	Dropped int    `json:"dropped,omitempty"` // how many more spans there were than are kept
 	Spans   []Span `json:"spans"`
+	// More says that the answer to a desktop ends before the last span. Spans keep their places
+	// while the run goes on, so the rest is what comes after as many as these.
+	More bool `json:"more,omitempty"`
+}
+
+// Fit returns as many of the spans as fit; the reader requests the rest.
+func (t Trace) Fit(max int) (Trace, error) {
+	spans, cut, err := Fit(t.Spans, max)
+	t.Spans, t.More = spans, cut
+	return t, err
 }
 
 // Span is something that took time.
@@ -22,6 +32,10 @@ type Span struct {
 	Start  time.Time `json:"start"`
 	End    time.Time `json:"end,omitzero"`    // while the run goes on: zero, or not yet the last word
 	Error  string    `json:"error,omitempty"` // a word for how it failed
+	// From and To are the sequences of the events that it begins and ended with, in which its
+	// contents are. They are not exported.
+	From uint64 `json:"from,omitempty"`
+	To   uint64 `json:"to,omitempty"` // 0 while no event has ended it
 	// Attributes are texts, whole numbers, numbers and truths. None is from a prompt, a model's
 	// answer, an output or a file.
 	Attributes map[string]any `json:"attributes,omitempty"`

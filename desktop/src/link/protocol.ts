@@ -4,7 +4,7 @@ import type { Checkpoint as Shown, RunHead, Window } from './services'
 // services.ts is generated.
 
 export type {
-  Diff, DocumentHead as DocumentSummary, File as FileEntry, Hunk, Kept, OutputChunk, Proposal, Provider, Restored, Review, ReviewFile, Service, Services, Session, Snapshot, Undone, Unkept,
+  ComputerHealth, Diff, DocumentHead as DocumentSummary, File as FileEntry, Hunk, Kept, OutputChunk, Part, Proposal, Provider, Restored, Review, ReviewFile, Service, Services, Session, Snapshot, Span, Trace, UnderWay, Undone, Unkept,
 } from './services'
 
 /** A window as events and lists describe it. */

@@ -2,6 +2,19 @@
 
 import type { ActorKind, Change, ChangeOp, CheckpointKind, Choice, Event, Frame, Resolution, ReviewComment, ReviewDecision, RunStatus, TaskKind, Theme, Usage, Verification, VerificationStatus, WindowState } from '../contract/contract'
 
+/** ComputerHealth is how one computer is. */
+export interface ComputerHealth {
+  id: string
+  name: string
+  state: ComputerState
+  /** why it does not wake, or was put to sleep */
+  trouble?: Trouble
+  /** while it is awake */
+  parts?: Part[]
+  /** that have not ended; at most 100 */
+  runs?: UnderWay[]
+}
+
 /** EventPage is one page of a query's answer, ascending. */
 export interface EventPage {
   events: Event[]
@@ -203,6 +216,20 @@ export interface Acted {
   sequence: number
 }
 
+/** Trace is what took time in a run, as spans: the first is the run itself, and each other one's parent stands before it. Names and attributes follow OpenTelemetry's conventions for generative AI. */
+export interface Trace {
+  /** 32 hexadecimal digits */
+  id: string
+  run: string
+  /** nothing is added to it any more */
+  ended: boolean
+  /** how many more spans there were than are kept */
+  dropped?: number
+  spans: Span[]
+  /** More says that the answer to a desktop ends before the last span. Spans keep their places while the run goes on, so the rest is what comes after as many as these. */
+  more?: boolean
+}
+
 /** Review is work of a task that waits until a person has looked at it, or was looked at. */
 export interface Review {
   run: string
@@ -244,6 +271,47 @@ export interface Session {
   lastSequence: number
   readOnly: boolean
   provider: Provider
+}
+
+/** ComputerState is the state of a computer that the console's frame shows. */
+export type ComputerState = 'awake' | 'working' | 'asleep' | 'broken' | 'waking' | 'damaged' | 'failed'
+
+/** Trouble is why a computer does not wake, what of it is safe and what can be done about it. */
+export interface Trouble {
+  code: string
+  reason: string
+  hint?: string
+  safe: string
+  /** which file, and what is wrong with it */
+  damage?: string[]
+  actions: Repair[]
+  /** Next is the time of the next automatic try to wake it, and Tries its number. */
+  next?: string
+  tries?: number
+}
+
+/** Part is something of a machine, or of a computer that is awake, that is kept running. */
+export interface Part {
+  name: string
+  state: PartState
+  since?: string
+  restarts: number
+  /** why it failed last, or what it waits for */
+  reason?: string
+  hint?: string
+  /** its process, if it has one */
+  pid?: number
+}
+
+/** UnderWay is a run that has not ended, and what it waits for. */
+export interface UnderWay {
+  id: string
+  status: RunStatus
+  /** person, model or slot: what it waits for */
+  for?: string
+  /** the question, or why the model can't be had */
+  reason?: string
+  since?: string
 }
 
 /** ComputerHead is what its own desktop shows of a computer. */
@@ -350,6 +418,27 @@ export interface Fact {
   sequence: number
 }
 
+/** Span is something that took time. */
+export interface Span {
+  /** 16 hexadecimal digits */
+  id: string
+  /** of the run: the span of another program that asked for it */
+  parent?: string
+  name: string
+  kind: SpanKind
+  start: string
+  /** while the run goes on: zero, or not yet the last word */
+  end?: string
+  /** a word for how it failed */
+  error?: string
+  /** From and To are the sequences of the events that it begins and ended with, in which its contents are. They are not exported. */
+  from?: number
+  /** 0 while no event has ended it */
+  to?: number
+  /** Attributes are texts, whole numbers, numbers and truths. None is from a prompt, a model's answer, an output or a file. */
+  attributes?: Record<string, unknown>
+}
+
 /** ReviewFile is a file that the work changes. */
 export interface ReviewFile {
   path: string
@@ -379,6 +468,12 @@ export interface Provider {
   budgetUSD?: number
 }
 
+/** Repair is something that can be done about a computer that does not wake. */
+export type Repair = 'retry' | 'recover' | 'without_tasks' | 'rewind' | 'export'
+
+/** PartState says how a part of the machine or of a computer is. */
+export type PartState = 'running' | 'restarting' | 'waiting' | 'failed'
+
 /** OutputStream is where a command wrote something. */
 export type OutputStream = 'stdout' | 'stderr'
 
@@ -391,6 +486,9 @@ export interface UnkeptPath {
 
 /** UndoneKind says what was undone. */
 export type UndoneKind = 'restore' | 'run' | 'command' | 'put' | 'removal' | 'move' | 'back' | 'add' | 'push' | 'revision' | 'remember' | 'forget'
+
+/** SpanKind says where the work of a span was done. */
+export type SpanKind = 'internal' | 'client'
 
 /** Hunk is a place at which a file was changed, with the lines around it. */
 export interface Hunk {
@@ -407,6 +505,8 @@ export interface Hunk {
 
 /** Every service: its request and its answer. */
 export interface Services {
+  /** How the parts of this computer are, and what its open runs wait for */
+  'computer.health': [Record<string, never>, ComputerHealth]
   /** Events with sequence > after, ascending */
   'log.read': [{ after?: number; limit?: number }, EventPage]
   /** What the first paint needs, and nothing more */
@@ -447,6 +547,8 @@ export interface Services {
   'action': [{ type: string; id: string; subject?: string; run?: string; data: unknown }, Acted]
   /** A run's own events, ascending from sequence > after */
   'run.get': [{ run: string; after?: number; limit?: number }, EventPage]
+  /** What took time in a run, as OpenTelemetry's spans: the run first, parents before their children */
+  'run.trace': [{ run: string; after?: number }, Trace]
   /** Have a run's words sent to this session as they come, until its connection ends */
   'run.follow': [{ run: string }, Record<string, never>]
   /** Take back what a run changed, by a new commit */

@@ -187,6 +187,16 @@ function words(e: Event): Description | null {
       const d = dataOf(e, e.type)
       return loud('warn', 'Tool waits for you', d ? `${d.tool} of ${d.server}: ${d.reason}` : '')
     }
+    case 'service.failed': {
+      const d = dataOf(e, e.type)
+      return quiet('A part failed', d ? `${d.service}: ${d.error}` : '', 'warn')
+    }
+    case 'service.restarted':
+      return quiet('A part runs again', dataOf(e, e.type)?.service)
+    case 'service.gave_up': {
+      const d = dataOf(e, e.type)
+      return loud('danger', 'A part is given up', d ? `${d.service}: ${d.error} Health in Trace has more.` : '')
+    }
     case 'desktop.broke':
       return loud('danger', 'The desktop broke', dataOf(e, e.type)?.reason)
     case 'desktop.built':

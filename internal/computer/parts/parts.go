@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
 )
@@ -121,4 +122,15 @@ func Shown(t *supervise.Tree) []view.Part {
 		out = append(out, view.Part{Name: h.Name, State: view.PartState(h.State), Since: h.Since, Restarts: h.Restarts, Reason: line(h), PID: h.PID})
 	}
 	return out
+}
+
+// Bind binds how a computer is, for its own desktop: without processes, which are the machine's.
+func (*Parts) Bind(t rpc.Table, health func(context.Context) (view.ComputerHealth, error)) {
+	rpc.Bind(t, rpc.ComputerHealth, func(ctx context.Context, _ rpc.Caller, _ rpc.Of) (view.ComputerHealth, error) {
+		h, err := health(ctx)
+		for i := range h.Parts {
+			h.Parts[i].PID = 0
+		}
+		return h, err
+	})
 }

@@ -20,7 +20,11 @@ func (c *Past) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.RunGet, func(ctx context.Context, _ rpc.Caller, in rpc.RunEventsRequest) (view.EventPage, error) {
 		return c.Events(ctx, view.EventQuery{Run: in.Run, After: in.After, Limit: in.Limit})
 	})
-	rpc.Bind(t, rpc.RunTrace, func(ctx context.Context, _ rpc.Caller, in rpc.OnRun) (view.Trace, error) { return c.Trace(ctx, in.Run) })
+	rpc.Bind(t, rpc.RunTrace, func(ctx context.Context, _ rpc.Caller, in rpc.TraceRequest) (view.Trace, error) {
+		trace, err := c.Trace(ctx, in.Run)
+		trace.Spans = trace.Spans[min(in.After, len(trace.Spans)):]
+		return trace, err
+	})
 	rpc.Bind(t, rpc.ReviewList, func(ctx context.Context, _ rpc.Caller, in rpc.ReviewsRequest) (rpc.List[view.Review], error) {
 		return rpc.Listed(c.Reviews(ctx, in.All, in.Before, in.Limit))
 	})

@@ -131,6 +131,8 @@ func (w *writer) typ(t reflect.Type) string {
 		return w.typ(t.Elem()) + "[]"
 	case reflect.Map:
 		return "Record<string, " + w.typ(t.Elem()) + ">"
+	case reflect.Interface:
+		return "unknown"
 	case reflect.Bool:
 		return "boolean"
 	case reflect.String:

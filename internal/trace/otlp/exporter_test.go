@@ -24,7 +24,7 @@ const cid = contract.CID("abcdefghijklmnop")
 
 var one = view.Trace{ID: strings.Repeat("ab", 16), Spans: []view.Span{
 	{ID: "0000000000000001", Name: "invoke_workflow run", Kind: view.SpanInternal, Start: time.Unix(1, 0), End: time.Unix(9, 0), Error: "failed"},
-	{ID: "0000000000000002", Parent: "0000000000000001", Name: "chat m", Kind: view.SpanClient, Start: time.Unix(2, 5), End: time.Unix(3, 0),
+	{ID: "0000000000000002", Parent: "0000000000000001", Name: "chat m", Kind: view.SpanClient, Start: time.Unix(2, 5), End: time.Unix(3, 0), From: 11, To: 12,
 		Attributes: map[string]any{"gen_ai.usage.input_tokens": int64(7), "choir.cost_usd": 0.5, "choir.unfinished": true, "gen_ai.operation.name": "chat"}},
 }}
 
@@ -76,6 +76,9 @@ func TestACollectorTakesATrace(t *testing.T) {
 	run, chat := spans[0], spans[1]
 	if hex.EncodeToString(run.TraceId) != one.ID || len(run.ParentSpanId) != 0 || run.Kind != tracepb.Span_SPAN_KIND_INTERNAL || run.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR || run.Attributes[0].Key != "error.type" || run.Attributes[0].Value.GetStringValue() != "failed" {
 		t.Errorf("the run is %v", run)
+	}
+	if len(chat.Attributes) != 4 {
+		t.Errorf("what only this computer's own log gives a meaning to is sent, too: %v", chat.Attributes)
 	}
 	if hex.EncodeToString(chat.ParentSpanId) != one.Spans[0].ID || chat.Kind != tracepb.Span_SPAN_KIND_CLIENT || chat.Status != nil || chat.StartTimeUnixNano != 2_000_000_005 || chat.EndTimeUnixNano != 3_000_000_000 ||
 		chat.Attributes[0].Value.GetDoubleValue() != 0.5 || !chat.Attributes[1].Value.GetBoolValue() || chat.Attributes[3].Value.GetIntValue() != 7 {

@@ -1,11 +1,11 @@
 import { useEffect, useState } from 'react'
-import { FileText, GitPullRequestArrow, ListChecks, Pause, Play, RotateCcw, Square, Undo2 } from 'lucide-react'
+import { ChartGantt, FileText, GitPullRequestArrow, ListChecks, Pause, Play, RotateCcw, Square, Undo2 } from 'lucide-react'
 import type { PlanStatus } from '../../contract/types'
 import { Markdown } from '../../parts/Markdown'
 import { Mark, Pill, type MarkKind } from '../../parts/Mark'
 import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
-import { act, ask, follow, submitPrompt, tell } from '../../shell/intents'
+import { act, ask, follow, openThing, submitPrompt, tell } from '../../shell/intents'
 import { Restore } from '../timetravel/Restore'
 import { useConnection } from '../../stores/connection'
 import { useDocuments } from '../../stores/documents'
@@ -19,6 +19,7 @@ import { ModelWaits } from './ModelWaits'
 import { QuestionCard } from './QuestionCard'
 import { Review } from './Review'
 import css from './Run.module.css'
+import { standing } from './standing'
 import { makeWhole } from './whole'
 
 /** A run's page: its living document, plan, evidence, answer and cost. */
@@ -80,20 +81,6 @@ export default function Run({ props }: AppProps) {
   )
 }
 
-const statusWords: Record<string, string> = {
-  queued: 'queued', planning: 'planning', working: 'working', waiting: 'waiting for you', done: 'done', failed: 'failed', cancelled: 'cancelled',
-}
-
-/** The mark and the word for a run's status; a run that is done without proof says so. */
-function standing(run: RunView): { kind: MarkKind; text: string } {
-  const o = outcome(run)
-  if (o === 'open') return run.paused ? { kind: 'open', text: 'paused' } : { kind: 'active', text: run.status === 'waiting' && run.waits.length > 0 ? 'waiting for the model' : (statusWords[run.status] ?? run.status) }
-  if (run.status === 'cancelled') return { kind: 'unknown', text: 'cancelled' }
-  if (run.status === 'failed') return { kind: 'fail', text: 'failed' }
-  if (o === 'pass') return { kind: 'pass', text: 'done, verified' }
-  return o === 'fail' ? { kind: 'fail', text: 'done, a check failed' } : { kind: 'unknown', text: 'done, not verified' }
-}
-
 function Head({ run, view, setView }: { run: RunView; view: 'run' | 'document'; setView: (v: 'run' | 'document') => void }) {
   const [undoing, setUndoing] = useState(false)
   const readOnly = useConnection((s) => s.readOnly)
@@ -115,6 +102,9 @@ function Head({ run, view, setView }: { run: RunView; view: 'run' | 'document'; 
             {view === 'run' ? 'Document' : 'Run'}
           </button>
         )}
+        <button type="button" className={parts.ghost} data-testid="run-trace" onClick={() => openThing('trace', run.run, `Trace: ${run.objective || run.prompt}`)}>
+          <ChartGantt size={14} aria-hidden /> Trace
+        </button>
         {!over && !readOnly && (
           <>
             <button type="button" className={parts.ghost} onClick={() => command(run.paused ? 'resume' : 'pause')}>
