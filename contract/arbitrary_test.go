@@ -223,11 +223,25 @@ func fit(v reflect.Value) {
 		if p.Again == p.Effect {
 			p.Again = ""
 		}
+		if p.Kind != contract.EffectRequest {
+			p.Approval = ""
+		} else if p.Approval == "" {
+			p.Approval = p.Effect
+		}
 	case *contract.MCPAdded:
 		p.URL, p.Bearer, p.Command, p.Secrets = "", "", []string{"server"}, nil
 	case *contract.ApprovalRequested:
-		if p.Act.URL = ""; p.Act.Kind == contract.ApprovalFetch {
-			p.Act.URL = "https://a.example/"
+		p.Act.URL, p.Act.Method, p.Act.Sends, p.Act.Again = "", "", "", ""
+		switch p.Act.Kind {
+		case contract.ApprovalFetch:
+			p.Act.URL, p.Request = "https://a.example/", nil
+		case contract.ApprovalRequest:
+			p.Act.URL, p.Act.Method, p.Act.Sends = "https://a.example/", "POST", contract.NewBlobRef([32]byte{})
+			if p.Request == nil {
+				p.Request = &contract.RequestShown{}
+			}
+		default:
+			p.Request = nil
 		}
 		p.Digest, _ = p.Act.Digest()
 		p.Claim = contract.Claim(p.Claim)

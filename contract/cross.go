@@ -31,7 +31,7 @@ var _ = []bool{
 	enum(SupportYes, SupportNo, SupportUnknown),
 	enum(GitCheckpoint, GitRestore, GitDiff, GitLog, GitStatus),
 	enum(EgressNone, EgressDefault, EgressCustom),
-	enum(ApprovalEgress, ApprovalFetch),
+	enum(ApprovalEgress, ApprovalFetch, ApprovalRequest),
 	enum(ApprovalOnce, ApprovalRun, ApprovalDeny),
 	enum(ReviewPublish, ReviewRevise, ReviewDiscard),
 	enum(EffectMCP, EffectRequest),

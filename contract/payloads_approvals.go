@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -18,6 +19,8 @@ const (
 	ApprovalEgress ApprovalKind = "egress"
 	// ApprovalFetch has one page read for a run's tasks, in a box that has nothing of the computer's.
 	ApprovalFetch ApprovalKind = "fetch"
+	// ApprovalRequest has one request that changes something outside sent, one time.
+	ApprovalRequest ApprovalKind = "request"
 )
 
 // ApprovalAnswer is what a person decided; the system itself only denies.
@@ -25,10 +28,13 @@ type ApprovalAnswer string
 
 // The answers to an approval.
 const (
-	ApprovalOnce ApprovalAnswer = "once" // to the attempts that wait for it
-	ApprovalRun  ApprovalAnswer = "run"  // to every task of the run
+	ApprovalOnce ApprovalAnswer = "once" // to the attempts that wait for it; a request is sent one time
+	ApprovalRun  ApprovalAnswer = "run"  // to every task of the run; of a request it is no answer
 	ApprovalDeny ApprovalAnswer = "deny" // a person's denial holds for the whole run
 )
+
+// RequestMethods are the methods of a request that changes something.
+var RequestMethods = []string{"POST", "PUT", "PATCH", "DELETE"}
 
 // MaxClaim bounds what an agent may say in an approval, in characters.
 const MaxClaim = 200
@@ -40,7 +46,22 @@ type (
 		Run  string       `json:"run" v:"required,id"`
 		Host string       `json:"host" v:"required,line,max=300"`
 		Port int          `json:"port" v:"min=1,max=65535"`
-		URL  string       `json:"url,omitempty" v:"line,max=2048"` // of a fetch: the whole address
+		URL  string       `json:"url,omitempty" v:"line,max=2048"` // of a fetch and a request: the whole address
+		// Of a request: its method, all of it as it leaves, and the effect that it makes once more.
+		Method string  `json:"method,omitempty" v:"line,max=16"`
+		Sends  BlobRef `json:"sends,omitempty"`
+		Again  string  `json:"again,omitempty" v:"id"`
+	}
+	// RequestShown is what a person is shown of a request that waits for them, besides its method and address. Sends of the
+	// act has all of it.
+	RequestShown struct {
+		Headers []string `json:"headers,omitempty" v:"items=24;line,max=1200"`
+		Body    string   `json:"body,omitempty" v:"max=4096"` // its beginning; what can't be seen is spelled out
+		Size    int      `json:"size" v:"min=0,max=65536"`    // bytes of the whole body
+		Cut     bool     `json:"cut,omitempty"`               // there is more than Body shows
+		SHA256  string   `json:"sha256,omitempty" v:"max=64"` // of the whole body, in hex
+		// Before is what is known of the effect that it makes once more.
+		Before EffectOutcome `json:"before,omitempty"`
 	}
 	// ApprovalRequested asks a person for something that a computer was not
 	// granted. Everything but Claim is the host's own knowledge; Claim is what
@@ -52,6 +73,8 @@ type (
 		Attempt  int    `json:"attempt" v:"min=1,max=1000"`
 		Claim    string `json:"claim,omitempty" v:"line,max=800"`
 		Deadline string `json:"deadline" v:"required,time"` // then it is denied
+		// Request shows a request.
+		Request *RequestShown `json:"request,omitempty"`
 	}
 	// ApprovalAnswered is the one answer to an approval. Reason says why the
 	// system denied it; a person gives none.
@@ -81,8 +104,10 @@ type (
 // their names, without space.
 func (a Act) Digest() (string, error) {
 	fields := map[string]any{"kind": a.Kind, "run": a.Run, "host": a.Host, "port": a.Port}
-	if a.URL != "" {
-		fields["url"] = a.URL
+	for name, v := range map[string]string{"url": a.URL, "method": a.Method, "sends": string(a.Sends), "again": a.Again} {
+		if v != "" {
+			fields[name] = v
+		}
 	}
 	b, err := json.Marshal(fields)
 	if err != nil {
@@ -92,8 +117,11 @@ func (a Act) Digest() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Target is what the act reaches as a person writes it: an address, or host and port.
+// Target is what the act reaches as a person writes it: an address, or host and port; of a request with its method.
 func (a Act) Target() string {
+	if a.Method != "" {
+		return a.Method + " " + a.URL
+	}
 	if a.URL != "" {
 		return a.URL
 	}
@@ -146,8 +174,16 @@ func (p ApprovalAnswered) Validate() error { return check(p) }
 func (p EgressMetered) Validate() error { return check(p) }
 
 func (a Act) crossCheck() error {
-	if (a.Kind == ApprovalFetch) != (a.URL != "") {
-		return fieldErr("url", "is required for a fetch, and only for one")
+	sent := a.Kind == ApprovalRequest
+	switch {
+	case (sent || a.Kind == ApprovalFetch) != (a.URL != ""):
+		return fieldErr("url", "is required for a fetch and a request, and only for them")
+	case sent != slices.Contains(RequestMethods, a.Method) || !sent && a.Method != "":
+		return fieldErr("method", "is required for a request, and only for one: %s", strings.Join(RequestMethods, ", "))
+	case sent != (a.Sends != ""):
+		return fieldErr("sends", "is required for a request, and only for one")
+	case !sent && a.Again != "":
+		return fieldErr("again", "is for a request")
 	}
 	return nil
 }
@@ -159,6 +195,9 @@ func (p ApprovalRequested) crossCheck() error {
 	}
 	if p.Claim != Claim(p.Claim) {
 		return fieldErr("claim", "is not plain text of at most %d characters", MaxClaim)
+	}
+	if (p.Act.Kind == ApprovalRequest) != (p.Request != nil) {
+		return fieldErr("request", "is required for a request, and only for one")
 	}
 	return nil
 }

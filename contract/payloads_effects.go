@@ -57,6 +57,8 @@ type (
 		Attempt int    `json:"attempt" v:"min=1,max=1000"`
 		// Again is the earlier effect that this one makes once more.
 		Again string `json:"again,omitempty" v:"id"`
+		// Approval is what a person allowed this one request with. Of each there is at most one effect.
+		Approval string `json:"approval,omitempty" v:"id"`
 	}
 	// EffectEnded says what an effect came to. There is one of each effect: what nobody knows ends as unknown, and
 	// stays so.
@@ -99,6 +101,9 @@ func EffectSubject(effect string) string { return "effect/" + effect }
 func (p EffectIntended) crossCheck() error {
 	if p.Again == p.Effect {
 		return fieldErr("again", "is the effect itself")
+	}
+	if (p.Kind == EffectRequest) != (p.Approval != "") {
+		return fieldErr("approval", "is required for a request, and only for one")
 	}
 	return nil
 }

@@ -3,30 +3,50 @@
 
 let cards = 0
 
-/** decide(approval, answer) sends the answer and rejects if it was not taken. */
-export function approvalCard(approval, decide) {
+/**
+ * decide(approval, answer) sends the answer and rejects if it was not taken; whole(approval) gives it with all that
+ * a request would send.
+ */
+export function approvalCard(approval, decide, whole) {
   const card = document.createElement('li')
   card.className = 'approval'
   const id = `approval-${++cards}`
   const page = approval.kind === 'fetch'
-  const title = element('h3', page ? `A task asks to read a page at ${target(approval)}` : `A task asks to connect to ${target(approval)}`)
+  const request = approval.kind === 'request' ? approval.request : null
+  const asks = { fetch: 'read a page at', request: `send a ${approval.method} request to` }[approval.kind] ?? 'connect to'
+  const title = element('h3', `A task asks to ${asks} ${target(approval)}`)
   title.id = id
   card.setAttribute('aria-labelledby', id)
   const facts = document.createElement('dl')
-  const fact = (name, value, whole = '') => {
+  const fact = (name, value, title = '') => {
     const row = document.createElement('div')
-    const told = element('dd', value)
-    if (whole) told.title = whole
+    const told = value instanceof Node ? document.createElement('dd') : element('dd', value)
+    if (value instanceof Node) told.append(value)
+    if (title) told.title = title
     row.append(element('dt', name), told)
     facts.append(row)
+    return told
+  }
+  // All of it is shown: what it would carry out may stand at its end.
+  const all = (name, value) => {
+    const told = fact(name, value)
+    told.classList.add('all')
+    if (value instanceof Node) told.parentElement.classList.add('wide')
   }
   fact('You said', approval.prompt)
   fact('Run', short(approval.run), approval.run)
   fact('Task', `${short(approval.task)}, attempt ${approval.attempt}`, approval.task)
   if (page) {
-    // All of it is shown: what it would carry out may stand at its end.
-    fact('Address', approval.url)
+    all('Address', approval.url)
     fact('Not granted', 'Neither you nor a search named this address. Whoever reads it sees all of it.')
+  } else if (request) {
+    all('Sends', `${approval.method} ${approval.url}`)
+    all('Headers', lines((request.headers ?? []).join('\n'), 'Headers'))
+    all('Body', body(approval, request, whole))
+    if (approval.again) {
+      all('Once more', `It repeats the effect ${short(approval.again)}, which is ${request.before || 'under way'}${request.before === 'unknown' ? ': it may have been done already.' : '.'}`)
+    }
+    fact('Can’t be undone', 'It may change something there that no checkpoint takes back. It is sent once.')
   } else {
     fact('Not granted', 'This host and port are beyond what this computer was granted.')
   }
@@ -40,7 +60,7 @@ export function approvalCard(approval, decide) {
   const actions = document.createElement('div')
   actions.className = 'actions'
   // The first button has the focus when the sheet opens.
-  for (const [answer, words] of [['deny', 'Deny'], ['once', 'Allow once'], ['run', 'Allow for this run']]) {
+  for (const [answer, words] of [['deny', 'Deny'], ['once', 'Allow once'], ...(request ? [] : [['run', 'Allow for this run']])]) {
     const b = element('button', words)
     b.type = 'button'
     b.dataset.answer = answer
@@ -57,6 +77,41 @@ export function approvalCard(approval, decide) {
   }
   card.append(actions)
   return card
+}
+
+/** A request's body as far as it is shown, and a button for the rest. */
+function body(approval, request, whole) {
+  if (!request.size) return element('span', 'None.')
+  const held = document.createElement('div')
+  const shown = lines(request.body ?? '', 'Body')
+  const size = element('small', `${request.size} bytes${request.cut ? ', of which this is the beginning' : ''}`)
+  const sum = element('small', `SHA-256 ${request.sha256}`)
+  held.append(size, shown, sum)
+  if (!request.cut) return held
+  const more = element('button', 'Show all of it')
+  more.type = 'button'
+  more.dataset.aside = 'true' // the sheet opens with the cursor on an answer
+  more.addEventListener('click', async () => {
+    more.disabled = true
+    try {
+      shown.textContent = (await whole(approval)).body
+      size.textContent = `${request.size} bytes`
+      more.remove()
+    } catch {
+      more.disabled = false
+    }
+  })
+  shown.after(more)
+  return held
+}
+
+/** Text as it is, which scrolls where it is long. */
+function lines(text, name) {
+  const box = element('pre', text)
+  box.tabIndex = 0
+  box.setAttribute('role', 'region')
+  box.setAttribute('aria-label', name)
+  return box
 }
 
 /** The last characters of an id: the first ones are a time, and so the same for ids of one moment. */

@@ -144,7 +144,7 @@ function setState(state) {
 
 function approvals(running) {
   const open = running.flatMap((run) => [
-    ...(run.approvals ?? []).map((approval) => ({ id: approval.id, card: () => approvalCard(approval, decide) })),
+    ...(run.approvals ?? []).map((approval) => ({ id: approval.id, card: () => approvalCard(approval, decide, whole) })),
     ...(run.questions ?? []).map((question) => ({ id: question.id, card: () => questionCard(run, question) })),
   ])
   $('bell-count').textContent = String(open.length)
@@ -163,6 +163,15 @@ function approvals(running) {
   for (const card of old.values()) card.remove()
   // The focused card was removed: the next one gets the focus.
   if (old.size > 0 && !$('approvals').hidden && document.activeElement === document.body) enter('approvals')
+}
+
+async function whole(approval) {
+  try {
+    return await api('GET', at(cid, `/approvals/${approval.id}`))
+  } catch (problem) {
+    failed(problem)
+    throw problem
+  }
 }
 
 /** The answer names the request that was shown, so that it can't allow another one. */
@@ -274,7 +283,7 @@ function toggle(button, sheet, open) {
 
 /** In the document the sheets come after the desktop's frame, where the Tab key does not reach them, so one that opens gets the focus. */
 function enter(sheet) {
-  const first = [...$(sheet).querySelectorAll('button, input, select')].find((e) => !e.disabled && e.getClientRects().length > 0)
+  const first = [...$(sheet).querySelectorAll('button, input, select')].find((e) => !e.disabled && !e.dataset.aside && e.getClientRects().length > 0)
   if (first) first.focus()
   else document.querySelector(`[aria-controls="${sheet}"]`).focus()
 }

@@ -172,7 +172,7 @@ func (c *Client) Approvals(ctx context.Context, all bool, before uint64, limit i
 
 // Decide answers an approval; the digest is that of the act that was shown.
 func (c *Client) Decide(ctx context.Context, id string, d view.Decision) (view.Acted, error) {
-	return Call(ctx, c, rpc.ApprovalAnswer, rpc.DecideRequest{Approval: id, Body: d})
+	return Call(ctx, c, rpc.ApprovalAnswer, rpc.DecideRequest{OnApproval: rpc.OnApproval{Approval: id}, Body: d})
 }
 
 // Reviews lists work that waits until a person has looked at it, newest first.

@@ -32,6 +32,10 @@ func (m *machine) Methods() rpc.Table {
 	rpc.Bind(t, rpc.ApprovalList, func(ctx context.Context, _ rpc.Caller, in rpc.ApprovalsRequest) (rpc.List[view.Approval], error) {
 		return rpc.Listed(m.Approvals(ctx, in.All, in.Before, in.Limit))
 	})
+	rpc.Bind(t, rpc.ApprovalShow, func(ctx context.Context, _ rpc.Caller, in rpc.OnApproval) (view.Approval, error) {
+		list, _, err := m.Approvals(ctx, true, 0, 1)
+		return list[0], err
+	})
 	rpc.Bind(t, rpc.ApprovalAnswer, func(ctx context.Context, who rpc.Caller, in rpc.DecideRequest) (view.Acted, error) {
 		return m.Decide(ctx, who.Actor.Account(), in.Approval, in.Body)
 	})

@@ -113,6 +113,9 @@ func (d *Dispatcher) Decide(ctx context.Context, by contract.Actor, id, digest s
 	case k.Answered && !defence.Off(defence.ApprovalOnce):
 		return "", 0, fault.New(op, fault.Conflict, "Look again at what is asked.", fmt.Errorf("it was answered already: %s", k.Answer))
 	}
+	if k.Act.Kind == contract.ApprovalRequest && answer == contract.ApprovalRun {
+		return "", 0, fault.New(op, fault.Invalid, "Allow it once, or deny it.", errors.New("a request that changes something is allowed one time alone"))
+	}
 	seq, err := r.decide(ctx, by, id, answer, "")
 	return r.story.ID, seq, fault.Wrap(op, err)
 }

@@ -22,6 +22,8 @@ type web struct {
 	pages   map[string]webpage.Page
 	fetched []string
 	found   []websearch.Result
+	sent    []webpage.Sending
+	answer  func(webpage.Sending) (webpage.Answer, error)
 }
 
 func (w *web) Fetch(_ context.Context, r ports.PageRequest) (webpage.Page, error) {

@@ -152,6 +152,10 @@ func unknown(c Call, last Earlier) string {
 	said := fmt.Sprintf("The same call was made before (effect %s), and whether it happened is not known, so it is not made again by itself. Nothing was sent now. "+
 		"Look first whether it happened, with a tool that only reads. If you can't tell, end with a request of type approval that names the effect, so that the user is asked; they look and say it with: "+
 		"choir effects resolve %s --done or --not-done. ", last.ID, last.ID)
+	if last.Key != "" && c.Takes && c.Once {
+		return said + fmt.Sprintf("It was sent with the idempotency key %s, which keeps it from being done twice only where the service heeds such keys. If it is to be sent again all the same, call with %s: %q: "+
+			"the user is asked once more, is told that it may have been done, and it carries the same key.", last.Key, Again, last.ID)
+	}
 	if last.Key != "" && c.Takes {
 		return said + fmt.Sprintf("The service took the idempotency key %s: if the user wants it made again, call with %s: %q, and it is sent with the same key.", last.Key, Again, last.ID)
 	}

@@ -54,7 +54,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 // time, because one word in a declaration can give access.
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[string]string{
-		"read": "account.get approval.list checkpoint.diff checkpoint.get checkpoint.list computer.get computer.health computer.list computer.removed document.get document.list document.revisions effect.list effect.show egress.list events.read exec.output " +
+		"read": "account.get approval.list approval.show checkpoint.diff checkpoint.get checkpoint.list computer.get computer.health computer.list computer.removed document.get document.list document.revisions effect.list effect.show egress.list events.read exec.output " +
 			"files.get files.list frame.get frame.stream library.list library.show log.read mcp.list member.list memory.list model.list proposal.get proposal.list review.list review.show run.follow run.get run.list run.show run.trace state.snapshot system.status trash.list",
 		"prompt":            "action prompt.submit run.answer run.cancel run.model run.pause run.resume run.steer",
 		"write":             "document.revise files.add_tar files.add_url files.move files.put files.remove memory.forget memory.remember proposal.accept proposal.dismiss review.answer trash.put_back",

@@ -160,15 +160,20 @@ type ApprovalsRequest struct {
 	All bool `query:"all" doc:"answered ones too"`
 }
 
-// DecideRequest answers an approval.
-type DecideRequest struct {
+// OnApproval names an approval.
+type OnApproval struct {
 	At
 	Approval string `path:"approval" maxLength:"36"`
-	Body     view.Decision
 }
 
 // Validate implements validation.
-func (r DecideRequest) Validate() error { return contract.ValidID("approval", r.Approval) }
+func (r OnApproval) Validate() error { return contract.ValidID("approval", r.Approval) }
+
+// DecideRequest answers an approval.
+type DecideRequest struct {
+	OnApproval
+	Body view.Decision
+}
 
 // ReviewsRequest lists reviews.
 type ReviewsRequest struct {
@@ -228,6 +233,8 @@ func (r EgressRequest) Validate() error {
 var (
 	ApprovalList = list[ApprovalsRequest, view.Approval](Declared{
 		Name: "approval.list", Summary: "What waits for a person, newest first", HTTP: get("/approvals", "approvals-list"), May: contract.CanRead, Callers: API, Noun: "approvals"})
+	ApprovalShow = single[OnApproval, view.Approval](Declared{
+		Name: "approval.show", Summary: "An approval, and all that a request would send", HTTP: get("/approvals/{approval}", "approvals-show"), May: contract.CanRead, Callers: API})
 	ApprovalAnswer = single[DecideRequest, view.Acted](Declared{
 		Name: "approval.answer", Summary: "Allow or deny it, once",
 		HTTP: post("/approvals/{approval}", "approvals-answer"), May: contract.CanApprove, Callers: People, Effect: Governs})

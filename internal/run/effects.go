@@ -48,6 +48,11 @@ func (r *Run) Effect(id string) *Effect {
 	return nil
 }
 
+// Spent reports whether an effect used what a person allowed one time.
+func (r *Run) Spent(approval string) bool {
+	return slices.ContainsFunc(r.Effects, func(e *Effect) bool { return e.Approval == approval && approval != "" })
+}
+
 // EffectsOf lists what an attempt changed outside, or may have, at most so many: those whose outcome is unknown first, then
 // the newest.
 func (r *Run) EffectsOf(task string, attempt, most int) []contract.EffectOutside {

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"choir.dev/choiros/contract"
 )
@@ -11,8 +12,13 @@ func approvalRequested(ctx context.Context, w *writer, e contract.Event, p *cont
 	if e.Run != p.Act.Run {
 		return poisoned("the act is of run %s but the event of run %q", p.Act.Run, e.Run)
 	}
-	return do(ctx, w, `INSERT INTO approvals (id, run, task, attempt, kind, host, port, url, digest, claim, deadline, asked, asked_seq) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-		p.Approval, e.Run, e.Task, p.Attempt, string(p.Act.Kind), p.Act.Host, p.Act.Port, p.Act.URL, string(p.Digest), p.Claim, p.Deadline, stamp(e.Time), int64(e.Sequence))
+	request, err := js(p.Request)
+	if err != nil {
+		return err
+	}
+	return do(ctx, w, `INSERT INTO approvals (id, run, task, attempt, kind, host, port, url, method, sends, again, request, digest, claim, deadline, asked, asked_seq) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		p.Approval, e.Run, e.Task, p.Attempt, string(p.Act.Kind), p.Act.Host, p.Act.Port, p.Act.URL, p.Act.Method, string(p.Act.Sends), p.Act.Again, request,
+		string(p.Digest), p.Claim, p.Deadline, stamp(e.Time), int64(e.Sequence))
 }
 
 func approvalAnswered(ctx context.Context, w *writer, e contract.Event, p *contract.ApprovalAnswered) error {
@@ -34,14 +40,11 @@ func egressMetered(ctx context.Context, w *writer, e contract.Event, p *contract
 // Approval is a request for something beyond what the computer was granted, which waits for
 // a person or did. It is open while AnsweredSeq is 0.
 type Approval struct {
-	ID          string                  `json:"id"`
-	Run         string                  `json:"run"`
+	ID string `json:"id"`
+	contract.Act
 	Task        string                  `json:"task"`
 	Attempt     int                     `json:"attempt"`
-	Kind        contract.ApprovalKind   `json:"kind"`
-	Host        string                  `json:"host"`
-	Port        int                     `json:"port"`
-	URL         string                  `json:"url"` // of a fetch
+	Request     *contract.RequestShown  `json:"request"`
 	Digest      string                  `json:"digest"`
 	Claim       string                  `json:"claim"`
 	Deadline    string                  `json:"deadline"`
@@ -58,6 +61,7 @@ type Approval struct {
 // ApprovalFilter selects approvals; Before, when not 0, those asked before that
 // sequence. An empty run selects those of every run.
 type ApprovalFilter struct {
+	ID     string // only this one
 	Run    string
 	Open   bool // only those
 	Before uint64
@@ -66,20 +70,21 @@ type ApprovalFilter struct {
 
 // Approvals lists approvals, newest first.
 func (s *Store) Approvals(ctx context.Context, f ApprovalFilter) ([]Approval, error) {
-	if f.Before == 0 {
-		f.Before = contract.MaxSequence + 1
-	}
-	query, args := `SELECT a.id, a.run, a.task, a.attempt, a.kind, a.host, a.port, a.url, a.digest, a.claim, a.deadline, a.answer, a.answered_by, a.reason,
-		a.asked, a.asked_seq, a.answered, a.answered_seq, r.prompt FROM approvals a JOIN runs r ON r.id = a.run WHERE a.asked_seq < ?`, []any{int64(f.Before)}
-	if f.Run != "" {
-		query, args = query+" AND a.run = ?", append(args, f.Run)
+	query, args := `SELECT a.id, a.run, a.task, a.attempt, a.kind, a.host, a.port, a.url, a.method, a.sends, a.again, a.request, a.digest, a.claim, a.deadline, a.answer, a.answered_by, a.reason,
+		a.asked, a.asked_seq, a.answered, a.answered_seq, r.prompt FROM approvals a JOIN runs r ON r.id = a.run WHERE a.asked_seq < ?`, []any{below(f.Before)}
+	for _, c := range []struct{ column, value string }{{"a.run", f.Run}, {"a.id", f.ID}} {
+		if c.value != "" {
+			query, args = query+" AND "+c.column+" = ?", append(args, c.value)
+		}
 	}
 	if f.Open {
 		query += " AND a.answered_seq = 0"
 	}
 	return all(ctx, s, "state.Approvals", func(r *sql.Rows) (a Approval, err error) {
-		return a, r.Scan(&a.ID, &a.Run, &a.Task, &a.Attempt, &a.Kind, &a.Host, &a.Port, &a.URL, &a.Digest, &a.Claim, &a.Deadline, &a.Answer, &a.AnsweredBy, &a.Reason,
+		request := ""
+		err = r.Scan(&a.ID, &a.Run, &a.Task, &a.Attempt, &a.Kind, &a.Host, &a.Port, &a.URL, &a.Method, &a.Sends, &a.Again, &request, &a.Digest, &a.Claim, &a.Deadline, &a.Answer, &a.AnsweredBy, &a.Reason,
 			&a.Asked, &a.AskedSeq, &a.Answered, &a.AnsweredSeq, &a.Prompt)
+		return a, errors.Join(err, decode(request, &a.Request))
 	}, query+" ORDER BY a.asked_seq DESC LIMIT ?", append(args, page(f.Limit))...)
 }
 

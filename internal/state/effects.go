@@ -29,10 +29,7 @@ type EffectFilter struct {
 
 // Effects lists effects, the newest first.
 func (s *Store) Effects(ctx context.Context, f EffectFilter) ([]Effect, error) {
-	if f.Before == 0 {
-		f.Before = contract.MaxSequence + 1
-	}
-	query, args := "SELECT run, task, time, seq, changed, intended, ended, resolved, resolved_by FROM effects WHERE seq < ?", []any{int64(f.Before)}
+	query, args := "SELECT run, task, time, seq, changed, intended, ended, resolved, resolved_by FROM effects WHERE seq < ?", []any{below(f.Before)}
 	for _, c := range []struct{ column, value string }{{"id", f.ID}, {"run", f.Run}, {"outcome", f.Outcome}} {
 		if c.value != "" {
 			query, args = query+" AND "+c.column+" = ?", append(args, c.value)

@@ -40,14 +40,11 @@ func scanFact(r *sql.Rows) (f Fact, err error) {
 
 // Facts lists facts, the newest first.
 func (s *Store) Facts(ctx context.Context, f FactFilter) ([]Fact, error) {
-	if f.Before == 0 {
-		f.Before = contract.MaxSequence + 1
-	}
 	query := "SELECT " + factColumns + " FROM facts WHERE seq < ? AND changed > ?"
 	if f.Kept {
 		query += " AND kept = 1"
 	}
-	return all(ctx, s, "state.Facts", scanFact, query+" ORDER BY seq DESC LIMIT ?", int64(f.Before), int64(f.Since), page(f.Limit))
+	return all(ctx, s, "state.Facts", scanFact, query+" ORDER BY seq DESC LIMIT ?", below(f.Before), int64(f.Since), page(f.Limit))
 }
 
 // Fact returns the fact with an id.

@@ -41,10 +41,7 @@ func scanSource(r *sql.Rows) (s Source, err error) {
 
 // Sources lists sources, the newest first.
 func (s *Store) Sources(ctx context.Context, f SourceFilter) ([]Source, error) {
-	if f.Before == 0 {
-		f.Before = contract.MaxSequence + 1
-	}
-	query, args := "SELECT "+sourceColumns+" FROM sources WHERE seq < ?", []any{int64(f.Before)}
+	query, args := "SELECT "+sourceColumns+" FROM sources WHERE seq < ?", []any{below(f.Before)}
 	for word := range strings.FieldsSeq(f.Words) {
 		query += ` AND (address || ' ' || title) LIKE ? ESCAPE '\'`
 		args = append(args, "%"+strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(word)+"%")

@@ -62,6 +62,11 @@ func one[T any](ctx context.Context, s *Store, op, what string, scan func(*sql.R
 	return list[0], nil
 }
 
+// below is the sequence below which a page begins; 0 is for the newest.
+func below(sequence uint64) int64 {
+	return int64(cmp.Or(sequence, contract.MaxSequence+1))
+}
+
 // decode reads a JSON column.
 func decode(text string, v any) error {
 	if text == "" {

@@ -47,10 +47,7 @@ type ProposalFilter struct {
 
 // Proposals lists proposals without their bodies, newest first.
 func (s *Store) Proposals(ctx context.Context, f ProposalFilter) ([]Proposal, error) {
-	if f.Before == 0 {
-		f.Before = contract.MaxSequence + 1
-	}
-	query, args := "SELECT "+proposalColumns+" FROM proposals WHERE seq < ?", []any{int64(f.Before)}
+	query, args := "SELECT "+proposalColumns+" FROM proposals WHERE seq < ?", []any{below(f.Before)}
 	if f.Document != "" {
 		query, args = query+" AND document = ?", append(args, f.Document)
 	}

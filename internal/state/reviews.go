@@ -75,11 +75,8 @@ type ReviewFilter struct {
 
 // Reviews lists reviews, newest first.
 func (s *Store) Reviews(ctx context.Context, f ReviewFilter) ([]Review, error) {
-	if f.Before == 0 {
-		f.Before = contract.MaxSequence + 1
-	}
 	query, args := `SELECT v.run, r.prompt, v.task, t.goal, t.kind, v.attempt, v.review, v.base, v.work, v.paths, v.reason, v.asked, v.asked_seq, v.decision, v.answered_by, v.chosen, v.comments,
-		v.answered, v.answered_seq FROM reviews v JOIN runs r ON r.id = v.run JOIN tasks t ON t.id = v.task WHERE v.asked_seq < ?`, []any{int64(f.Before)}
+		v.answered, v.answered_seq FROM reviews v JOIN runs r ON r.id = v.run JOIN tasks t ON t.id = v.task WHERE v.asked_seq < ?`, []any{below(f.Before)}
 	if f.Run != "" {
 		query, args = query+" AND v.run = ?", append(args, f.Run)
 	}

@@ -35,6 +35,8 @@ type Result struct {
 type Ended struct {
 	Outcome contract.EffectOutcome
 	Status  int // of an answer of HTTP
+	// Answer is what was answered, if the call's output has more around it.
+	Answer string
 }
 
 // End is the result with what the call came to.

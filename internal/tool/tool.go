@@ -83,6 +83,9 @@ type Tool struct {
 	// Addressed says that what each call reaches follows from the owner's configuration, or from what a person
 	// said or allowed for that very call, so that a task needs no grant of network for it.
 	Addressed bool `json:"addressed,omitempty"`
+	// Asked says that a person is asked about each call, is shown all that leaves, and allows that one call: what it does can't
+	// be undone, and so a task may have it.
+	Asked bool `json:"asked,omitempty"`
 	// Kinds are the kinds of task whose work the tool is a part of: they have it without listing it, and no other may list it.
 	Kinds []contract.TaskKind `json:"kinds,omitempty"`
 	// OneFile says that a call changes exactly the file that its argument path names, so that a task which may change one file may

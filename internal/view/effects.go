@@ -17,15 +17,17 @@ type Effect struct {
 	Task    string              `json:"task"`
 	Attempt int                 `json:"attempt"`
 	Call    string              `json:"call"`
-	Target  string              `json:"target"`           // a server and its tool, or a method and an address
-	What    string              `json:"what,omitempty"`   // the arguments, or their beginning
-	Args    contract.BlobRef    `json:"args"`             // the arguments, whole
-	Key     string              `json:"key,omitempty"`    // the idempotency key that the service was given
-	Again   string              `json:"again,omitempty"`  // the earlier effect that it made once more
-	Outcome string              `json:"outcome"`          // open, done, failed or unknown; a person's word counts
-	Detail  string              `json:"detail,omitempty"` // what the service answered, or its beginning
-	Status  int                 `json:"status,omitempty"`
-	Answer  contract.BlobRef    `json:"answer,omitempty"` // the answer, if detail has not all of it
+	Target  string              `json:"target"`          // a server and its tool, or a method and an address
+	What    string              `json:"what,omitempty"`  // the arguments, or their beginning
+	Args    contract.BlobRef    `json:"args"`            // the arguments, whole
+	Key     string              `json:"key,omitempty"`   // the idempotency key that the service was given
+	Again   string              `json:"again,omitempty"` // the earlier effect that it made once more
+	// Approval is what a person allowed a request with.
+	Approval string           `json:"approval,omitempty"`
+	Outcome  string           `json:"outcome"`          // open, done, failed or unknown; a person's word counts
+	Detail   string           `json:"detail,omitempty"` // what the service answered, or its beginning
+	Status   int              `json:"status,omitempty"`
+	Answer   contract.BlobRef `json:"answer,omitempty"` // the answer, if detail has not all of it
 	// Found is what a person found of one that was unknown.
 	Found    contract.EffectFound `json:"found,omitempty"`
 	Note     string               `json:"note,omitempty"`

@@ -16,10 +16,14 @@ const (
 	MaxAnswer = 2 << 20   // bytes of a reader's whole answer
 )
 
-// Request is what a reader is asked for.
+// Request is what a reader is asked for: a page, or that it sends something.
 type Request struct {
-	URL string `json:"url"`
+	URL  string   `json:"url,omitempty"`
+	Send *Sending `json:"send,omitempty"`
 }
+
+// MaxRequest bounds a Request in JSON, in which each character of a body may take six.
+const MaxRequest = 6*MaxSent + 64<<10
 
 // Page is what a reader made of a page, or why it could not.
 type Page struct {

@@ -12,6 +12,12 @@ var webRows = []Row{
 	beside(1, "a page has its reader quote what no page says", "dispatch", "TestOnlyWhatASourceSaysIsCited", `cited with words that the source does not have: .*`, defence.CiteExcerpt),
 	beside(1, "a page has who writes of it change other files", "dispatch", "TestAWriterWritesItsDocumentAlone", `a writer changed another file: .*`, defence.WriteDocument),
 	beside(1, "a page has a document cite what was never read", "dispatch", "TestADocumentCitesWhatWasRecorded", `a document cites what was never recorded: .*`, defence.WriteCitations),
+	beside(53, "a page has its reader send what it knows to an address that the user named", "dispatch", "TestSilenceSendsNothing", `a request is sent that nobody allowed: .*`, defence.RequestAsked),
+	beside(54, "an answer for one request is used for another one, or a second time", "dispatch", "TestAnAnswerIsForOneRequest", `an approval was used \d+ times`, defence.RequestBound),
+	beside(1, "a service sends what it is sent to another host", "webpage/reader", "TestARequestLeavesAsItIs", `a redirect of a request is followed: .*`, defence.RequestRedirect),
+	beside(54, "a service has what was allowed one time sent again", "webpage/reader", "TestNothingIsSentTwice", `a request is sent \d+ times over HTTP/2: .*`, defence.RequestOnce),
+	beside(52, "a page has a request sign in, or say that somebody else sends it", "webpage", "TestWhatNoRequestMayBe", `a task sets the header .*`, defence.RequestHeaders),
+	beside(1, "a page has a header hold another header, or another request", "webpage", "TestWhatNoRequestMayBe", `a header of two lines is taken: .*`, defence.RequestLines),
 	beside(27, "a page of a few bytes unpacks to more than a reader holds, or never ends", "webpage/reader", "TestAGiantPageIsBounded", `\d+ MiB of a page are read`, defence.FetchSize),
 	beside(32, "a search service's error repeats the key", "websearch", "TestServicesThatFail", `an error has the key: .*`, defence.SearchKey),
 }

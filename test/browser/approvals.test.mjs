@@ -19,8 +19,27 @@ const wants = (match, ...hosts) => [
   { role: 'director', match, calls: [{ name: 'report', args: { status: 'done', summary: 'Done.' } }] },
 ]
 
+// What a body has must not become markup, nothing of it may hide, and all of it can be read.
+const sent = `{"note":"<img src=x onerror=\\"document.title='owned'\\">","hidden":"a\u202eb","items":[${'"a ladder of eleven rungs",'.repeat(120)}"the end"]}`
+
+const sends = (match) => [
+  { role: 'director', match, calls: [{ name: 'delegate', args: { tasks: [{ kind: 'agent', goal: `Try ${match}`, tools: ['web_request'], verify: { profile: 'none' } }] } }] },
+  {
+    role: 'associate',
+    match: `Try ${match}`,
+    calls: [
+      {
+        name: 'web_request',
+        args: { method: 'POST', url: 'https://shop.invalid/orders?for=me', headers: [{ name: 'X-Shop', value: '1' }], content_type: 'application/json', body: sent, reason: 'The user wants eleven ladders.' },
+      },
+    ],
+  },
+  { role: 'associate', match: `Try ${match}`, calls: [{ name: 'finish', args: { status: 'ok', summary: 'Tried.' } }] },
+  { role: 'director', match, calls: [{ name: 'report', args: { status: 'done', summary: 'Done.' } }] },
+]
+
 test('approvals', async (t) => {
-  const model = await modelServer(t, { turns: [...wants('the first door', 'docs.invalid:8443'), ...wants('the second door', 'a.invalid:443', 'b.invalid:443'), ...wants('the third door', 'c.invalid:443')] })
+  const model = await modelServer(t, { turns: [...wants('the first door', 'docs.invalid:8443'), ...wants('the second door', 'a.invalid:443', 'b.invalid:443'), ...wants('the third door', 'c.invalid:443'), ...sends('the order')] })
   const choir = await Choir.start(t, { env: { ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6' } })
   const { context, faults } = await visitor(await browse(t), choir)
   const page = await claim(context, choir)
@@ -105,6 +124,38 @@ test('approvals', async (t) => {
     await waiting(0)
     const run = await ended('Open the third door')
     assert.deepEqual(answers(run).map((e) => e.data.answer), ['once'])
+  })
+  await t.test('a request is shown whole, and allowed once or not at all', async () => {
+    await say(frame, 'Place the order')
+    await waiting(1)
+    await bell.focus()
+    await page.keyboard.press('Enter')
+    const card = sheet.getByRole('listitem')
+    await card.getByText('A task asks to send a POST request to shop.invalid:443').waitFor()
+    const text = await card.innerText()
+    for (const words of ['POST https://shop.invalid/orders?for=me', 'X-Shop: 1', 'Content-Type: application/json', 'Idempotency-Key: ', `${Buffer.byteLength(sent)} bytes`, '<img src=x', 'a<U+202E>b', 'SHA-256 ', 'The user wants eleven ladders.', 'no checkpoint takes back']) {
+      assert.ok(text.includes(words), `${words} in ${text}`)
+    }
+    assert.ok(!text.includes('the end'))
+    assert.deepEqual(await card.getByRole('button').allInnerTexts(), ['Show all of it', 'Deny', 'Allow once'])
+    assert.equal(await card.locator('img').count(), 0)
+    assert.doesNotMatch(await page.title(), /owned/)
+    assert.deepEqual(await axe(page), [])
+    for (const [theme, width, height] of [['light', 1440, 900], ['dark', 1440, 900], ['light', 820, 1180], ['dark', 390, 844]]) {
+      await page.emulateMedia({ colorScheme: theme })
+      await page.setViewportSize({ width, height })
+      await page.screenshot({ path: `out/request-${theme}-${width}.png` })
+    }
+    await page.setViewportSize({ width: 1280, height: 800 })
+    await card.getByRole('button', { name: 'Show all of it' }).click()
+    await until('the end is shown', async () => (await card.innerText()).includes('the end'))
+    await card.getByRole('button', { name: 'Deny' }).focus()
+    await page.keyboard.press('Enter')
+    const run = await ended('Place the order')
+    assert.deepEqual(answers(run).map((e) => e.data.answer), ['deny'])
+    assert.equal(choir.events().filter((e) => e.type === 'effect.intended').length, 0)
+    await waiting(0)
+    await page.keyboard.press('Escape')
   })
   // The desktop's page tried what it may not do, and its browser complains about that.
   await t.test('nothing else complained', () => assert.deepEqual(faults.filter((f) => !/approvals/.test(f)), []))

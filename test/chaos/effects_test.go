@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -112,4 +114,122 @@ func TestAnEffectIsKilled(t *testing.T) {
 	}
 	w.checkDeep()
 	w.end()
+}
+
+// requestPoints are passed by a request that changes something outside, which a person allowed, each with what its model, which asks
+// for it twice, is given to do when choir is killed there: what was allowed and had not left is sent, once, without another question.
+var requestPoints = []struct {
+	point string
+	sent  int
+	ended contract.EffectOutcome
+}{
+	{"dispatch.effect.allowed", 1, contract.EffectDone},
+	{"dispatch.effect.intended", 0, contract.EffectUnknown},
+	{"dispatch.effect.answered", 1, contract.EffectUnknown},
+	{"dispatch.effect.ended", 1, contract.EffectDone},
+}
+
+// desk counts the requests that it is sent, by their bodies. It outlives choir.
+type desk struct {
+	mu    sync.Mutex
+	taken map[string]int
+}
+
+func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	d.mu.Lock()
+	d.taken[string(body)]++
+	d.mu.Unlock()
+	_, _ = io.WriteString(w, "ordered")
+}
+
+// TestARequestIsKilled kills choir at each point of a request that a person allowed: none is sent twice, none without its intention
+// in the log, and a person is asked once.
+func TestARequestIsKilled(t *testing.T) {
+	t.Parallel()
+	d := &desk{taken: map[string]int{}}
+	shop := httptest.NewTLSServer(d)
+	t.Cleanup(shop.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: shop.Certificate().Raw}), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	model := modelserver.New(modelserver.Script{}).Start()
+	t.Cleanup(model.Close)
+	w := newWorldAt(t, filepath.Join(t.TempDir(), "data"), func() int { return 0 }, "ANTHROPIC_API_KEY=sk-not-a-key-0000", "ANTHROPIC_BASE_URL="+model.URL(), "CHOIR_MODEL=anthropic/claude-sonnet-4-6",
+		"CHOIR_LOOPS_DIRECT_WORDS=0", "CHOIR_EGRESS_ALLOW_PRIVATE="+shop.Listener.Addr().String(), "CHOIR_EGRESS_CA_FILE="+ca, "CHOIR_APPROVALS_WAIT_S=900")
+	for n, p := range requestPoints {
+		what := fmt.Sprintf("thing-%d", n)
+		turn := func(role, name string, args any) modelserver.Turn {
+			return modelserver.Turn{Role: role, Match: what, Calls: []modelserver.Call{{Name: name, Args: modelserver.Args(args)}}}
+		}
+		type object = map[string]any
+		order := object{"method": "POST", "url": shop.URL + "/", "content_type": "text/plain", "body": what}
+		model.Add(
+			turn("director", "delegate", object{"tasks": []any{object{"kind": "agent", "goal": "order " + what, "tools": []any{"web_request"}, "verify": object{"profile": "none"}}}}),
+			turn("associate", "web_request", order), turn("associate", "web_request", order),
+			turn("associate", "finish", object{"status": "ok", "summary": "Ordered."}), turn("director", "report", object{"status": "done", "summary": "Ordered."}))
+		w.arm(p.point, 1)
+		ctx, cancel := w.soon()
+		said := &prompt{text: "order " + what}
+		err := w.prompt(ctx, said)
+		if err == nil {
+			err = w.allow(ctx)
+		}
+		if err == nil {
+			_, err = w.c.Wait(ctx, said.run)
+		}
+		cancel()
+		w.dead(p.point)
+		w.restart()
+		if !w.disarm() {
+			t.Fatalf("%s was not reached (%v); passed were %v", p.point, err, w.passes())
+		}
+		w.verify("killed at "+p.point, false)
+		ctx, cancel = w.soon()
+		var effects []view.Effect
+		text, err := w.verb(ctx, "effects", "--run", said.run, "--json")
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &effects)
+		}
+		asked, _, failed := w.c.Approvals(ctx, true, 0, 100)
+		cancel()
+		d.mu.Lock()
+		sent := d.taken[what]
+		d.mu.Unlock()
+		questions := 0
+		for _, a := range asked {
+			if a.Run == said.run {
+				questions++
+			}
+		}
+		if err != nil || failed != nil || sent != p.sent || questions != 1 || len(effects) != 1 || effects[0].Outcome != string(p.ended) || !strings.Contains(effects[0].What, what) {
+			t.Errorf("killed at %s: sent %d times, want %d; asked %d times; %+v (%v, %v)", p.point, sent, p.sent, questions, effects, err, failed)
+		}
+		histogram.add(p.point, "run done")
+	}
+	w.checkDeep()
+	w.end()
+}
+
+// allow allows the one thing that waits for an answer.
+func (w *world) allow(ctx context.Context) error {
+	for {
+		open, _, err := w.c.Approvals(ctx, false, 0, 10)
+		if err != nil {
+			return err
+		}
+		if len(open) == 1 {
+			_, err := w.c.Decide(ctx, open[0].ID, view.Decision{Digest: open[0].Digest, Answer: contract.ApprovalOnce})
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }

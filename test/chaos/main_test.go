@@ -101,10 +101,10 @@ func (c *counts) String() string {
 }
 
 // binary is choir with the crash points, built once. It has no embedded guest and serves as the
-// guest itself, so that the points inside boxes are in it too.
+// guest itself, so that the points inside boxes are in it too. The reader of pages is the one of the newest make build.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(choirtest.Root(), "bin", "cache", "chaos", "choir")
-	cmd := exec.Command("go", "build", "-tags", "crashpoints", "-o", path, "./cmd/choir")
+	cmd := exec.Command("go", "build", "-tags", "crashpoints,embedreader", "-o", path, "./cmd/choir")
 	cmd.Dir = choirtest.Root()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

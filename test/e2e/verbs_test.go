@@ -48,6 +48,7 @@ var verbRows = map[string]row{
 	"run model":         {args: "{held} rehearsal/rehearsal", bad: "no-run x"},
 	"run trace":         {args: "{done}", bad: "no-run"},
 	"approvals":         {bad: "--limit -1"},
+	"approvals show":    {args: "{nobody}", code: 1, bad: "a b"},
 	"approve":           {args: "no-approval", code: 1, refused: "no approval", elsewhere: "TestApprovals", bad: "x --run --deny"},
 	"reviews":           {bad: "--limit -1"},
 	"review":            {args: "{held}", code: 1, refused: "waits until somebody has looked", elsewhere: "TestWorkIsLookedAtFirst", bad: "x --publish --discard"},

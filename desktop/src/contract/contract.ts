@@ -7,7 +7,7 @@ export type ActorKind = 'person' | 'app' | 'program' | 'director' | 'associate' 
 export type ApprovalAnswer = 'once' | 'run' | 'deny'
 
 /** ApprovalKind says what kind of act an approval is about. */
-export type ApprovalKind = 'egress' | 'fetch'
+export type ApprovalKind = 'egress' | 'fetch' | 'request'
 
 /** AttemptState is where an attempt at a task stands. What an attempt may do next is decided by it alone, while it goes on and after a crash. */
 export type AttemptState = 'begun' | 'working' | 'finished' | 'merged' | 'verifying' | 'verified' | 'reviewing' | 'reviewed' | 'repairing' | 'publishing' | 'taking_back' | 'left' | 'ended'
@@ -111,8 +111,12 @@ export interface Act {
   run: string
   host: string
   port: number
-  /** of a fetch: the whole address */
+  /** of a fetch and a request: the whole address */
   url?: string
+  /** Of a request: its method, all of it as it leaves, and the effect that it makes once more. */
+  method?: string
+  sends?: string
+  again?: string
 }
 
 /** ApprovalAnswered is the one answer to an approval. Reason says why the system denied it; a person gives none. */
@@ -133,6 +137,8 @@ export interface ApprovalRequested {
   claim?: string
   /** then it is denied */
   deadline: string
+  /** Request shows a request. */
+  request?: RequestShown
 }
 
 /** Artifact is a file kept as a blob. */
@@ -483,6 +489,8 @@ export interface EffectIntended {
   attempt: number
   /** Again is the earlier effect that this one makes once more. */
   again?: string
+  /** Approval is what a person allowed this one request with. Of each there is at most one effect. */
+  approval?: string
 }
 
 /** EffectOutside is an effect as the result of an attempt names it. */
@@ -993,6 +1001,21 @@ export interface RepositoryPushed {
 export interface Request {
   type: RequestType
   text: string
+}
+
+/** RequestShown is what a person is shown of a request that waits for them, besides its method and address. Sends of the act has all of it. */
+export interface RequestShown {
+  headers?: string[]
+  /** its beginning; what can't be seen is spelled out */
+  body?: string
+  /** bytes of the whole body */
+  size: number
+  /** there is more than Body shows */
+  cut?: boolean
+  /** of the whole body, in hex */
+  sha256?: string
+  /** Before is what is known of the effect that it makes once more. */
+  before?: EffectOutcome
 }
 
 /** ReviewAnswered is a person's decision about the work that they were shown. It is a transition like AttemptMoved. */

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -13,12 +14,16 @@ import (
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
 // maxListed is how many approvals are searched for the one to answer; no more than 20 can
 // be open.
 const maxListed = 100
+
+// maxWidth is how many bytes of a body are on one line.
+const maxWidth = 1000
 
 // Approvals is choir approvals.
 func Approvals() cli.Verb {
@@ -44,12 +49,28 @@ func Approvals() cli.Verb {
 			f.BoolVar(&all, "all", false, "answered ones too")
 			f.IntVar(&limit, "limit", 50, "how many, newest first; 0: all")
 		},
+		Verbs: []cli.Verb{showApproval()},
+	}
+}
+
+func showApproval() cli.Verb {
+	return cli.Verb{
+		Use: "show APPROVAL", Short: "Show what an approval asks for, whole", Args: cli.Exactly(1), JSON: view.Approval{},
+		Examples: []string{"choir approvals show APPROVAL"},
+		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
+			a, err := client.Call(ctx, c, rpc.ApprovalShow, rpc.OnApproval{Approval: args[0]})
+			if err != nil {
+				return err
+			}
+			return t.Show(a, func(w io.Writer) { printApproval(w, a) })
+		},
 	}
 }
 
 func printApproval(w io.Writer, a view.Approval) {
 	terminal.Row(w, "approval", a.ID)
 	terminal.Row(w, "asks for", wanted(a))
+	printRequest(w, a)
 	terminal.Row(w, "for the run", fmt.Sprintf("%s (%s)", a.Run, terminal.OneLine(a.Prompt, 80)))
 	terminal.Row(w, "by its task", a.Task)
 	if a.Claim != "" {
@@ -65,14 +86,52 @@ func printApproval(w io.Writer, a view.Approval) {
 
 // wanted says what an approval asks for. An address is shown whole: what it carries out may stand at its end.
 func wanted(a view.Approval) string {
-	if a.Kind == contract.ApprovalFetch {
+	switch a.Kind {
+	case contract.ApprovalFetch:
 		return "reading " + terminal.OneLine(a.URL, contract.MaxURL)
+	case contract.ApprovalRequest:
+		return "sending " + terminal.OneLine(a.Act().Target(), contract.MaxURL+20) + ", which changes something there"
 	}
-	return "a connection to " + terminal.OneLine(act(a).Target(), 300)
+	return "a connection to " + terminal.OneLine(a.Act().Target(), 300)
 }
 
-func act(a view.Approval) contract.Act {
-	return contract.Act{Kind: a.Kind, Run: a.Run, Host: a.Host, Port: a.Port, URL: a.URL}
+// printRequest says what a request sends, with as much of its body as is there.
+func printRequest(w io.Writer, a view.Approval) {
+	r := a.Request
+	if r == nil {
+		return
+	}
+	for _, h := range r.Headers {
+		terminal.Row(w, "header", terminal.OneLine(h, 1200))
+	}
+	if a.Again != "" {
+		terminal.Row(w, "once more", fmt.Sprintf("it repeats the effect %s, which is %s%s", a.Again, r.Before, suffix(mayBeDone(r.Before))))
+	}
+	body, more := a.Body, ""
+	if body == "" {
+		if body = r.Body; r.Cut {
+			more = ", of which this is the beginning: choir approvals show " + a.ID
+		}
+	}
+	if r.Size == 0 {
+		terminal.Row(w, "body", "none")
+		return
+	}
+	terminal.Row(w, "body", fmt.Sprintf("%d bytes, SHA-256 %s%s", r.Size, r.SHA256, more))
+	for line := range strings.SplitSeq(strings.TrimSuffix(body, "\n"), "\n") {
+		for begun := false; !begun || line != ""; begun = true { // a long line is broken, for none of it may be left out
+			part := contract.Clip(line, maxWidth)
+			terminal.Row(w, "", "> "+terminal.OneLine(part, maxWidth))
+			line = line[len(part):]
+		}
+	}
+}
+
+func mayBeDone(o contract.EffectOutcome) string {
+	if o == contract.EffectUnknown {
+		return "it may have been done already"
+	}
+	return ""
 }
 
 // Approve is choir approve.
@@ -101,7 +160,7 @@ func Approve() cli.Verb {
 				}
 				// The answer allows what is shown here, computed from it, and not a digest
 				// that the service sends.
-				digest, err := act(a).Digest()
+				digest, err := a.Act().Digest()
 				if err != nil {
 					return fault.Wrap("approve", err)
 				}
@@ -109,7 +168,7 @@ func Approve() cli.Verb {
 				if err != nil {
 					return err
 				}
-				return t.Show(acted, func(w io.Writer) { terminal.Row(w, string(answer), act(a).Target(), "run "+a.Run) })
+				return t.Show(acted, func(w io.Writer) { terminal.Row(w, string(answer), a.Act().Target(), "run "+a.Run) })
 			}
 			return fault.New("approve", fault.NotFound, "List what waits with: choir approvals", fmt.Errorf("no approval %q waits", terminal.OneLine(args[0], 60)))
 		},

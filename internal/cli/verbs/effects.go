@@ -67,6 +67,9 @@ func printEffect(w io.Writer, e view.Effect) {
 	if e.Key != "" {
 		terminal.Row(w, "idempotency key", terminal.OneLine(e.Key, 256))
 	}
+	if e.Approval != "" {
+		terminal.Row(w, "allowed by", "approval "+e.Approval)
+	}
 	if e.Again != "" {
 		terminal.Row(w, "once more", e.Again)
 	}

@@ -152,7 +152,7 @@ func questionNames(ctx context.Context, c *client.Client, before []string, _ str
 
 func approvalNames(ctx context.Context, c *client.Client, _ []string, _ string) ([]cli.Name, error) {
 	open, _, err := c.Approvals(ctx, false, 0, offered)
-	return names(open, func(a view.Approval) cli.Name { return cli.Name{Word: a.ID, About: act(a).Target() + " " + a.Prompt} }), err
+	return names(open, func(a view.Approval) cli.Name { return cli.Name{Word: a.ID, About: a.Act().Target() + " " + a.Prompt} }), err
 }
 
 // proposalNames are the open proposals of the document in the argument before.

@@ -190,7 +190,7 @@ func printRun(w io.Writer, r view.Run) {
 		terminal.Row(w, "question", fmt.Sprintf("%s: %s %v", q.ID, terminal.OneLine(q.Text, 200), q.Choices))
 	}
 	for _, a := range r.Approvals {
-		terminal.Row(w, "approval", fmt.Sprintf("%s: a connection to %s", a.ID, terminal.OneLine(act(a).Target(), 300)))
+		terminal.Row(w, "approval", a.ID+": "+wanted(a))
 	}
 	for _, l := range r.Reviews {
 		terminal.Row(w, "review", fmt.Sprintf("%d paths wait until you have looked at them: choir review %s --task %s", l.Paths, l.Run, l.Task))

@@ -68,7 +68,7 @@ func await(ctx context.Context, t *cli.Call, c *client.Client, id string, timeou
 			fmt.Fprintf(os.Stderr, "choir: it asks: %s\nchoir: answer with: choir answer %s --question %s TEXT\n", terminal.OneLine(q.Text, 1000), run.ID, terminal.OneLine(q.ID, 128))
 		}
 		for _, a := range run.Approvals {
-			fmt.Fprintf(os.Stderr, "choir: it asks for a connection to %s\nchoir: answer with: choir approve %s\n", terminal.OneLine(act(a).Target(), 300), a.ID)
+			fmt.Fprintf(os.Stderr, "choir: it asks for %s\nchoir: answer with: choir approve %s\n", wanted(a), a.ID)
 		}
 		for _, l := range run.Reviews {
 			fmt.Fprintf(os.Stderr, "choir: %d changed paths wait until you have looked at them: choir review %s --task %s\n", l.Paths, l.Run, l.Task)

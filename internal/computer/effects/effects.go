@@ -34,7 +34,7 @@ type Effects struct {
 }
 
 func of(e state.Effect) view.Effect {
-	v := view.Effect{ID: e.Effect, Kind: e.Kind, Run: e.Run, Task: e.Task, Attempt: e.Attempt, Call: e.Call, Target: e.Target, What: e.What, Args: e.Args, Key: e.Key, Again: e.Again,
+	v := view.Effect{ID: e.Effect, Kind: e.Kind, Run: e.Run, Task: e.Task, Attempt: e.Attempt, Call: e.Call, Target: e.Target, What: e.What, Args: e.Args, Key: e.Key, Again: e.Again, Approval: e.Approval,
 		Outcome: view.EffectOpen, Time: past.When(e.Time), Sequence: e.Seq}
 	if e.Ended != nil {
 		v.Outcome, v.Detail, v.Status, v.Answer = string(e.Ended.Outcome), e.Ended.Detail, e.Ended.Status, e.Ended.Answer

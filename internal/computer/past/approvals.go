@@ -2,11 +2,17 @@ package past
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strconv"
 
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/webpage"
 )
 
 // Approvals answers rpc.ApprovalList.
@@ -22,6 +28,39 @@ func (c *Past) Approvals(ctx context.Context, all bool, before uint64, limit int
 	return list[:min(len(list), limit)], more, nil
 }
 
+// Approval answers rpc.ApprovalShow: one approval, and of a request that changes something all that it would send.
+func (c *Past) Approval(ctx context.Context, id string) (view.Approval, error) {
+	const op = "past.Approval"
+	if err := c.state.CaughtUp(ctx, c.log); err != nil {
+		return view.Approval{}, err
+	}
+	list, err := c.approvals(ctx, state.ApprovalFilter{ID: id, Limit: 1})
+	if err != nil {
+		return view.Approval{}, err
+	}
+	if len(list) == 0 {
+		return view.Approval{}, fault.New(op, fault.NotFound, "List what waits with: choir approvals", fmt.Errorf("there is no approval %s", id))
+	}
+	a := list[0]
+	if a.Sends == "" {
+		return a, nil
+	}
+	f, _, err := c.blobs.Open(ctx, c.cid, a.Sends)
+	if err != nil {
+		return a, fault.Wrap(op, err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, webpage.MaxRequest))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return a, fault.Wrap(op, err)
+	}
+	var sends webpage.Sending
+	if err := json.Unmarshal(raw, &sends); err != nil {
+		return a, fault.New(op, fault.Internal, "", fmt.Errorf("what it would send can't be read: %w", err))
+	}
+	a.Body = webpage.Seen(sends.Body)
+	return a, nil
+}
+
 // approvals lists the approvals that match a filter, as of the events that are projected.
 func (c *Past) approvals(ctx context.Context, f state.ApprovalFilter) ([]view.Approval, error) {
 	rows, err := c.state.Approvals(ctx, f)
@@ -32,6 +71,7 @@ func (c *Past) approvals(ctx context.Context, f state.ApprovalFilter) ([]view.Ap
 	for _, r := range rows {
 		out = append(out, view.Approval{
 			ID: r.ID, Kind: r.Kind, Run: r.Run, Prompt: r.Prompt, Task: r.Task, Attempt: r.Attempt, Host: r.Host, Port: r.Port, URL: r.URL,
+			Method: r.Method, Sends: r.Sends, Again: r.Again, Request: r.Request,
 			Digest: r.Digest, Claim: r.Claim, Asked: When(r.Asked), Deadline: When(r.Deadline),
 			Answer: r.Answer, By: r.AnsweredBy, Reason: r.Reason, Answered: When(r.Answered), Sequence: r.AskedSeq,
 		})

@@ -31,6 +31,9 @@ func (c *Past) Bind(t rpc.Table) {
 	rpc.Bind(t, rpc.ApprovalList, func(ctx context.Context, _ rpc.Caller, in rpc.ApprovalsRequest) (rpc.List[view.Approval], error) {
 		return rpc.Listed(c.Approvals(ctx, in.All, in.Before, in.Limit))
 	})
+	rpc.Bind(t, rpc.ApprovalShow, func(ctx context.Context, _ rpc.Caller, in rpc.OnApproval) (view.Approval, error) {
+		return c.Approval(ctx, in.Approval)
+	})
 	rpc.Bind(t, rpc.EgressList, func(ctx context.Context, _ rpc.Caller, in rpc.EgressRequest) (rpc.List[view.Traffic], error) {
 		hosts, err := c.Egress(ctx, in.Run)
 		return rpc.Listed(hosts, false, err)

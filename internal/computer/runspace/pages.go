@@ -2,6 +2,7 @@ package runspace
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,7 @@ import (
 	"choir.dev/choiros/internal/webpage"
 )
 
-// pages reads pages of the web, each in a box of its own.
+// pages reads pages of the web and sends requests, each in a box of its own.
 type pages struct {
 	boxes Boxes
 }
@@ -42,13 +43,47 @@ const (
 // nothing of the computer's, and that is let out to the page's host and port alone.
 func (p pages) Fetch(ctx context.Context, r ports.PageRequest) (webpage.Page, error) {
 	const op = "runspace.Fetch"
+	out, _, err := p.read(ctx, r, webpage.Request{URL: r.Address.URL})
+	if err != nil {
+		return webpage.Page{}, fault.Wrap(op, err)
+	}
+	page, err := webpage.Decode(out)
+	if err != nil {
+		return page, fault.New(op, fault.Invalid, "", err)
+	}
+	return page, nil
+}
+
+// Send implements ports.Pages, in a box like that in which a page is read.
+func (p pages) Send(ctx context.Context, r ports.SendRequest) (webpage.Answer, error) {
+	const op = "runspace.Send"
+	out, began, err := p.read(ctx, ports.PageRequest{Run: r.Run, Task: r.Task, Address: r.Address, Decided: r.Decided}, webpage.Request{Send: &r.Sending})
+	if !began {
+		return webpage.Answer{}, fault.Wrap(op, err)
+	}
+	a, bad := webpage.DecodeAnswer(out)
+	if err := cmp.Or(err, bad); err != nil {
+		// What it said last is what is known. It may have died before it could say more, also of what it had not sent.
+		a.Sent, a.Whole, a.Failed = true, false, webpage.Line("its box ended: "+fault.Text(err), 400)
+	}
+	return a, nil
+}
+
+// read has the reader do what is asked of it, and returns what it wrote, also where it did not end well. began is false if it
+// was not started.
+func (p pages) read(ctx context.Context, r ports.PageRequest, asked webpage.Request) (answer []byte, began bool, err error) {
+	const op = "runspace.read"
 	rule, err := egress.ParseRule(r.Address.Target())
 	if err != nil {
-		return webpage.Page{}, fault.New(op, fault.Invalid, "", err)
+		return nil, false, fault.New(op, fault.Invalid, "", err)
+	}
+	request, err := json.Marshal(asked)
+	if err != nil {
+		return nil, false, fault.Wrap(op, err)
 	}
 	program, err := p.program(ctx)
 	if err != nil {
-		return webpage.Page{}, fault.Wrap(op, err)
+		return nil, false, fault.Wrap(op, err)
 	}
 	b := p.boxes.Boxes
 	id := "page-" + contract.Nonce()
@@ -61,35 +96,27 @@ func (p pages) Fetch(ctx context.Context, r ports.PageRequest) (webpage.Page, er
 			contract.EgressSpec{Profile: contract.EgressCustom, Allow: []string{rule.String()}}, r.Decided, rule),
 	})
 	if err != nil {
-		return webpage.Page{}, fault.Wrap(op, err)
+		return nil, false, fault.Wrap(op, err)
 	}
 	defer func() {
 		if err := box.Kill(); err != nil {
 			p.boxes.Logger.Error("could not end a box that read a page", "box", id, "error", err)
 		}
 	}()
-	request, err := json.Marshal(webpage.Request{URL: r.Address.URL})
-	if err != nil {
-		return webpage.Page{}, fault.Wrap(op, err)
-	}
 	var out, said bytes.Buffer
 	exit, err := boxes.Client(box).Exec(ctx, guest.ExecRequest{Argv: []string{readerInside + "/" + readerName}, Stdin: true, HeadBytes: webpage.MaxAnswer},
 		guest.Streams{Stdin: bytes.NewReader(request), Stdout: &out, Stderr: &said})
 	switch {
 	case err != nil && boxes.Ended(box):
-		return webpage.Page{}, fault.New(op, fault.Exhausted, "", fmt.Errorf("reading it took more than a box may use: %w", box.Err()))
+		err = fault.New(op, fault.Exhausted, "", fmt.Errorf("reading it took more than a box may use: %w", box.Err()))
 	case err != nil:
-		return webpage.Page{}, fault.Wrap(op, err)
+		err = fault.Wrap(op, err)
 	case exit.Code != 0:
-		return webpage.Page{}, fault.New(op, fault.Unavailable, "", fmt.Errorf("the reader ended with code %d: %s", exit.Code, webpage.Line(said.String(), 300)))
+		err = fault.New(op, fault.Unavailable, "", fmt.Errorf("the reader ended with code %d: %s", exit.Code, webpage.Line(said.String(), 300)))
 	case exit.StdoutDropped > 0:
-		return webpage.Page{}, fault.New(op, fault.Exhausted, "", errors.New("the reader answers too much"))
+		err = fault.New(op, fault.Exhausted, "", errors.New("the reader answers too much"))
 	}
-	page, err := webpage.Decode(out.Bytes())
-	if err != nil {
-		return page, fault.New(op, fault.Invalid, "", err)
-	}
-	return page, nil
+	return out.Bytes(), true, err
 }
 
 // program is the volume with the reader, under a name that is derived from its content.

@@ -46,7 +46,25 @@ type Outside struct {
 	Key string
 	// Harmless says that the service says of itself that what was done once is not done twice.
 	Harmless bool
-	again    bool // whether a call may name an earlier effect that it makes once more
+	// Each is of a tool of which each call is asked about, and has a target of its own.
+	Each  *Each
+	again bool // whether a call may name an earlier effect that it makes once more
+}
+
+// Each is what a tool does about each call before it is made.
+type Each struct {
+	// Read says what a call reaches, and what of its arguments leaves, in the one spelling in which calls are compared.
+	Read func(args json.RawMessage) (target string, leaves json.RawMessage, err error)
+	// Ask asks a person about exactly what leaves. approval is what they allowed; refused says why they did not.
+	Ask func(ctx context.Context, q Question) (approval, refused string, err error)
+}
+
+// Question is what a person is asked about a call.
+type Question struct {
+	Args, Leaves json.RawMessage        // as the model wrote them, and as they leave
+	Sends        contract.BlobRef       // of Leaves
+	Again        string                 // the earlier effect that it makes once more
+	Before       contract.EffectOutcome // what is known of that
 }
 
 // TakesAgain reports whether a call may name an earlier effect that it makes once more.
@@ -120,6 +138,9 @@ func (h *HostTool) declareOutside() error {
 	if h.Has(tool.Irreversible) != (h.Outside != nil) {
 		return fault.New("dispatch.tools", fault.Invalid, "docs/effects.md says what it declares.", fmt.Errorf("tool %q: outside: is for what is irreversible, and for all of it", h.Name))
 	}
+	if h.Asked != (h.Outside != nil && h.Outside.Each != nil && h.Outside.Kind == contract.EffectRequest) {
+		return fault.New("dispatch.tools", fault.Invalid, "docs/effects.md says what it declares.", fmt.Errorf("tool %q: asked: is for requests, each of which says what it is, and for all of them", h.Name))
+	}
 	if h.Outside == nil {
 		return nil
 	}
@@ -136,7 +157,7 @@ func (h *HostTool) declareOutside() error {
 const maxTold = 200
 
 // grantable reports whether a task may list a tool at all.
-func grantable(t tool.Tool) bool { return !t.Has(tool.Irreversible) || t.Granted }
+func grantable(t tool.Tool) bool { return !t.Has(tool.Irreversible) || t.Granted || t.Asked }
 
 // OnHost returns the tool of a name, if the host carries it out.
 func (c *Catalogue) OnHost(name string) (HostTool, bool) {
@@ -222,10 +243,11 @@ func (c *Catalogue) ToolNames(k contract.TaskKind) []string {
 
 // Permitted refuses tools by the effects that they declare, whoever listed them. A box
 // confines what happens in it, but nothing confines the host, and what can't be undone
-// can't be taken back. What a person approved in advance they approved with all that it does.
+// can't be taken back. What a person approved in advance they approved with all that it does, and what they are asked about
+// each time is up to them.
 func Permitted(task contract.DirectorTask, t tool.Tool) error {
 	switch {
-	case t.Granted:
+	case t.Granted || t.Asked:
 		return nil
 	case t.Has(tool.Irreversible):
 		return fault.New("", fault.Denied, "", fmt.Errorf("what %s does can't be undone; only a person may do it", t.Name))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/crash"
+	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
@@ -91,44 +93,104 @@ func (m Maker) answered(ctx context.Context, ended *contract.EffectEnded, res to
 	} else if res.OK {
 		ended.Outcome = contract.EffectDone
 	}
-	if ended.Detail = Printable(res.Output, maxDetail); len(res.Output) > maxDetail {
-		ref, _, err := m.Blobs.Put(ctx, m.CID, strings.NewReader(res.Output))
+	said := res.Output
+	if res.Ended != nil && res.Ended.Answer != "" {
+		said = res.Ended.Answer
+	}
+	if ended.Detail = Printable(said, maxDetail); len(said) > maxDetail {
+		ref, _, err := m.Blobs.Put(ctx, m.CID, strings.NewReader(said))
 		if ended.Answer = ref; err != nil {
 			ended.Answer, ended.Detail = "", Printable("(the rest could not be kept: "+summary.OneLine(fault.Text(err), 200)+") "+ended.Detail, maxDetail)
 		}
 	}
 }
 
-// intend decides whether a call may be made, and records that it is about to be. leaves are the arguments as they are sent;
-// refused says why it may not.
-func (m Maker) intend(ctx context.Context, call string, o catalogue.Outside, args json.RawMessage) (p *contract.EffectIntended, leaves json.RawMessage, refused string, err error) {
-	c := effect.Call{Run: m.Ref.Run, Target: o.Target, Takes: o.Key != "", Harmless: o.Harmless, Once: o.Kind == contract.EffectRequest}
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(args, &fields); err != nil {
-		return nil, nil, fmt.Sprintf("The arguments are no object: %v", err), nil
+// call is a call with what is to leave of its arguments.
+type call struct {
+	effect.Call
+	id     string
+	fields map[string]json.RawMessage
+}
+
+// intend decides whether a call may be made, has a person asked if its tool wants that, and records that it is about to be.
+// leaves are the arguments as they are sent; refused says why it may not be.
+func (m Maker) intend(ctx context.Context, id string, o catalogue.Outside, args json.RawMessage) (p *contract.EffectIntended, leaves json.RawMessage, refused string, err error) {
+	c, err := m.read(id, o, args)
+	if err != nil {
+		return nil, nil, fmt.Sprintf("Nothing was sent: %v.", err), nil
 	}
-	var without []string
-	if o.TakesAgain() {
-		c.Again, without = text(fields[effect.Again]), append(without, effect.Again)
-		delete(fields, effect.Again)
-	}
-	if o.Key != "" {
-		c.Given, without = text(fields[o.Key]), append(without, o.Key)
-		if c.Given != Printable(c.Given, maxKey) {
-			return nil, nil, fmt.Sprintf("%s is one line of at most %d bytes, or is left out: then one is made.", o.Key, maxKey), nil
+	approval, sends := "", contract.BlobRef("")
+	if o.Each != nil {
+		m.Lock.mu.Lock()
+		p, leaves, refused, err = m.draft(ctx, c, o)
+		m.Lock.mu.Unlock()
+		if err != nil || refused != "" {
+			return nil, nil, refused, err
 		}
-	}
-	if c.Digest, err = effect.Digest(args, without...); err != nil {
-		return nil, nil, fmt.Sprintf("The arguments can't be read: %v", err), nil
+		sends = p.Args
+		approval, refused, err = o.Each.Ask(ctx, catalogue.Question{Args: args, Leaves: leaves, Sends: sends, Again: c.Again, Before: m.before(c.Again)})
+		if err != nil || refused != "" {
+			return nil, nil, refused, err
+		}
+		crash.At("dispatch.effect.allowed")
 	}
 	m.Lock.mu.Lock()
 	defer m.Lock.mu.Unlock()
-	key, refused := effect.Decide(c, m.earlier(c))
+	if p, leaves, refused, err = m.draft(ctx, c, o); err != nil || refused != "" {
+		return nil, nil, refused, err
+	}
+	if o.Each != nil {
+		if refused = m.allowed(approval, sends, p); refused != "" {
+			return nil, nil, refused, nil
+		}
+		p.Approval = approval
+	}
+	_, err = m.Run.Append(ctx, contract.Draft{ID: contract.DeriveID(p.Effect, "intended"), Actor: contract.AssociateOf(m.Ref.Task), Type: "effect.intended",
+		Subject: contract.EffectSubject(p.Effect), Task: m.Ref.Task, Data: p, Expect: &contract.Expect{}})
+	return p, leaves, "", err
+}
+
+// read understands the arguments of a call. The error says what is wrong with them.
+func (m Maker) read(id string, o catalogue.Outside, args json.RawMessage) (c call, err error) {
+	c = call{id: id, Call: effect.Call{Run: m.Ref.Run, Target: o.Target, Takes: o.Key != "", Harmless: o.Harmless, Once: o.Kind == contract.EffectRequest}}
+	if err := json.Unmarshal(args, &c.fields); err != nil {
+		return c, fmt.Errorf("the arguments are no object: %w", err)
+	}
+	var without []string
+	if o.TakesAgain() {
+		c.Again, without = text(c.fields[effect.Again]), append(without, effect.Again)
+	}
+	if o.Each != nil {
+		if c.Target, args, err = o.Each.Read(args); err != nil {
+			return c, err
+		}
+		c.fields = nil
+		if err := json.Unmarshal(args, &c.fields); err != nil {
+			return c, err
+		}
+	}
+	delete(c.fields, effect.Again)
+	if o.Key != "" {
+		c.Given, without = text(c.fields[o.Key]), append(without, o.Key)
+		if c.Given != Printable(c.Given, maxKey) {
+			return c, fmt.Errorf("%s is one line of at most %d bytes, or is left out: then one is made", o.Key, maxKey)
+		}
+	}
+	if c.Digest, err = effect.Digest(args, without...); err != nil {
+		return c, fmt.Errorf("the arguments can't be read: %w", err)
+	}
+	return c, nil
+}
+
+// draft decides whether a call may be made now, and keeps what would leave. The lock is held.
+func (m Maker) draft(ctx context.Context, c call, o catalogue.Outside) (p *contract.EffectIntended, leaves json.RawMessage, refused string, err error) {
+	key, refused := effect.Decide(c.Call, m.earlier(c.Call))
 	if refused != "" {
 		return nil, nil, refused, nil
 	}
-	p = &contract.EffectIntended{Effect: contract.DeriveID(m.Ref.Task, fmt.Sprintf("effect:%d:%s", m.Ref.Attempt, call)), Kind: o.Kind, Target: o.Target,
-		Digest: c.Digest, Call: call, Attempt: m.Ref.Attempt, Again: c.Again}
+	p = &contract.EffectIntended{Effect: contract.DeriveID(m.Ref.Task, fmt.Sprintf("effect:%d:%s", m.Ref.Attempt, c.id)), Kind: o.Kind, Target: c.Target,
+		Digest: c.Digest, Call: c.id, Attempt: m.Ref.Attempt, Again: c.Again}
+	fields := maps.Clone(c.fields)
 	if o.Key != "" {
 		p.Key = key
 		if fields[o.Key], err = json.Marshal(key); err != nil {
@@ -142,9 +204,39 @@ func (m Maker) intend(ctx context.Context, call string, o catalogue.Outside, arg
 	if p.Args, _, err = m.Blobs.Put(ctx, m.CID, bytes.NewReader(leaves)); err != nil {
 		return nil, nil, "", fault.Wrap("dispatch.effect", err)
 	}
-	_, err = m.Run.Append(ctx, contract.Draft{ID: contract.DeriveID(p.Effect, "intended"), Actor: contract.AssociateOf(m.Ref.Task), Type: "effect.intended",
-		Subject: contract.EffectSubject(p.Effect), Task: m.Ref.Task, Data: p, Expect: &contract.Expect{}})
-	return p, leaves, "", err
+	return p, leaves, "", nil
+}
+
+// allowed says why a call may not be made under an approval, "" if it may: a person allowed exactly it, once, and that was not
+// used. The lock is held, so that of two calls under one approval the second is refused.
+func (m Maker) allowed(approval string, sends contract.BlobRef, p *contract.EffectIntended) (refused string) {
+	if defence.Off(defence.RequestBound) {
+		return ""
+	}
+	if p.Args != sends {
+		return "While the user was asked, it became known what came of the same call before, so that this one would not be what they allowed. Nothing was sent. Look how it ended, and call once more only if it is still wanted."
+	}
+	m.Run.Story(func(s *story.Run) {
+		k := s.Approval(approval)
+		switch {
+		case defence.Off(defence.RequestAsked):
+		case k == nil || k.Answer != contract.ApprovalOnce || k.Act.Sends != p.Args || k.Act.Again != p.Again:
+			refused = "The user allowed another request than this one. Nothing was sent."
+		case s.Spent(approval):
+			refused = "The user allowed this one time, and that was used. Nothing was sent."
+		}
+	})
+	return refused
+}
+
+// before is what is known of an earlier effect, "" if there is none or nobody knows yet.
+func (m Maker) before(id string) (out contract.EffectOutcome) {
+	m.Run.Story(func(s *story.Run) {
+		if e := s.Effect(id); e != nil {
+			out = e.Outcome()
+		}
+	})
+	return out
 }
 
 // earlier lists the effects of the run that are the same as a call, oldest first.

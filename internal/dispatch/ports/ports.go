@@ -374,10 +374,22 @@ type PageRequest struct {
 	Decided func(hostport string, allowed bool)
 }
 
-// Pages reads pages of the web, each in a box of its own that has nothing of the computer's in it and
-// reaches the page's host alone. An error means that there was no such box, or that it ended.
+// SendRequest asks for a request that a person allowed to be sent.
+type SendRequest struct {
+	Run, Task string
+	Address   webpage.Address // of what is sent
+	Sending   webpage.Sending
+	Decided   func(hostport string, allowed bool)
+}
+
+// Pages reads pages of the web and sends requests, each in a box of its own that has nothing of the computer's in it and
+// reaches one host alone.
 type Pages interface {
+	// Fetch reads a page. An error means that there was no box, or that it ended.
 	Fetch(ctx context.Context, r PageRequest) (webpage.Page, error)
+	// Send sends a request, one time, however it ends. An error means that nothing was sent. What is not known to have been
+	// kept from leaving is said to have been sent.
+	Send(ctx context.Context, r SendRequest) (webpage.Answer, error)
 }
 
 // Search asks a search service. What it answers is not trusted.

@@ -97,7 +97,7 @@ type waiting struct {
 func (a *attempt) refusal(w *waiting) (why string) {
 	a.run.Story(func(s *story.Run) {
 		switch k := s.Approval(w.id); {
-		case k.Answer == contract.ApprovalOnce || k.Answer == contract.ApprovalRun:
+		case k.Answer == contract.ApprovalOnce || k.Answer == contract.ApprovalRun && k.Act.Kind != contract.ApprovalRequest:
 		case k.BySystem:
 			why = "nobody allowed it in time"
 		default:
@@ -118,12 +118,12 @@ func (a *attempt) requestHost(ctx context.Context, text string) (w *waiting, why
 		return nil, "only exact hosts can be asked for", nil
 	}
 	act := contract.Act{Kind: contract.ApprovalEgress, Run: a.ref.Run, Host: host, Port: port}
-	return a.request(ctx, act, text, contract.Claim(cmp.Or(a.task.Egress.Reason, a.task.Goal)))
+	return a.request(ctx, act, text, contract.Claim(cmp.Or(a.task.Egress.Reason, a.task.Goal)), nil)
 }
 
 // request asks for an act, unless this run has asked for the same already: there is one question for one
-// act. why is the reason why it can't be allowed; it is empty if it may be.
-func (a *attempt) request(ctx context.Context, act contract.Act, text, claim string) (w *waiting, why string, err error) {
+// act. shown is what is shown of a request. why is the reason why it can't be allowed; it is empty if it may be.
+func (a *attempt) request(ctx context.Context, act contract.Act, text, claim string, shown *contract.RequestShown) (w *waiting, why string, err error) {
 	r := a.run
 	digest, err := act.Digest()
 	if err != nil {
@@ -132,16 +132,17 @@ func (a *attempt) request(ctx context.Context, act contract.Act, text, claim str
 	others, done := r.Approving() // the counts stay right until the question is in the log
 	defer done()
 	var last *story.Approval
-	times, open, all := 0, 0, 0
+	times, open, all, spent := 0, 0, 0, false
 	r.Story(func(s *story.Run) {
 		for _, k := range s.Approvals {
 			if k.Digest == digest {
 				last, times = k, times+1
 			}
 		}
+		spent = last != nil && s.Spent(last.Approval) && !defence.Off(defence.RequestBound)
 		open, all = s.OpenApprovals(), len(s.Approvals)
 	})
-	if last != nil && (!last.Answered || standsFor(last, a.ref)) {
+	if last != nil && !spent && (!last.Answered || standsFor(last, a.ref)) {
 		deadline, err := time.Parse(time.RFC3339, last.Deadline)
 		return &waiting{id: last.Approval, text: text, deadline: deadline}, "", err
 	}
@@ -157,7 +158,7 @@ func (a *attempt) request(ctx context.Context, act contract.Act, text, claim str
 	}
 	deadline := a.host.Now().Add(a.host.Times.Approval).UTC().Truncate(time.Second).Add(time.Second)
 	p := &contract.ApprovalRequested{Approval: contract.DeriveID(a.ref.Run, fmt.Sprintf("approval:%s:%d", digest, times)), Act: act, Digest: digest,
-		Attempt: a.ref.Attempt, Claim: claim, Deadline: deadline.Format(time.RFC3339)}
+		Attempt: a.ref.Attempt, Claim: claim, Deadline: deadline.Format(time.RFC3339), Request: shown}
 	_, err = r.Append(ctx, contract.Draft{ID: contract.DeriveID(p.Approval, "requested"), Actor: contract.AssociateOf(a.ref.Task), Type: "approval.requested",
 		Subject: "approval/" + p.Approval, Task: a.ref.Task, Data: p})
 	if err != nil {
@@ -172,7 +173,7 @@ func (a *attempt) request(ctx context.Context, act contract.Act, text, claim str
 func standsFor(k *story.Approval, t ports.TaskRef) bool {
 	switch k.Answer {
 	case contract.ApprovalRun:
-		return true
+		return k.Act.Kind != contract.ApprovalRequest
 	case contract.ApprovalOnce:
 		return k.Task == t.Task && k.Attempt == t.Attempt
 	}

@@ -20,6 +20,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/dispatch/webtools"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	"choir.dev/choiros/internal/library"
@@ -47,13 +48,7 @@ func CiteTool() catalogue.HostTool {
 		Schema: tool.Object(fmt.Sprintf(`"source":{"type":"string","minLength":1,"maxLength":4096,"description":"the page's address, or the file's path"},
 			"claim":{"type":"string","minLength":1,"maxLength":%d,"description":"one sentence that the excerpt alone shows to be true"},
 			"excerpt":{"type":"string","minLength":1,"maxLength":%d,"description":"as the source has it, word for word, without the marks of lines before it: a sentence or two"}`, contract.MaxCited, contract.MaxCited), "source", "claim", "excerpt")},
-		Call: func(ctx context.Context, c catalogue.HostCall) (tool.Result, error) {
-			a, ok := ctx.Value(attemptKey{}).(*attempt)
-			if !ok {
-				return tool.Result{}, fault.New("dispatch.tool", fault.Internal, "", errors.New("no attempt calls cite"))
-			}
-			return a.cite(ctx, c.Args)
-		}}
+		Call: byAttempt((*attempt).cite)}
 }
 
 // cite records a citation, if its source says the excerpt.
@@ -233,7 +228,7 @@ func (a *attempt) judge(ctx context.Context, c contract.Citation, around string)
 	if provider == ports.Rehearsal {
 		return unknown("no model is connected, and a rehearsal judges nothing")
 	}
-	ask := fmt.Sprintf("Claim: %s\n\nExcerpt: %s\n\nThe source around it, %s:\n%s", c.Claim, c.Excerpt, c.Address, quoted(around))
+	ask := fmt.Sprintf("Claim: %s\n\nExcerpt: %s\n\nThe source around it, %s:\n%s", c.Claim, c.Excerpt, c.Address, webtools.Quoted(around))
 	timed, cancel := awake.WithTimeout(ctx, judgeTime)
 	defer cancel()
 	turn, err := a.host.Models.Ask(timed, ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task, Role: contract.KindAssociate, Model: a.model,

@@ -13,8 +13,8 @@ import (
 // outside makes a call that changes something outside of the computer.
 func (a *attempt) outside(ctx context.Context, call string, h catalogue.HostTool, args json.RawMessage) (tool.Result, error) {
 	m := outside.Maker{Run: a.run, Ref: a.ref, CID: a.host.CID, Blobs: a.host.Blobs, Lock: &a.host.leaving, CleanUp: a.cleanUp}
-	return m.Make(ctx, call, *h.Outside, args, func(ctx context.Context, leaves json.RawMessage) (tool.Result, error) {
-		return h.Call(context.WithValue(ctx, attemptKey{}, a), catalogue.HostCall{Run: a.ref.Run, Task: a.ref.Task, Args: leaves})
+	return m.Make(context.WithValue(ctx, attemptKey{}, a), call, *h.Outside, args, func(ctx context.Context, leaves json.RawMessage) (tool.Result, error) {
+		return h.Call(ctx, catalogue.HostCall{Run: a.ref.Run, Task: a.ref.Task, Args: leaves})
 	})
 }
 

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -19,16 +18,10 @@ import (
 
 // RecallTool shows a model what an earlier call of its own attempt returned.
 func RecallTool() catalogue.HostTool {
-	return catalogue.HostTool{Tool: recall.Tool(), Call: func(ctx context.Context, c catalogue.HostCall) (tool.Result, error) {
-		a, ok := ctx.Value(attemptKey{}).(*attempt)
-		if !ok {
-			return tool.Result{}, fault.New("dispatch.tool", fault.Internal, "", errors.New("no attempt calls recall"))
-		}
-		return a.recall(ctx, c.Args), nil
-	}}
+	return catalogue.HostTool{Tool: recall.Tool(), Call: byAttempt((*attempt).recall)}
 }
 
-func (a *attempt) recall(ctx context.Context, args json.RawMessage) tool.Result {
+func (a *attempt) recall(ctx context.Context, args json.RawMessage) (tool.Result, error) {
 	return recall.Show(args, func(call string) (recall.Returned, string) {
 		var ret contract.ToolReturned
 		known, called := false, false
@@ -54,7 +47,7 @@ func (a *attempt) recall(ctx context.Context, args json.RawMessage) tool.Result 
 			out.Output = whole
 		}
 		return out, ""
-	})
+	}), nil
 }
 
 // blob reads an output that was too long for its event.

@@ -215,14 +215,22 @@ func wholeOutput(res tool.Result) string {
 
 // recorded returns the turns from which an interrupted attempt continues. Calls that were under way and
 // only read are made again: they do no harm on the attempt's tree as it stands, and the model need not
-// ask twice. The results of other calls stay unknown, and the model is told so.
+// ask twice. So are those of which the user was being asked: nothing of them left, and they wait for the same answer. The results of other calls stay unknown, and the model is told so.
 func (a *attempt) recorded(ctx context.Context) ([]contract.TurnRecorded, error) {
 	a.endEffects()
 	var open []contract.ToolCalled
-	a.run.Story(func(s *story.Run) { open = s.Task(a.ref.Task).Unreturned() })
+	left := map[string]bool{}
+	a.run.Story(func(s *story.Run) {
+		t := s.Task(a.ref.Task)
+		open = t.Unreturned()
+		for call := range t.Outside {
+			left[call] = true
+		}
+	})
 	for _, c := range open {
 		t, _ := a.host.Tools.Lookup(c.Name)
-		if !c.ReadOnly || !t.ReadOnly() || a.host.Tools.Check(c.Name, c.Args) != nil {
+		asked := t.Asked && !left[c.Call]
+		if !asked && (!c.ReadOnly || !t.ReadOnly()) || a.host.Tools.Check(c.Name, c.Args) != nil {
 			continue
 		}
 		if _, err := a.perform(ctx, c.Call, t, c.Args); err != nil {

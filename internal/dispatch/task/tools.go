@@ -18,6 +18,17 @@ import (
 // attemptKey is the context key by which a call of one of this package's own tools finds its attempt.
 type attemptKey struct{}
 
+// byAttempt is the call of a tool that the calling attempt carries out.
+func byAttempt(do func(*attempt, context.Context, json.RawMessage) (tool.Result, error)) func(context.Context, catalogue.HostCall) (tool.Result, error) {
+	return func(ctx context.Context, c catalogue.HostCall) (tool.Result, error) {
+		a, ok := ctx.Value(attemptKey{}).(*attempt)
+		if !ok {
+			return tool.Result{}, fault.New("dispatch.tool", fault.Internal, "", errors.New("no attempt calls it"))
+		}
+		return do(a, ctx, c.Args)
+	}
+}
+
 // GitTool is the tool for git steps on the workspace's history, which no task's box contains.
 func GitTool() catalogue.HostTool {
 	return catalogue.HostTool{Tool: tool.Tool{Name: associate.Git, Effects: []tool.Effect{tool.Reads, tool.Writes}, Callers: []tool.Caller{tool.Step},
@@ -25,13 +36,7 @@ func GitTool() catalogue.HostTool {
 		Description: "Do something with the computer's history.",
 		Schema: tool.Object(`"op":{"type":"string","enum":["checkpoint","restore","diff","log","status"]},"message":{"type":"string","maxLength":4096},
 			"ref":{"type":"string","maxLength":64},"path":{"type":"string","maxLength":4096}`, "op")},
-		Call: func(ctx context.Context, c catalogue.HostCall) (tool.Result, error) {
-			a, ok := ctx.Value(attemptKey{}).(*attempt)
-			if !ok {
-				return tool.Result{}, fault.New("dispatch.tool", fault.Internal, "", errors.New("no attempt calls git"))
-			}
-			return a.git(ctx, c.Args)
-		}}
+		Call: byAttempt((*attempt).git)}
 }
 
 // carryOut makes an admitted call in the box or on the host, as its tool declares, within the tool's

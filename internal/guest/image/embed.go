@@ -6,6 +6,3 @@ import _ "embed"
 
 //go:embed payload/choir-guest.zst
 var payload string
-
-//go:embed payload/choir-reader.zst
-var reader string

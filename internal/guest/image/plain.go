@@ -2,4 +2,4 @@
 
 package image
 
-var payload, reader string
+var payload string

@@ -1,0 +1,5 @@
+//go:build !embedguest && !embedreader
+
+package image
+
+var reader string
