@@ -17,28 +17,19 @@ export function approvalCard(approval, decide, whole) {
   const title = element('h3', `A task asks to ${asks} ${target(approval)}`)
   title.id = id
   card.setAttribute('aria-labelledby', id)
-  const facts = document.createElement('dl')
-  const fact = (name, value, title = '') => {
-    const row = document.createElement('div')
-    const told = value instanceof Node ? document.createElement('dd') : element('dd', value)
-    if (value instanceof Node) told.append(value)
-    if (title) told.title = title
-    row.append(element('dt', name), told)
-    facts.append(row)
-    return told
-  }
+  const facts = factsOf()
   // All of it is shown: what it would carry out may stand at its end.
   const all = (name, value) => {
-    const told = fact(name, value)
+    const told = fact(facts, name, value)
     told.classList.add('all')
     if (value instanceof Node) told.parentElement.classList.add('wide')
   }
-  fact('You said', approval.prompt)
-  fact('Run', short(approval.run), approval.run)
-  fact('Task', `${short(approval.task)}, attempt ${approval.attempt}`, approval.task)
+  fact(facts, 'You said', approval.prompt)
+  fact(facts, 'Run', short(approval.run), approval.run)
+  fact(facts, 'Task', `${short(approval.task)}, attempt ${approval.attempt}`, approval.task)
   if (page) {
     all('Address', approval.url)
-    fact('Not granted', 'Neither you nor a search named this address. Whoever reads it sees all of it.')
+    fact(facts, 'Not granted', 'Neither you nor a search named this address. Whoever reads it sees all of it.')
   } else if (request) {
     all('Sends', `${approval.method} ${approval.url}`)
     all('Headers', lines((request.headers ?? []).join('\n'), 'Headers'))
@@ -46,11 +37,11 @@ export function approvalCard(approval, decide, whole) {
     if (approval.again) {
       all('Once more', `It repeats the effect ${short(approval.again)}, which is ${request.before || 'under way'}${request.before === 'unknown' ? ': it may have been done already.' : '.'}`)
     }
-    fact('Can’t be undone', 'It may change something there that no checkpoint takes back. It is sent once.')
+    fact(facts, 'Can’t be undone', 'It may change something there that no checkpoint takes back. It is sent once.')
   } else {
-    fact('Not granted', 'This host and port are beyond what this computer was granted.')
+    fact(facts, 'Not granted', 'This host and port are beyond what this computer was granted.')
   }
-  fact('Without an answer', `Denied at ${clock(approval.deadline)}.`)
+  fact(facts, 'Without an answer', `Denied at ${clock(approval.deadline)}.`)
   card.append(title, facts)
   if (approval.claim) {
     const claim = document.createElement('figure')
@@ -128,7 +119,23 @@ function clock(time) {
   return Number.isNaN(at.getTime()) ? 'its deadline' : at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' })
 }
 
-function element(name, text) {
+/** A list of what the host knows. */
+export function factsOf() {
+  return document.createElement('dl')
+}
+
+/** Adds a fact to such a list, a text or an element; whole is shown to who points at it. */
+export function fact(facts, name, value, whole = '') {
+  const row = document.createElement('div')
+  const told = document.createElement('dd')
+  told.append(value)
+  if (whole) told.title = whole
+  row.append(element('dt', name), told)
+  facts.append(row)
+  return told
+}
+
+export function element(name, text) {
   const e = document.createElement(name)
   e.textContent = text
   return e

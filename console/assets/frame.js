@@ -1,6 +1,7 @@
 import { api, at, Problem } from './api.js'
 import { approvalCard } from './approvals.js'
 import { Health } from './health.js'
+import { Inbox } from './inbox.js'
 import { Running } from './running.js'
 import { Stage } from './stage.js'
 import { awake } from './wake.js'
@@ -27,9 +28,12 @@ const stage = new Stage($('stage'), {
     setTimeout(() => frame && live(frame.desktop), 15_000)
   },
   ailing: (kind, words) => health.ailing(kind, words),
+  asked: (place, id) => place === 'inbox' && askedFor(id),
 })
 const health = new Health(stage, { note, failed })
 const running = new Running({ failed })
+const inbox = new Inbox({ changed: approvals, failed, note, run: showRun })
+const settled = 1000 // milliseconds before a sheet that a page asked for takes an answer
 
 start().catch(failed)
 
@@ -53,6 +57,7 @@ async function start() {
 async function open(id, computer) {
   cid = id
   frame = null
+  inbox.show(id, null)
   liveTries.since = ''
   health.open(id)
   try {
@@ -120,7 +125,8 @@ function show(f) {
   running.show(cid, f)
   if (f.limited && f.limited !== limited) note(`A page or program was refused: ${f.limited}. What was stored is safe.`, 'danger', 30_000)
   limited = f.limited
-  approvals(f.running)
+  inbox.show(cid, f.waiting)
+  approvals()
   health.show(f.desktop)
   live(f.desktop)
 }
@@ -142,14 +148,16 @@ function setState(state) {
   $('state-word').textContent = stateWords[state] ?? state
 }
 
-function approvals(running) {
-  const open = running.flatMap((run) => [
+function approvals() {
+  const asked = (frame?.running ?? []).flatMap((run) => [
     ...(run.approvals ?? []).map((approval) => ({ id: approval.id, card: () => approvalCard(approval, decide, whole) })),
     ...(run.questions ?? []).map((question) => ({ id: question.id, card: () => questionCard(run, question) })),
   ])
-  $('bell-count').textContent = String(open.length)
-  $('bell-count').hidden = open.length === 0
-  $('bell').setAttribute('aria-label', open.length ? `Approvals, ${open.length} waiting` : 'Approvals')
+  const open = [...asked, ...inbox.entries()]
+  const count = asked.length + inbox.waiting.length // an offer to undo is no question
+  $('bell-count').textContent = String(count)
+  $('bell-count').hidden = count === 0
+  $('bell').setAttribute('aria-label', count ? `Approvals, ${count} waiting` : 'Approvals')
   $('approvals-none').hidden = open.length > 0
   // Cards that are there stay: somebody may be typing into one.
   const list = $('approvals-list')
@@ -172,6 +180,31 @@ async function whole(approval) {
     failed(problem)
     throw problem
   }
+}
+
+/** Shows a run in the desktop of its computer, which is opened if another one is shown. */
+function showRun(computer, run) {
+  closeSheets()
+  stage.run(computer, run)
+  if (computer === cid) return
+  $('pick').value = computer
+  open(computer)
+}
+
+/**
+ * The desktop's page, which agents write, asks for what waits. It is shown if somebody has just used that page, with the
+ * cursor on its title; and takes no answer for a moment, so that no click that was meant for the page gives one.
+ */
+function askedFor(id) {
+  if (!navigator.userActivation?.isActive) return
+  closeSheets()
+  $('approvals').hidden = false
+  $('bell').setAttribute('aria-expanded', 'true')
+  const list = $('approvals-list')
+  list.inert = true
+  setTimeout(() => (list.inert = false), settled)
+  $('approvals').querySelector('h2').focus()
+  for (const card of list.children) if (card.dataset.waits === `effect-${id}`) card.scrollIntoView({ block: 'nearest' })
 }
 
 /** The answer names the request that was shown, so that it can't allow another one. */
@@ -277,6 +310,7 @@ addEventListener('pointerdown', (e) => !e.target.closest('.sheet, #bell, #accoun
 function toggle(button, sheet, open) {
   closeSheets()
   $(sheet).hidden = !open
+  if (open && sheet === 'approvals') inbox.look()
   $(button).setAttribute('aria-expanded', String(open))
   if (open) enter(sheet)
 }

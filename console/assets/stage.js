@@ -10,8 +10,8 @@ const missable = 4 // pings that a page may leave unanswered before it counts as
 
 export class Stage {
   /**
-   * told has the callbacks painted(mode), failed(words) and ailing(kind, words). The last
-   * is about the page that is shown, as this browser sees it: kind is 'hung', 'broken',
+   * told has the callbacks painted(mode), failed(words), asked(place, id), of a place of the
+   * console that the page asks for, and ailing(kind, words). The last is about the page that is shown, as this browser sees it: kind is 'hung', 'broken',
    * 'silent' or '' (well).
    */
   constructor(element, told) {
@@ -21,6 +21,7 @@ export class Stage {
     this.next = null
     this.timer = 0
     this.count = 0
+    this.wanted = null // the run that a desktop is to show
     this.kept = new Kept()
     this.ping = { n: 0, answered: 0, at: 0 }
     addEventListener('message', (e) => this.hear(e))
@@ -96,6 +97,7 @@ export class Stage {
         if (frame === this.next) this.swap()
         this.told.ailing('', '')
         this.told.painted(frame.dataset.mode)
+        this.showRun()
         return
       case 'choir.broken':
         if (frame === this.shown || !this.shown) this.told.ailing('broken', firstLine(e.data.detail))
@@ -107,6 +109,9 @@ export class Stage {
         return
       case 'choir.keep':
         this.kept.put(frame.dataset.computer, e.data.name, e.data.value, e.data.item)
+        return
+      case 'choir.open':
+        if (frame === this.shown) this.told.asked(String(e.data.place).slice(0, 20), String(e.data.id).slice(0, 64))
         return
       case 'choir.recall':
         this.say(frame, { type: 'choir.recalled', kept: this.kept.all(frame.dataset.computer) })
@@ -130,6 +135,19 @@ export class Stage {
 
   say(frame, message) {
     frame.contentWindow?.postMessage(message, frame.dataset.origin)
+  }
+
+  /** Has the desktop of a computer show one of its runs, once it has painted. */
+  run(cid, run) {
+    this.wanted = { cid, run }
+    this.showRun()
+  }
+
+  showRun() {
+    if (!this.wanted || !this.shown?.dataset.mode || this.shown.dataset.computer !== this.wanted.cid) return
+    this.shown.focus()
+    this.say(this.shown, { type: 'choir.open', run: this.wanted.run })
+    this.wanted = null
   }
 
   /** Focuses the desktop's prompt bar. */

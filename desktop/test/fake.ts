@@ -12,7 +12,7 @@ export function event(sequence: number, type = 'file.written', data: unknown = {
 
 export const session = (lastSequence = 0): Session => ({
   cid, name: 'Studio', user: 'u', nats: { url: '/_choir/nats', jwt: '', seed: '', inbox: '_INBOX.p', streams: `stream.${cid}.p.>`, expires: '2026-01-02T03:04:05Z' }, lastSequence, readOnly: false,
-  provider: { name: 'rehearsal', model: 'rehearsal', rehearsal: true },
+  provider: { name: 'rehearsal', model: 'rehearsal', rehearsal: true, choices: {} },
 })
 
 /** A host with a log, at the wire's other end: requests are answered, events pushed or withheld. */

@@ -427,6 +427,9 @@ func (c *Computer) Frame(ctx context.Context) (f view.Frame, err error) {
 	if f.Provider, err = c.Provider(ctx); err != nil {
 		return view.Frame{}, err
 	}
+	if f.Waiting, err = c.Waiting(ctx); err != nil {
+		return view.Frame{}, err
+	}
 	f.Commands = c.Running()
 	f.Desktop, err = c.shell.Status(ctx)
 	return f, err
@@ -434,11 +437,7 @@ func (c *Computer) Frame(ctx context.Context) (f view.Frame, err error) {
 
 // Provider implements control.Desktop.
 func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
-	provider, model, err := runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models, nil).Resolve(ctx, contract.KindDirector, "")
-	if err != nil {
-		return view.Provider{}, err
-	}
-	return view.Provider{Name: provider, Model: model, Rehearsal: provider == "rehearsal", Network: "none", BudgetUSD: c.machine.Config.Budget.CostUSD}, nil
+	return runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models, nil).Provider(ctx, c.machine.Config)
 }
 
 // restWait bounds how long the projection of its last events may delay a computer that

@@ -34,7 +34,7 @@ func (c *Computer) bindMethods() rpc.Table {
 	c.upkeep.Bind(t)
 	proposals.Proposals{Log: c.log, State: c.state, Documents: c.documents}.Bind(t)
 	facts.Facts{Log: c.log, State: c.state, Memory: c.memory}.Bind(t)
-	effects.Effects{CID: c.cid, Log: c.log, State: c.state, Blobs: func() effects.Blobs { return c.machine.Blobs }}.Bind(t)
+	effects.Effects{CID: c.cid, Log: c.log, State: c.state, Blobs: func() effects.Blobs { return c.machine.Blobs }, Act: c.Act}.Bind(t)
 	sources.Sources{CID: c.cid, Log: c.log, State: c.state, Blobs: func() sources.Blobs { return c.machine.Blobs }}.Bind(t)
 	rpc.Bind(t, rpc.RunUndo, func(ctx context.Context, who rpc.Caller, in rpc.UndoRunRequest) (view.Restored, error) {
 		return c.Restore(ctx, view.RestoreRequest{Run: in.Run, DryRun: in.Body.DryRun, By: who.Actor})

@@ -2,7 +2,6 @@ package computer
 
 import (
 	"context"
-	"slices"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/runspace"
@@ -26,7 +25,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		Memory: c.memory, Pages: opens.Pages(), Search: c.machine.Search, Render: c.shell, Install: c.boxes,
 		Budget: contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:  b.Turns, Repairs: c.machine.Config.Loops.Repairs, DirectWords: c.machine.Config.Loops.DirectWords,
-		Times: runspace.Times(c.machine.Config), Review: c.machine.Config.Loops.Review || slices.Contains(c.machine.Config.Loops.ReviewComputers, string(c.cid)),
+		Times: runspace.Times(c.machine.Config), Review: c.machine.Config.Loops.Reviews(string(c.cid)),
 	})
 }
 

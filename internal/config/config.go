@@ -44,6 +44,11 @@ type Loops struct {
 	DirectWords     int      `koanf:"direct_words"` // a prompt of one line and at most so many words goes to one Associate at once; 0: none does
 }
 
+// Reviews reports whether a person looks at what runs of a computer made before it is published.
+func (l Loops) Reviews(computer string) bool {
+	return l.Review || slices.Contains(l.ReviewComputers, computer)
+}
+
 // Server says where the control plane listens and keeps its data.
 type Server struct {
 	Listen string `koanf:"listen"` // ADDR:PORT

@@ -39,6 +39,9 @@ type Computers interface {
 	// Health says how those of these computers are that there are, oldest first. It wakes none and reads
 	// no log.
 	Health(ctx context.Context, cids []contract.CID) ([]view.ComputerHealth, error)
+	// Waiting lists what of those of these computers that there are waits for a person, oldest computer first. It wakes none;
+	// of one that is neither awake nor asleep nothing is known.
+	Waiting(ctx context.Context, cids []contract.CID) ([]view.Waiting, error)
 	// Wake wakes a computer that is asleep, or tries again to wake one that did not wake; of one that is
 	// awake, parts that were given up are started again. It returns at once.
 	Wake(ctx context.Context, cid contract.CID, r view.WakeRequest) error

@@ -136,6 +136,18 @@ func (m *memory) Health(_ context.Context, cids []contract.CID) (out []view.Comp
 	return out, nil
 }
 
+// Waiting lists what the test put there.
+func (m *memory) Waiting(_ context.Context, cids []contract.CID) (out []view.Waiting, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.list {
+		if slices.Contains(cids, c.cid) {
+			out = append(out, c.waits...)
+		}
+	}
+	return out, nil
+}
+
 func (m *memory) Wake(context.Context, contract.CID, view.WakeRequest) error { return nil }
 
 func (m *memory) Remove(context.Context, contract.CID, string) (view.Computer, error) {
@@ -178,6 +190,7 @@ type machine struct {
 	}
 	killed chan struct{} // receives when a command's context ended
 	fail   error         // the error of Info, if set
+	waits  []view.Waiting
 }
 
 func newMachine(name string) *machine {

@@ -26,7 +26,7 @@ var bodies = map[string]string{
 	"approvals-answer": `{"digest":"` + strings.Repeat("a", 64) + `","answer":"deny"}`, "computers-rename": `{"name":"n"}`, "computers-fork": `{"name":"n"}`,
 	"prompts-submit": `{"text":"hello"}`, "runs-steer": `{"text":"left"}`, "runs-model": `{"model":"smart"}`, "runs-answer": `{"question":"` + contract.NewID() + `","answer":"red"}`,
 	"reviews-answer": `{"attempt":1,"review":1,"work":"` + strings.Repeat("a", 40) + `","decision":"discard"}`, "exec-run": `{"argv":["true"]}`, "files-add-url": `{"url":"https://example.com/a.git"}`, "checkpoints-restore": `{"to":"aaaaaaa"}`,
-	"git-token": `{"name":"git"}`, "documents-revise": `{"base":1,"text":"words"}`, "memory-remember": `{"text":"words"}`, "effects-resolve": `{"found":"done"}`, "mcp-add": `{"name":"library","command":["true"]}`,
+	"git-token": `{"name":"git"}`, "documents-revise": `{"base":1,"text":"words"}`, "memory-remember": `{"text":"words"}`, "effects-resolve": `{"found":"done"}`, "effects-compensate": `{"words":"keep the account"}`, "mcp-add": `{"name":"library","command":["true"]}`,
 	"mcp-approve": `{"tools":[{"tool":"look","digest":"d"}]}`, "mcp-revoke": `{"tools":["look"]}`,
 	"files-move": `{"from":"workspace/a","to":"workspace/b"}`,
 }

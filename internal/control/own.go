@@ -92,6 +92,14 @@ func (s *Server) bindPlane(t rpc.Table) {
 		return s.options.System.TestModel(ctx, in.Body.Model)
 	})
 	rpc.Bind(t, rpc.SystemStatus, s.status)
+	rpc.Bind(t, rpc.InboxList, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (rpc.List[view.Waiting], error) {
+		mine, err := s.mine(ctx, who.Actor.Account())
+		if err != nil {
+			return rpc.List[view.Waiting]{}, err
+		}
+		list, err := s.options.Computers.Waiting(ctx, mine)
+		return rpc.Listed(list, false, err)
+	})
 	rpc.Bind(t, rpc.Doctor, func(ctx context.Context, _ rpc.Caller, _ rpc.Nothing) (rpc.List[view.Finding], error) {
 		list, err := s.options.System.Doctor(ctx)
 		return rpc.Listed(list, false, err)

@@ -52,6 +52,9 @@ func (s *Server) frame(ctx context.Context, c Computer) (view.Frame, error) {
 	if f.Commands == nil {
 		f.Commands = []view.RunningCommand{}
 	}
+	if f.Waiting == nil {
+		f.Waiting = []view.Waiting{}
+	}
 	f.Computer, err = s.info(ctx, c)
 	f.Limited = s.quota.Refused(f.Computer.ID)
 	if f.Desktop.Broken {
@@ -66,7 +69,7 @@ func moves(e contract.Event) bool {
 	case "usage.metered", "checkpoint.created", "checkpoint.restored", "question.asked", "question.answered", "prompt.submitted":
 		return true
 	}
-	for _, prefix := range []string{"run.", "computer.", "desktop.", "command.", "approval."} {
+	for _, prefix := range []string{"run.", "computer.", "desktop.", "command.", "approval.", "review.", "effect."} {
 		if strings.HasPrefix(e.Type, prefix) {
 			return true
 		}

@@ -41,8 +41,10 @@ type place struct {
 	uses    int           // how many callers are using it
 	used    time.Time     // when the last of them was done, or it was last busy itself
 	known   view.Computer // its description when it fell asleep
-	removed *removal      // set if it was removed and can be put back
-	found   bool          // its directory contained something before it was made
+	// waits is what of it waits for a person, as read since it fell asleep; nil: it was not read.
+	waits   []view.Waiting
+	removed *removal // set if it was removed and can be put back
+	found   bool     // its directory contained something before it was made
 	// logClosed says that the server has its log closed: its files are then examined before it
 	// is opened again. It is changed only by whoever wakes the place or has it apart.
 	logClosed bool
@@ -106,6 +108,7 @@ func (fl *Fleet) begin(p *place, req view.WakeRequest, first func(context.Contex
 		return // it is waking or falling asleep
 	}
 	p.round++
+	p.waits = nil
 	p.state, p.err, p.ended = view.StateWaking, nil, make(chan struct{})
 	fl.waking.Go(func() {
 		c, err := fl.wakeAlone(p, req, first)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway/provider"
 )
@@ -312,6 +313,19 @@ func (g *Gateway) Window(ctx context.Context, s Scope) int {
 		return 0
 	}
 	return t.info.Context
+}
+
+// Efforts are those that a scope's model can be asked for; none if it can't be told, or can't be called.
+func (g *Gateway) Efforts(ctx context.Context, s Scope) []contract.Effort {
+	name := s.Model
+	if name == "" {
+		name = g.chosen(s)
+	}
+	t, err := g.resolve(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return t.info.abilities().Has()
 }
 
 // checkNames checks the models that the configuration names.

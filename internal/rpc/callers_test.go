@@ -21,6 +21,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		"document.get": rpc.Reads, "document.revisions": rpc.Reads, "document.revise": rpc.Stores, "proposal.list": rpc.Reads, "proposal.get": rpc.Reads, "proposal.accept": rpc.Stores, "proposal.dismiss": rpc.Stores,
 		"checkpoint.list": rpc.Reads, "checkpoint.create": rpc.Governs, "checkpoint.diff": rpc.Reads, "checkpoint.restore": rpc.Governs, "checkpoint.undo": rpc.Governs,
 		"files.list": rpc.Reads, "exec.run": rpc.Stores, "exec.output": rpc.Reads, "exec.stop": rpc.Stops,
+		"effect.show": rpc.Reads, "effect.compensate": rpc.Stores, "memory.list": rpc.Reads,
 	}
 	few := map[string]rpc.Callers{"account.invite": rpc.People, "account.link": rpc.Owner, "approval.answer": rpc.People, "effect.resolve": rpc.People, "frame.ticket": rpc.Console, "token.create": rpc.People,
 		"mcp.add": rpc.People, "mcp.approve": rpc.People, "mcp.remove": rpc.People, "mcp.revoke": rpc.People, "mcp.show": rpc.People}
@@ -55,8 +56,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 func TestWhatMethodsTake(t *testing.T) {
 	want := map[string]string{
 		"read": "account.get approval.list approval.show checkpoint.diff checkpoint.get checkpoint.list computer.get computer.health computer.list computer.removed document.get document.list document.revisions effect.list effect.show egress.list events.read exec.output " +
-			"files.get files.list frame.get frame.stream library.list library.show log.read mcp.list member.list memory.list model.list proposal.get proposal.list review.list review.show run.follow run.get run.list run.show run.trace state.snapshot system.status trash.list",
-		"prompt":            "action prompt.submit run.answer run.cancel run.model run.pause run.resume run.steer",
+			"files.get files.list frame.get frame.stream inbox.list library.list library.show log.read mcp.list member.list memory.list model.list proposal.get proposal.list review.list review.show run.follow run.get run.list run.show run.trace state.snapshot system.status trash.list",
+		"prompt":            "action effect.compensate prompt.submit run.answer run.cancel run.model run.pause run.resume run.steer",
 		"write":             "document.revise files.add_tar files.add_url files.move files.put files.remove memory.forget memory.remember proposal.accept proposal.dismiss review.answer trash.put_back",
 		"exec":              "command.run command.signal command.stop exec.run exec.stop",
 		"restore":           "checkpoint.create checkpoint.restore checkpoint.rewind checkpoint.undo run.undo",

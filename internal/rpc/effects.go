@@ -44,6 +44,12 @@ func (r ResolveEffectRequest) Validate() error {
 	return contract.EffectResolved{Effect: r.Effect, Found: r.Body.Found, Note: r.Body.Note}.Validate()
 }
 
+// CompensateEffectRequest asks to undo an effect outside.
+type CompensateEffectRequest struct {
+	OnEffect
+	Body view.CompensateEffect
+}
+
 // What calls changed outside. That something did not happen lets it be made again, so only people say it.
 var (
 	EffectList = list[EffectsRequest, view.Effect](Declared{
@@ -52,8 +58,11 @@ var (
 		Tool: &Tool{Description: "List what tasks changed outside of the computer, or may have (outcome unknown), newest first. No checkpoint undoes it. Page with before."}})
 	EffectShow = single[OnEffect, view.Effect](Declared{
 		Name: "effect.show", Summary: "An effect outside with its arguments and what the service answered",
-		HTTP: get("/effects/{effect}", "effects-show"), May: contract.CanRead, Callers: API})
+		HTTP: get("/effects/{effect}", "effects-show"), May: contract.CanRead, Callers: API | Desktop})
 	EffectResolve = single[ResolveEffectRequest, view.Effect](Declared{
 		Name: "effect.resolve", Summary: "Say what you found of an effect whose outcome is unknown, once",
 		HTTP: post("/effects/{effect}/resolve", "effects-resolve"), May: contract.CanApprove, Callers: People, Effect: Governs})
+	EffectCompensate = single[CompensateEffectRequest, view.Acted](Declared{
+		Name: "effect.compensate", Summary: "Submit a prompt that continues the effect's run, once that has ended, and asks to undo the effect outside",
+		HTTP: post("/effects/{effect}/compensate", "effects-compensate"), May: contract.CanPrompt, Callers: API | Desktop, Effect: Stores})
 )

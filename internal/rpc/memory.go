@@ -30,12 +30,12 @@ type OnFact struct {
 // Validate implements validation.
 func (r OnFact) Validate() error { return contract.ValidID("fact", r.Fact) }
 
-// What people told the computer to keep. No program is offered these as tools, and no page may call them: what is
+// What people told the computer to keep. No program is offered these as tools, and a page may only read them: what is
 // kept speaks to all later runs in a person's name.
 var (
 	MemoryList = list[MemoryRequest, view.Fact](Declared{
 		Name: "memory.list", Summary: "What the computer was told to keep, newest first",
-		HTTP: get("/memory", "memory-list"), May: contract.CanRead, Callers: API, Noun: "facts"})
+		HTTP: get("/memory", "memory-list"), May: contract.CanRead, Callers: API | Desktop, Noun: "facts"})
 	MemoryRemember = single[RememberRequest, view.Fact](Declared{
 		Name: "memory.remember", Summary: "Have the computer keep a fact, which all later runs are told",
 		Detail: "What is kept already in the same words is answered as it is. At most 40 facts of at most 4,096 bytes together are kept.",

@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -16,6 +14,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/state/readonly"
 )
 
 // Evidence is what a state file says of the log that it was projected from. Reading it
@@ -34,7 +33,7 @@ type Evidence struct {
 // the error's chain when there is none, fault.Damaged when it can't be read.
 func ReadEvidence(ctx context.Context, path string) (e Evidence, err error) {
 	const op = "state.ReadEvidence"
-	db, err := openReadOnly(path)
+	db, err := readonly.Open(path)
 	if err != nil {
 		return e, fault.Wrap(op, err)
 	}
@@ -85,7 +84,7 @@ func openRuns(ctx context.Context, db *sql.DB) (open bool, err error) {
 // it with fault.Damaged, after the rows before it.
 func ReadRows(ctx context.Context, path string, each func(e contract.Event, digest []byte) error) (err error) {
 	const op = "state.ReadRows"
-	db, err := openReadOnly(path)
+	db, err := readonly.Open(path)
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
@@ -129,27 +128,14 @@ func unreadable(op, path string, err error) error {
 	return fault.New(op, fault.Damaged, "It is replayed from the log when that is whole.", fmt.Errorf("%s can't be read: %w", filepath.Base(path), err))
 }
 
-// openReadOnly opens a file without writing to it: its WAL is not checkpointed either.
-func openReadOnly(path string) (*sql.DB, error) {
-	abs, err := filepath.Abs(path)
+// ReadOnly calls f with a state file that nobody else has open. It writes nothing, and f may only read.
+func ReadOnly(path string, f func(*Store) error) error {
+	db, err := readonly.Open(path)
 	if err != nil {
-		return nil, err
+		return fault.Wrap("state.ReadOnly", err)
 	}
-	if _, err := os.Stat(abs); err != nil {
-		return nil, err
-	}
-	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)"}}
-	if st, err := os.Stat(abs + "-wal"); errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() == 0 {
-		q.Set("immutable", "1") // otherwise SQLite would make the files of a WAL in order to read
-	} else if err != nil {
-		return nil, err
-	}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String())
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
-	return db, nil
+	s := &Store{path: path, read: db}
+	return errors.Join(f(s), s.reads.close(), db.Close())
 }
 
 // QuickCheck has SQLite check the open file; "" when it is sound, and otherwise what is

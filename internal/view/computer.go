@@ -287,6 +287,17 @@ type Provider struct {
 	Rehearsal bool    `json:"rehearsal"`
 	Network   string  `json:"network,omitempty"`
 	BudgetUSD float64 `json:"budgetUSD,omitempty"`
+	Choices   Choices `json:"choices"`
+}
+
+// Choices are what the next prompt can choose, and what counts where it chooses nothing.
+type Choices struct {
+	Routes      []contract.Route  `json:"routes,omitempty"`      // none while plans are played: they always have a Director
+	DirectWords int               `json:"directWords,omitempty"` // a prompt of one line and at most so many words goes to one Associate by itself
+	Efforts     []contract.Effort `json:"efforts,omitempty"`     // of the models, least first; none: they can't be told
+	Director    contract.Effort   `json:"director,omitempty"`    // how much the roles think by the owner; empty: as their models do
+	Associate   contract.Effort   `json:"associate,omitempty"`   //
+	Review      bool              `json:"review,omitempty"`      // the owner wants everything looked at first, which no prompt gets around
 }
 
 // Session is what a desktop's page connects with.
@@ -318,6 +329,7 @@ type Frame struct {
 	SpentUSD   float64          `json:"spent_usd"`         // today, UTC
 	Provider   Provider         `json:"provider"`          //
 	Desktop    DesktopStatus    `json:"desktop"`           //
+	Waiting    []Waiting        `json:"waiting"`           // what stays until a person has dealt with it
 	Unisolated bool             `json:"unisolated"`        // boxes run without isolation: say so on every screen
 	Limited    string           `json:"limited,omitempty"` // what of this computer's clients was refused of late, and why
 }

@@ -44,3 +44,9 @@ type ResolveEffect struct {
 	Found contract.EffectFound `json:"found" required:"true" enum:"done,not_done" doc:"what you found: it happened, or it did not"`
 	Note  string               `json:"note,omitempty" maxLength:"1000" doc:"one line"`
 }
+
+// CompensateEffect asks to undo an effect outside.
+type CompensateEffect struct {
+	ID    string `json:"id,omitempty" doc:"UUIDv7 drawn by the sender; the same id again is the same prompt"`
+	Words string `json:"words,omitempty" maxLength:"8000" doc:"what else is to be known or kept"`
+}

@@ -34,6 +34,15 @@ test('work is looked at before it is published', async (t) => {
   await card.getByText('2 changed paths wait until you have looked at them').waitFor()
   assert.equal(live(), lines.join('\n') + '\n', 'nothing is live')
 
+  // The console counts it, and leads to it.
+  const bell = (n) => page.locator(n ? `#bell[aria-label="Approvals, ${n} waiting"]` : '#bell[aria-label="Approvals"]').waitFor()
+  await bell(1)
+  await frame.locator('[data-testid=window][data-active=true]').getByRole('button', { name: /^Close/ }).click()
+  await page.locator('#bell').click()
+  await page.getByRole('region', { name: 'Approvals' }).getByText('2 changed paths wait until you have looked at them').waitFor()
+  await page.getByRole('button', { name: 'Look at it' }).click()
+  await card.getByText('2 changed paths wait until you have looked at them').waitFor()
+
   const { one, clean } = gallery()
   for (const theme of ['night', 'day']) {
     await say(frame, `/theme ${theme}`)
@@ -61,6 +70,7 @@ test('work is looked at before it is published', async (t) => {
   await one(page, frame, '1440-day-review-part')
   await card.getByRole('button', { name: 'Publish what is chosen' }).click()
   await run.and(frame.locator('[data-status=done]')).waitFor()
+  await bell(0)
   await run.getByText('1 path taken, whole or in part').waitFor()
   assert.equal(live(), lines.join('\n').replace('Line 3 of a poem', 'Line three of a poem') + '\n', 'what was chosen is live, and nothing else')
   assert.ok(!choir.cli(['files', 'ls', 'workspace']).includes('notes.md'))

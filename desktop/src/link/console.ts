@@ -15,6 +15,7 @@ interface Said {
   kept?: Kept
   focus?: boolean
   bar?: string | null
+  run?: unknown
 }
 
 const takers = keptThing('console', () => {
@@ -32,6 +33,14 @@ const takers = keptThing('console', () => {
 export function onConsole(take: (said: Said) => void): () => void {
   takers.add(take)
   return () => takers.delete(take)
+}
+
+/** Whether a console frames this page. */
+export const consoleThere = framed
+
+/** Asks the console to show its place for something that only a person decides. It does so if somebody has just used this page, and takes no word from it. */
+export function openOnConsole(place: 'inbox', id: string): void {
+  if (framed) window.parent.postMessage({ type: 'choir.open', place, id }, origin)
 }
 
 /** Gives the console a value to keep; null makes it forget the value. Of the outbox, one item. */

@@ -1,6 +1,6 @@
 // Generated from internal/rpc by go generate ./internal/rpc. Do not edit.
 
-import type { ActorKind, Change, ChangeOp, CheckpointKind, Choice, Event, Frame, Resolution, ReviewComment, ReviewDecision, RunStatus, TaskKind, Theme, Usage, Verification, VerificationStatus, WindowState } from '../contract/contract'
+import type { ActorKind, Change, ChangeOp, CheckpointKind, Choice, EffectFound, EffectKind, Effort, Event, Frame, Resolution, ReviewComment, ReviewDecision, Route, RunStatus, TaskKind, Theme, Usage, Verification, VerificationStatus, WindowState } from '../contract/contract'
 
 /** ComputerHealth is how one computer is. */
 export interface ComputerHealth {
@@ -121,6 +121,51 @@ export interface Resolved {
   sequence: number
 }
 
+/** Effect is what a call of a task changed outside of the computer, or may have. */
+export interface Effect {
+  id: string
+  kind: EffectKind
+  run: string
+  task: string
+  attempt: number
+  call: string
+  /** a server and its tool, or a method and an address */
+  target: string
+  /** the arguments, or their beginning */
+  what?: string
+  /** the arguments, whole */
+  args: string
+  /** the idempotency key that the service was given */
+  key?: string
+  /** the earlier effect that it made once more */
+  again?: string
+  /** Approval is what a person allowed a request with. */
+  approval?: string
+  /** open, done, failed or unknown; a person's word counts */
+  outcome: string
+  /** what the service answered, or its beginning */
+  detail?: string
+  status?: number
+  /** the answer, if detail has not all of it */
+  answer?: string
+  /** Found is what a person found of one that was unknown. */
+  found?: EffectFound
+  note?: string
+  by?: string
+  time: string
+  /** of its intention; pages go by it */
+  sequence: number
+  /** Arguments and Answered are the texts, where one effect is shown. */
+  arguments?: string
+  answered?: string
+}
+
+/** Acted is the answer to an action: the sequence of its event, on disk, and for a prompt the run that it causes. */
+export interface Acted {
+  run?: string
+  sequence: number
+}
+
 /** File is one entry of the workspace. */
 export interface File {
   /** its path, relative to the workspace's root */
@@ -210,9 +255,21 @@ export interface Restored {
   facts?: Fact[]
 }
 
-/** Acted is the answer to an action: the sequence of its event, on disk, and for a prompt the run that it causes. */
-export interface Acted {
+/** Fact is something that a person told the computer to keep, in their words. */
+export interface Fact {
+  /** of the event that it was remembered with */
+  id: string
+  text: string
+  /** the events that it came from; none: it was said by itself */
+  from?: string[]
+  /** whose Director noted it */
   run?: string
+  actor: string
+  /** on whose behalf */
+  user?: string
+  time: string
+  /** false: it was forgotten */
+  kept: boolean
   sequence: number
 }
 
@@ -400,24 +457,6 @@ export interface Undone {
   title?: string
 }
 
-/** Fact is something that a person told the computer to keep, in their words. */
-export interface Fact {
-  /** of the event that it was remembered with */
-  id: string
-  text: string
-  /** the events that it came from; none: it was said by itself */
-  from?: string[]
-  /** whose Director noted it */
-  run?: string
-  actor: string
-  /** on whose behalf */
-  user?: string
-  time: string
-  /** false: it was forgotten */
-  kept: boolean
-  sequence: number
-}
-
 /** Span is something that took time. */
 export interface Span {
   /** 16 hexadecimal digits */
@@ -466,6 +505,7 @@ export interface Provider {
   rehearsal: boolean
   network?: string
   budgetUSD?: number
+  choices: Choices
 }
 
 /** Repair is something that can be done about a computer that does not wake. */
@@ -503,6 +543,21 @@ export interface Hunk {
   text: string
 }
 
+/** Choices are what the next prompt can choose, and what counts where it chooses nothing. */
+export interface Choices {
+  /** none while plans are played: they always have a Director */
+  routes?: Route[]
+  /** a prompt of one line and at most so many words goes to one Associate by itself */
+  directWords?: number
+  /** of the models, least first; none: they can't be told */
+  efforts?: Effort[]
+  /** how much the roles think by the owner; empty: as their models do */
+  director?: Effort
+  associate?: Effort
+  /** the owner wants everything looked at first, which no prompt gets around */
+  review?: boolean
+}
+
 /** Every service: its request and its answer. */
 export interface Services {
   /** How the parts of this computer are, and what its open runs wait for */
@@ -531,6 +586,10 @@ export interface Services {
   'proposal.accept': [{ document: string; proposal: string }, Resolved]
   /** Decide against a proposed change */
   'proposal.dismiss': [{ document: string; proposal: string }, Resolved]
+  /** An effect outside with its arguments and what the service answered */
+  'effect.show': [{ effect: string }, Effect]
+  /** Submit a prompt that continues the effect's run, once that has ended, and asks to undo the effect outside */
+  'effect.compensate': [{ effect: string; id?: string; words?: string }, Acted]
   /** A folder's entries by name, or the one entry of a file */
   'files.list': [{ path?: string; after?: string; limit?: number }, { files: File[]; more: boolean }]
   /** Checkpoints, newest first */
@@ -543,6 +602,8 @@ export interface Services {
   'checkpoint.restore': [{ to?: string; run?: string; undo?: boolean; paths?: string[]; dry_run?: boolean }, Restored]
   /** Undo the last thing that was done, an undo too, and say which */
   'checkpoint.undo': [{ dry_run?: boolean }, Restored]
+  /** What the computer was told to keep, newest first */
+  'memory.list': [{ before?: number; limit?: number; all?: boolean }, { facts: Fact[]; more: boolean }]
   /** Say what a person wants; on the bus at user.{cid}.action */
   'action': [{ type: string; id: string; subject?: string; run?: string; data: unknown }, Acted]
   /** A run's own events, ascending from sequence > after */

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState, type KeyboardEvent } from 'react'
+import { lazy, Suspense, useCallback, useEffect, useRef, useState, type KeyboardEvent } from 'react'
 import { ArrowUp, ChevronRight, Sparkle, SquareSlash } from 'lucide-react'
 import { keepThere } from '../link/console'
 import { putFile } from '../link/files'
@@ -8,11 +8,17 @@ import { HostError } from '../link/protocol'
 import parts from '../parts/parts.module.css'
 import { keptThing } from '../stores/kept'
 import { useConnection } from '../stores/connection'
-import { money, oneLine, size } from '../text/format'
+import { size } from '../text/format'
+import { possible } from './choices'
 import { runCommand, shellCommands, submitPrompt, tell } from './intents'
 import { complete, History, parse } from './prompt'
+import { useAway } from './popover'
 import { usePromptBar } from './promptStore'
+import { Uses } from './Uses'
 import css from './PromptBar.module.css'
+
+// Loaded when it is opened first: the bar itself is part of every first visit.
+const Choices = lazy(() => import('./Choices'))
 
 const historyKey = 'choir.prompts'
 const history = keptThing('history', () => {
@@ -26,9 +32,13 @@ const history = keptThing('history', () => {
 
 /** The prompt bar: for an intention, a shell command (!) or a slash command. */
 export function PromptBar() {
-  const { line, focus, set, fill, moved } = usePromptBar()
+  const { line, chosen, focus, set, fill, choose, moved } = usePromptBar()
   const { provider, readOnly, state } = useConnection()
   const input = useRef<HTMLTextAreaElement>(null)
+  const wrap = useRef<HTMLDivElement>(null)
+  const uses = useRef<HTMLButtonElement>(null)
+  const [choosing, setChoosing] = useState(false)
+  useAway(choosing, wrap, useCallback(() => setChoosing(false), []))
   const [picked, setPicked] = useState(0)
   const [dismissed, setDismissed] = useState('')
   const [busy, setBusy] = useState(false)
@@ -69,11 +79,15 @@ export function PromptBar() {
       return
     }
     const sent = line
+    const how = parsed.kind === 'prompt' ? possible(chosen, provider?.choices) : {}
     remember(sent)
     type('')
+    setChoosing(false)
+    // What was chosen was chosen for this prompt.
+    if (parsed.kind === 'prompt') choose({})
     setBusy(true)
     try {
-      if (parsed.kind === 'prompt') await submitPrompt(parsed.text)
+      if (parsed.kind === 'prompt') await submitPrompt(parsed.text, { how })
       else if (parsed.kind === 'exec') await runCommand(parsed.command)
       else {
         const command = shellCommands.find((c) => c.name === parsed.name)
@@ -83,7 +97,10 @@ export function PromptBar() {
     } catch (e) {
       tell(e)
       // What was typed comes back, unless the user began something new.
-      if (usePromptBar.getState().line === '') fill(sent)
+      if (usePromptBar.getState().line === '') {
+        fill(sent)
+        choose(how)
+      }
     } finally {
       setBusy(false)
     }
@@ -137,7 +154,20 @@ export function PromptBar() {
 
   const Lead = kind === 'exec' ? ChevronRight : kind === 'slash' ? SquareSlash : Sparkle
   return (
-    <div className={css.wrap}>
+    <div className={css.wrap} ref={wrap}>
+      {choosing && kind === 'prompt' && provider && (
+        <Suspense>
+          <Choices
+            provider={provider}
+            chosen={chosen}
+            choose={choose}
+            close={() => {
+              setChoosing(false)
+              uses.current?.focus()
+            }}
+          />
+        </Suspense>
+      )}
       {options.length > 0 && (
         <ul className={css.list} role="listbox" id="completions" aria-label="Completions">
           {options.map((o, i) => (
@@ -202,24 +232,18 @@ export function PromptBar() {
           onKeyDown={key}
           onSelect={(e) => moved([e.currentTarget.selectionStart, e.currentTarget.selectionEnd])}
         />
-        <span className={css.uses} data-testid="uses">
-          {kind === 'exec' ? 'runs in your workspace' : kind === 'slash' ? 'shell command' : provider && <Uses {...provider} />}
-        </span>
+        {kind === 'prompt' && provider && !readOnly ? (
+          <Uses provider={provider} chosen={chosen} open={choosing} toggle={() => setChoosing(!choosing)} button={uses} />
+        ) : (
+          <span className={css.uses} data-testid="uses">
+            {kind === 'exec' ? 'runs in your workspace' : kind === 'slash' ? 'shell command' : ''}
+          </span>
+        )}
         <button type="submit" className={css.send} aria-label="Send" data-ready={parsed.kind !== 'nothing'} disabled={busy || parsed.kind === 'nothing'}>
           <ArrowUp size={17} strokeWidth={2.2} aria-hidden />
         </button>
       </form>
     </div>
-  )
-}
-
-function Uses({ name, model, rehearsal, network, budgetUSD }: { name: string; model: string; rehearsal: boolean; network?: string; budgetUSD?: number }) {
-  const facts = [network && network !== 'none' ? `network ${network}` : '', budgetUSD ? `≤ ${money(budgetUSD)}` : ''].filter(Boolean)
-  return (
-    <>
-      <b>{rehearsal ? 'rehearsal' : oneLine(model || name, 28)}</b>
-      {facts.length > 0 && !rehearsal && <span>{facts.join(' · ')}</span>}
-    </>
   )
 }
 

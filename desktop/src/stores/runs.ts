@@ -56,6 +56,8 @@ export interface RunView extends RunSummary {
   waits: ModelWait[]
   /** What its tasks made that waits until the user has looked at it. */
   looks: Look[]
+  /** The events of what its tasks changed outside of the computer, or may have; its window makes sense of them. */
+  outside: Event[]
   /** The model (provider/model) that answers in the place of the run's own; '' if none does. */
   fallback: string
   /** Why it went to one Associate at once; '' if a Director planned it. */
@@ -112,12 +114,14 @@ export const useRuns = keptStore<RunsState>('runs', (set, get) => ({
     }),
 }))
 
+const mostOutside = 1000
+
 export const noUsage: Usage = { wall_ms: 0, tool_calls: 0, tokens_in: 0, tokens_out: 0, cost_usd: 0 }
 
 export function blank(run: string, started: string): RunView {
   return {
     run, started, prompt: '', status: 'queued', objective: '', plan: [], tasks: [], questions: [], provider: '', model: '',
-    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', waits: [], looks: [], fallback: '', direct: '', stream: '', whole: false, last: 0, usage: noUsage,
+    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', waits: [], looks: [], outside: [], fallback: '', direct: '', stream: '', whole: false, last: 0, usage: noUsage,
   }
 }
 
@@ -198,6 +202,10 @@ export function reduce(r: RunView, e: Event): RunView {
     }
     case 'review.answered':
       return { ...next, looks: r.looks.filter((l) => l.task !== e.task) }
+    case 'effect.intended':
+    case 'effect.ended':
+    case 'effect.resolved':
+      return { ...next, outside: [...r.outside, e].slice(-mostOutside) }
     case 'usage.metered': {
       const d = dataOf(e, e.type)
       return d ? { ...next, usage: add(r.usage ?? noUsage, d.usage) } : next

@@ -171,6 +171,11 @@ function words(e: Event): Description | null {
       const d = dataOf(e, e.type)
       return loud('ok', 'Pushed', d ? `${d.path ?? 'the computer’s files'}, ${count((d.refs?.length ?? 0) + (d.more ?? 0), 'ref')}` : '')
     }
+    case 'effect.ended': {
+      const d = dataOf(e, e.type)
+      if (d?.outcome === 'unknown') return loud('warn', 'It may have happened outside', 'Look there.')
+      return quiet(`Outside: ${d?.outcome ?? ''}`, oneLine(d?.detail ?? ''))
+    }
     case 'mcp.added':
       return loud('ok', 'MCP server added', dataOf(e, e.type)?.server)
     case 'mcp.removed':

@@ -139,12 +139,8 @@ effect, as data: its target, its arguments and what the service answered. Whethe
 be undone is up to the service; the new run may use what a run of its own may.`,
 		Examples: []string{"choir effects compensate EFFECT", "choir effects compensate EFFECT \"cancel the order, keep the account\""},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
-			e, err := client.Call(ctx, c, rpc.EffectShow, rpc.OnEffect{Effect: args[0]})
-			if err != nil {
-				return err
-			}
-			asked := view.Prompt{ID: contract.NewID(), Text: compensation(e, strings.Join(args[1:], " ")), Continues: e.Run}
-			acted, err := c.Prompt(ctx, asked)
+			asked := view.CompensateEffect{ID: contract.NewID(), Words: strings.Join(args[1:], " ")}
+			acted, err := client.Call(ctx, c, rpc.EffectCompensate, rpc.CompensateEffectRequest{OnEffect: rpc.OnEffect{Effect: args[0]}, Body: asked})
 			if err != nil {
 				if client.Lost(err) || ctx.Err() != nil {
 					fmt.Fprintf(os.Stderr, "choir: whether it was taken is not known; if it was, this tells of it: choir runs %s\n", contract.DeriveID(asked.ID, "run"))
@@ -158,15 +154,4 @@ be undone is up to the service; the new run may use what a run of its own may.`,
 			return t.Show(resultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })
 		},
 	}
-}
-
-// compensation is what is asked for. It names the effect and nothing that a model or a service wrote: the words of a prompt
-// are the user's own, and what a prompt names may be read.
-func compensation(e view.Effect, words string) string {
-	text := fmt.Sprintf("Undo outside, if it can be undone there, what the run that this one continues did with the effect %s, of which you are told in its record. "+
-		"Look first how it stands now. Do nothing else outside. Say what is undone, what is not, and what I have to do myself.", e.ID)
-	if words != "" {
-		text += "\n" + words
-	}
-	return text
 }

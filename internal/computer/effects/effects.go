@@ -31,18 +31,8 @@ type Effects struct {
 	Log   *ledger.Log
 	State *state.Store
 	Blobs func() Blobs
-}
-
-func of(e state.Effect) view.Effect {
-	v := view.Effect{ID: e.Effect, Kind: e.Kind, Run: e.Run, Task: e.Task, Attempt: e.Attempt, Call: e.Call, Target: e.Target, What: e.What, Args: e.Args, Key: e.Key, Again: e.Again, Approval: e.Approval,
-		Outcome: view.EffectOpen, Time: past.When(e.Time), Sequence: e.Seq}
-	if e.Ended != nil {
-		v.Outcome, v.Detail, v.Status, v.Answer = string(e.Ended.Outcome), e.Ended.Detail, e.Ended.Status, e.Ended.Answer
-	}
-	if e.Resolved != nil {
-		v.Outcome, v.Found, v.Note, v.By = string(e.Resolved.Found.Outcome()), e.Resolved.Found, e.Resolved.Note, e.By
-	}
-	return v
+	// Act takes a prompt in a person's name.
+	Act func(context.Context, view.Action) (view.Acted, error)
 }
 
 func (a Effects) list(ctx context.Context, in rpc.EffectsRequest) ([]view.Effect, bool, error) {
@@ -55,7 +45,7 @@ func (a Effects) list(ctx context.Context, in rpc.EffectsRequest) ([]view.Effect
 	}
 	out := make([]view.Effect, 0, len(rows))
 	for _, e := range rows[:min(len(rows), in.Limit)] {
-		out = append(out, of(e))
+		out = append(out, past.EffectOf(e))
 	}
 	return out, len(rows) > in.Limit, nil
 }
@@ -79,7 +69,7 @@ func (a Effects) show(ctx context.Context, id string) (view.Effect, error) {
 	if err != nil {
 		return view.Effect{}, err
 	}
-	v := of(e)
+	v := past.EffectOf(e)
 	if v.Arguments, err = a.text(ctx, v.Args); err != nil {
 		return v, err
 	}
@@ -106,7 +96,7 @@ func (a Effects) resolve(ctx context.Context, by contract.Actor, id string, r vi
 	if err != nil {
 		return view.Effect{}, err
 	}
-	if v := of(e); v.Outcome != string(contract.EffectUnknown) {
+	if v := past.EffectOf(e); v.Outcome != string(contract.EffectUnknown) {
 		return view.Effect{}, fault.New(op, fault.Conflict, "Only what is unknown can be resolved, once.", fmt.Errorf("the effect is %s", cmp.Or(v.Outcome, "known")))
 	}
 	_, err = a.Log.Append(ctx, contract.Draft{Actor: by, Type: "effect.resolved", Subject: contract.EffectSubject(id), Run: e.Run, Task: e.Task,
@@ -115,6 +105,30 @@ func (a Effects) resolve(ctx context.Context, by contract.Actor, id string, r vi
 		return view.Effect{}, fault.Wrap(op, err)
 	}
 	return a.show(ctx, id)
+}
+
+// compensation is what is asked for. It names the effect and nothing that a model or a service wrote: the words of a prompt
+// are the user's own, and what a prompt names may be read.
+func compensation(id, words string) string {
+	text := fmt.Sprintf("Undo outside, if it can be undone there, what the run that this one continues did with the effect %s, of which you are told in its record. "+
+		"Look first how it stands now. Do nothing else outside. Say what is undone, what is not, and what I have to do myself.", id)
+	if words != "" {
+		text += "\n" + words
+	}
+	return text
+}
+
+// compensate submits a prompt that continues the effect's run and asks to undo the effect. It is refused while that run goes on.
+func (a Effects) compensate(ctx context.Context, by contract.Actor, id string, c view.CompensateEffect) (view.Acted, error) {
+	e, err := a.find(ctx, id)
+	if err != nil {
+		return view.Acted{}, err
+	}
+	do := view.Action{ID: cmp.Or(c.ID, contract.NewID()), Type: "prompt.submitted", By: by, Data: &contract.PromptSubmitted{Text: compensation(e.Effect, c.Words), Continues: e.Run}}
+	if err := do.Validate(); err != nil {
+		return view.Acted{}, err
+	}
+	return a.Act(ctx, do.About())
 }
 
 // Bind binds the methods.
@@ -127,5 +141,8 @@ func (a Effects) Bind(t rpc.Table) {
 	})
 	rpc.Bind(t, rpc.EffectResolve, func(ctx context.Context, who rpc.Caller, in rpc.ResolveEffectRequest) (view.Effect, error) {
 		return a.resolve(ctx, who.Actor, in.Effect, in.Body)
+	})
+	rpc.Bind(t, rpc.EffectCompensate, func(ctx context.Context, who rpc.Caller, in rpc.CompensateEffectRequest) (view.Acted, error) {
+		return a.compensate(ctx, who.Actor, in.Effect, in.Body)
 	})
 }

@@ -28,8 +28,12 @@ func (c *Past) reviews(ctx context.Context, f state.ReviewFilter) ([]view.Review
 	}
 	out := make([]view.Review, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, view.Review{Run: r.Run, Prompt: r.Prompt, Task: r.Task, Goal: r.Goal, Kind: r.Kind, Attempt: r.Attempt, Review: r.Review, Base: r.Base, Work: r.Work, Paths: r.Paths, Reason: r.Reason,
-			Asked: When(r.Asked), Decision: r.Decision, By: r.AnsweredBy, Answered: When(r.Answered), Only: r.Chosen, Comments: r.Comments, Sequence: r.AskedSeq})
+		out = append(out, reviewOf(r))
 	}
 	return out, nil
+}
+
+func reviewOf(r state.Review) view.Review {
+	return view.Review{Run: r.Run, Prompt: r.Prompt, Task: r.Task, Goal: r.Goal, Kind: r.Kind, Attempt: r.Attempt, Review: r.Review, Base: r.Base, Work: r.Work, Paths: r.Paths, Reason: r.Reason,
+		Asked: When(r.Asked), Decision: r.Decision, By: r.AnsweredBy, Answered: When(r.Answered), Only: r.Chosen, Comments: r.Comments, Sequence: r.AskedSeq}
 }

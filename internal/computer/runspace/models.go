@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/config"
@@ -12,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/gateway/inward"
+	"choir.dev/choiros/internal/view"
 )
 
 // Models answers the model calls of the loops, and of programs in boxes.
@@ -68,6 +70,39 @@ func (m Models) Inward(s ports.ModelScope, g ports.ModelGrant) http.Handler {
 
 // Forget implements ports.Models.
 func (m Models) Forget(run string) { m.Gateway.Forget(m.CID, run) }
+
+// Provider is what the next prompt would use, and can choose.
+func (m Models) Provider(ctx context.Context, c config.Config) (view.Provider, error) {
+	provider, model, err := m.Resolve(ctx, contract.KindDirector, "")
+	if err != nil {
+		return view.Provider{}, err
+	}
+	return view.Provider{Name: provider, Model: model, Rehearsal: provider == ports.Rehearsal, Network: "none", BudgetUSD: c.Budget.CostUSD, Choices: m.choices(ctx, c)}, nil
+}
+
+func (m Models) choices(ctx context.Context, c config.Config) view.Choices {
+	out := view.Choices{Review: c.Loops.Reviews(string(m.CID))}
+	played := false
+	for _, role := range []contract.ActorKind{contract.KindDirector, contract.KindAssociate} {
+		scope := gateway.Scope{CID: m.CID, Role: string(role), Choice: m.Choice}
+		provider, _, err := m.Gateway.Resolve(ctx, scope)
+		played = played || err == nil && provider == ports.Rehearsal
+		for _, e := range m.Gateway.Efforts(ctx, scope) {
+			if !slices.Contains(out.Efforts, e) {
+				out.Efforts = append(out.Efforts, e)
+			}
+		}
+	}
+	if !played {
+		out.Routes, out.DirectWords = []contract.Route{contract.RoutePlan, contract.RouteDirect}, c.Loops.DirectWords
+	}
+	if len(out.Efforts) > 0 {
+		least := []contract.Effort{contract.EffortNone, contract.EffortLow, contract.EffortMedium, contract.EffortHigh}
+		slices.SortFunc(out.Efforts, func(a, b contract.Effort) int { return slices.Index(least, a) - slices.Index(least, b) })
+		out.Director, out.Associate = contract.Effort(c.Models.Efforts.Director), contract.Effort(c.Models.Efforts.Associate)
+	}
+	return out
+}
 
 // Window implements ports.Models.
 func (m Models) Window(ctx context.Context, role contract.ActorKind, model string) int {

@@ -2,12 +2,14 @@ package runspace_test
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/computer/runspace"
 	"choir.dev/choiros/internal/config"
 	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/internal/view"
 )
 
 // TestAComputersModels: what a computer's runs use is what is configured for the role there, else for the computer, else for
@@ -34,5 +36,39 @@ func TestAComputersModels(t *testing.T) {
 		if _, model, err := m.Resolve(t.Context(), c.role, c.prompt); err != nil || model != c.want {
 			t.Errorf("%+v, %s: got %q, want %q: %v", c.own, c.role, model, c.want, err)
 		}
+	}
+}
+
+// TestWhatAPromptCanChoose: efforts are those of the models that its computer uses, and ways are those of a computer that has
+// models and does not only play plans.
+func TestWhatAPromptCanChoose(t *testing.T) {
+	const thinks, other = "openai/gpt-5.4", "openai/unheard-of"
+	choices := func(computer config.ComputerModels, o gateway.Options, review bool) view.Choices {
+		t.Helper()
+		o.Logger, o.LocalBaseURL = slog.New(slog.DiscardHandler), "none"
+		g, err := gateway.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cid := contract.NewCID()
+		c := config.Config{Loops: config.Loops{DirectWords: 30}, Models: config.Models{Computers: map[string]config.ComputerModels{string(cid): computer}, Efforts: config.Roles{Associate: "low"}}}
+		if review {
+			c.Loops.ReviewComputers = []string{string(cid)}
+		}
+		p, err := runspace.ModelsOf(cid, g, c.Models, nil).Provider(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Choices
+	}
+	there := gateway.Options{OpenAIBaseURL: "http://127.0.0.1:1/v1", Default: other}
+	if got := choices(config.ComputerModels{}, there, false); len(got.Efforts) != 0 || got.Associate != "" || len(got.Routes) != 2 || got.DirectWords != 30 || got.Review {
+		t.Errorf("a model that can't be told: %+v", got)
+	}
+	if got := choices(config.ComputerModels{Associate: thinks}, there, true); len(got.Efforts) < 2 || !slices.Contains(got.Efforts, contract.EffortHigh) || got.Associate != contract.EffortLow || got.Director != "" || !got.Review {
+		t.Errorf("one role's model can be told: %+v", got)
+	}
+	if got := choices(config.ComputerModels{}, gateway.Options{}, false); len(got.Routes) != 0 || got.DirectWords != 0 || len(got.Efforts) != 0 {
+		t.Errorf("the rehearsal: %+v", got)
 	}
 }

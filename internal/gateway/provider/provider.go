@@ -52,16 +52,24 @@ type Abilities struct {
 	Images    bool
 }
 
+// Has returns the model's efforts; none if it can't be told.
+func (a Abilities) Has() []contract.Effort {
+	if a.Reasoning == "" {
+		return nil
+	}
+	if len(a.Efforts) > 0 {
+		return a.Efforts
+	}
+	return []contract.Effort{contract.EffortLow, contract.EffortMedium, contract.EffortHigh}
+}
+
 // Effort returns the one of the model's efforts that is nearest to what was asked for, or "" if nothing was, or the model
 // can't be told. Who asks for some gets some; who asks for none of a model that always thinks gets its least.
 func (a Abilities) Effort(asked contract.Effort) contract.Effort {
 	if asked == "" || a.Reasoning == "" {
 		return ""
 	}
-	has := a.Efforts
-	if len(has) == 0 {
-		has = []contract.Effort{contract.EffortLow, contract.EffortMedium, contract.EffortHigh}
-	}
+	has := a.Has()
 	order := map[contract.Effort]int{contract.EffortNone: 0, contract.EffortLow: 1, contract.EffortMedium: 2, contract.EffortHigh: 3}
 	best, distance := contract.Effort(""), 100
 	for _, e := range has {

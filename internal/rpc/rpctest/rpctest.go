@@ -38,6 +38,7 @@ var of = map[string]map[string]any{
 	"run.answer":         {"answer": "yes"},
 	"effect.list":        {"run": "", "outcome": "unknown"},
 	"effect.resolve":     {"found": "done"},
+	"effect.compensate":  {"words": "keep the account"},
 	"review.answer":      {"attempt": 1, "review": 1, "work": strings.Repeat("a", 40), "decision": "discard"},
 	"memory.remember":    {"from": []string{}},
 	"mcp.approve":        {"tools": []map[string]string{{"tool": "look", "digest": "d"}}},

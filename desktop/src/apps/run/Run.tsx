@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'react'
+import { useEffect, useMemo, useState } from 'react'
 import { ChartGantt, FileText, GitPullRequestArrow, ListChecks, Pause, Play, RotateCcw, Square, Undo2 } from 'lucide-react'
 import type { PlanStatus } from '../../contract/types'
 import { Markdown } from '../../parts/Markdown'
@@ -12,10 +12,12 @@ import { useDocuments } from '../../stores/documents'
 import { ended, outcome, useRuns, type RunView } from '../../stores/runs'
 import { clock, count, duration, money, oneLine } from '../../text/format'
 import type { AppProps } from '../types'
+import { effectsAfter } from './effects'
 import { Evidence } from './Evidence'
 import { Proposals, useOpenProposals } from './Proposals'
 import proposalsCss from './Proposals.module.css'
 import { ModelWaits } from './ModelWaits'
+import { Outside } from './Outside'
 import { QuestionCard } from './QuestionCard'
 import { Review } from './Review'
 import css from './Run.module.css'
@@ -135,6 +137,9 @@ const planMark: Record<PlanStatus, MarkKind> = { open: 'open', active: 'active',
 
 function Body({ run }: { run: RunView }) {
   const open = run.questions.filter((q) => q.answer === undefined)
+  const effects = useMemo(() => run.outside.reduce(effectsAfter, []), [run.outside])
+  const unknown = effects.some((e) => e.outcome === 'unknown')
+  const outside = effects.length > 0 && <Outside effects={effects} over={ended(run.status)} />
   return (
     <>
       <h1 className={css.objective}>{run.objective || run.prompt || 'A run'}</h1>
@@ -153,6 +158,8 @@ function Body({ run }: { run: RunView }) {
       {!ended(run.status) && run.looks.map((l) => <Review key={`${l.task}-${l.review}`} run={run.run} look={l} />)}
 
       {!ended(run.status) && open.map((q) => <QuestionCard key={q.id} run={run.run} question={q} />)}
+
+      {unknown && outside}
 
       {run.plan.length > 0 && (
         <section aria-label="Plan">
@@ -182,6 +189,8 @@ function Body({ run }: { run: RunView }) {
           ))}
         </section>
       )}
+
+      {!unknown && outside}
 
       {ended(run.status) && (
         <section aria-label="Answer" className={css.answer} data-outcome={outcome(run)} data-testid="answer">
@@ -265,7 +274,7 @@ function Foot({ run }: { run: RunView }) {
             const said = text.trim()
             setText('')
             const back = () => setText(said)
-            if (over) submitPrompt(said, run.run).catch((e: unknown) => (back(), tell(e)))
+            if (over) submitPrompt(said, { continues: run.run }).catch((e: unknown) => (back(), tell(e)))
             else act('run.steered', { text: said }, { run: run.run }).catch(back) // the link told why
           }}
         >

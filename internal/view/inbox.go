@@ -1,0 +1,25 @@
+package view
+
+import "choir.dev/choiros/contract"
+
+// WaitingKind says what waits for a person.
+type WaitingKind string
+
+// What waits.
+const (
+	WaitsEffect WaitingKind = "effect" // what may have happened outside: somebody has to look, and say what they found
+	WaitsReview WaitingKind = "review" // work that is not published before somebody has looked at it
+)
+
+// Waiting is something of a computer that stays until a person has dealt with it. Exactly one of Effect and Review is
+// set.
+type Waiting struct {
+	Computer contract.CID `json:"computer"`
+	Name     string       `json:"name"` // the computer's
+	Kind     WaitingKind  `json:"kind"`
+	Prompt   string       `json:"prompt"`         // of its run
+	Goal     string       `json:"goal,omitempty"` // of its task
+	Over     bool         `json:"over,omitempty"` // whether the run has ended
+	Effect   *Effect      `json:"effect,omitempty"`
+	Review   *Review      `json:"review,omitempty"`
+}
