@@ -348,7 +348,9 @@ func (c playedComputers) Health(context.Context, []contract.CID) ([]view.Compute
 	return nil, nil
 }
 
-func (playedComputers) Waiting(context.Context, []contract.CID) ([]view.Waiting, error) { return nil, nil }
+func (playedComputers) Waiting(context.Context, []contract.CID) ([]view.Waiting, error) {
+	return nil, nil
+}
 
 func (c playedComputers) IDs() (out []contract.CID) {
 	for _, p := range c {
