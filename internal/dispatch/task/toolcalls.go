@@ -198,7 +198,12 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 		}
 	}
 	res.Data = nil
-	return res, a.said.Later(a.event(contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)), "tool.returned", ret))
+	say := a.said.Later
+	if t.Executor != tool.Box {
+		// What it did is not in the tree alone, so it is told only when it is known that it was.
+		say = func(d contract.Draft) error { return a.said.Now(ctx, d) }
+	}
+	return res, say(a.event(contract.DeriveID(a.ref.Task, fmt.Sprintf("returned:%d:%s", a.ref.Attempt, call)), "tool.returned", ret))
 }
 
 // maxWhole bounds what of one output the log keeps, in bytes.
