@@ -26,9 +26,13 @@ type site struct {
 	proxy *url.URL
 }
 
-func newSite(t *testing.T, h http.HandlerFunc) *site {
+func newSite(t *testing.T, h http.HandlerFunc, before ...func(*httptest.Server)) *site {
 	t.Helper()
-	s := &site{Server: httptest.NewTLSServer(h)}
+	s := &site{Server: httptest.NewUnstartedServer(h)}
+	for _, set := range before {
+		set(s.Server)
+	}
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {

@@ -153,9 +153,10 @@ func TestNothingIsSentTwice(t *testing.T) {
 	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
 		taken.Add(1)
 		_, _ = io.ReadAll(r.Body)
+	}, func(s *httptest.Server) {
+		s.TLS = &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
+		s.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) { refuseStreams(c, &taken) }}
 	})
-	s.TLS.NextProtos = []string{"h2", "http/1.1"}
-	s.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) { refuseStreams(c, &taken) }}
 	told := s.send(t, orderAt("/"))
 	if n := taken.Load(); n != 1 || told[len(told)-1].Status != 200 {
 		t.Errorf("a request is sent %d times over HTTP/2: %+v", n, told)
