@@ -6,13 +6,6 @@ import (
 	"choir.dev/choiros/internal/rpc"
 )
 
-// Streams returns how many long answers are under way.
-func (s *Server) Streams() int {
-	s.streams.mu.Lock()
-	defer s.streams.mu.Unlock()
-	return len(s.streams.open)
-}
-
 // Followed returns how many runs are followed; a run counts once for each follower.
 func (s *Server) Followed() int { return s.services.Followed() }
 

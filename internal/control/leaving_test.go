@@ -18,20 +18,29 @@ import (
 	"choir.dev/choiros/internal/grant"
 )
 
-// stream opens a long answer over HTTP and returns a channel that is closed when it ends.
+// stream opens a long answer over HTTP with a token.
 func (w *world) stream(p person, target string) <-chan string {
+	w.t.Helper()
+	return w.follow(target, "Authorization: Bearer "+p.token)
+}
+
+// follow opens a long answer over HTTP, waits until it has begun with 200, and returns a channel
+// that tells when it ends.
+func (w *world) follow(target string, headers ...string) <-chan string {
 	w.t.Helper()
 	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", w.port), 5*time.Second)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = conn.Close() })
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", target, hostOf(w.console()), p.token)
+	check(w.t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\nConnection: close\r\n\r\n", target, hostOf(w.console()), strings.Join(headers, "\r\n"))
 	in := bufio.NewReader(conn)
 	line, err := in.ReadString('\n')
 	if err != nil || !strings.Contains(line, "200") {
 		w.t.Fatalf("%s: %q, %v", target, line, err)
 	}
+	check(w.t, conn.SetReadDeadline(time.Time{}))
 	ended := make(chan string, 1)
 	go func() {
 		_, err := io.Copy(io.Discard, in)
