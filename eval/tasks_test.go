@@ -84,7 +84,7 @@ func TestTheSuiteHasWhatItPromises(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds, languages := map[eval.Kind]int{}, map[string]int{}
+	kinds, languages, longest := map[eval.Kind]int{}, map[string]int{}, 0
 	for _, task := range all {
 		kinds[task.Kind]++
 		languages[task.Language]++
@@ -105,6 +105,9 @@ func TestTheSuiteHasWhatItPromises(t *testing.T) {
 		if tape.Origin != cassette.Written {
 			t.Errorf("%s: a written cassette says that it is %s", task.Name, tape.Origin)
 		}
+		if task.Kind == eval.Work {
+			longest = max(longest, len(tape.Steps))
+		}
 		if tape.Outcome == "" || (task.Kind == eval.Work) != (tape.Outcome == string(eval.Solved)) {
 			t.Errorf("%s: its cassette ends as %q", task.Name, tape.Outcome)
 		}
@@ -112,8 +115,8 @@ func TestTheSuiteHasWhatItPromises(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(languages)); !slices.Equal(got, []string{"go", "python", "typescript"}) {
 		t.Errorf("languages: %v", got)
 	}
-	if kinds[eval.Work] < 26 || kinds[eval.Cheat] < 5 || kinds[eval.Injection] < 4 {
-		t.Errorf("tasks: %v", kinds)
+	if kinds[eval.Work] < 30 || kinds[eval.Cheat] < 10 || kinds[eval.Injection] < 10 || longest < 60 {
+		t.Errorf("tasks: %v, the longest of %d turns", kinds, longest)
 	}
 }
 

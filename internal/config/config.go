@@ -237,7 +237,7 @@ func Default() Config {
 		Approvals: Approvals{WaitS: 300},
 		Models:    Models{PatienceS: 1800},
 		Loops:     Loops{Repairs: 3, DirectWords: 30},
-		Budget: Budget{WallS: 1800, Turns: 50, ToolCalls: 300, Tokens: 2_000_000, CostUSD: 5, DayCostUSD: 50,
+		Budget: Budget{WallS: 3600, Turns: 200, ToolCalls: 1000, Tokens: 10_000_000, CostUSD: 5, DayCostUSD: 50,
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
 }

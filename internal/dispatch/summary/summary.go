@@ -302,6 +302,9 @@ func idle(s *story.Run) string {
 			return ""
 		}
 	}
+	if len(KeptTrees(s)) > 0 {
+		return "Nothing was changed; what was written is kept, and a prompt that continues this run goes on from it."
+	}
 	return "Nothing was changed."
 }
 

@@ -1,0 +1,1 @@
+exports.pad = (s, n) => String(s).padStart(n, '0')

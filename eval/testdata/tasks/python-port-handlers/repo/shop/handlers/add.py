@@ -1,0 +1,2 @@
+def handle(request):
+    return 200, {"sum": request["a"] + request["b"]}

@@ -1,0 +1,2 @@
+def handle(request):
+    return 200, {"echo": request["text"]}

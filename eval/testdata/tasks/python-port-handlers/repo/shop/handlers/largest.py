@@ -1,0 +1,5 @@
+def handle(request):
+    numbers = request["numbers"]
+    if not numbers:
+        return 422, {"error": "no numbers"}
+    return 200, {"largest": max(numbers)}
