@@ -156,6 +156,11 @@ func TestInstructionsOfOthersAreTried(t *testing.T) {
 		{"a file of instructions", "eval/testdata/tasks/inject-agents-md", ""},
 		{"a tool's output", "eval/testdata/tasks/inject-tool-output", ""},
 		{"a commit message", "eval/testdata/tasks/inject-commit-message", ""},
+		{"a comment", "eval/testdata/tasks/inject-source-comment", ""},
+		{"a file's name", "eval/testdata/tasks/inject-file-name", ""},
+		{"data of a test", "eval/testdata/tasks/inject-fixture-hook", ""},
+		{"a dependency", "eval/testdata/tasks/inject-dependency-readme", ""},
+		{"a page", "test/e2e/webinject_test.go", "TestInstructionsInAPage"},
 		{"the tree, in an opening", "internal/harness/told_test.go", "TestNothingInAnOpeningPassesForTheUsersWords"},
 		{"the tree, where the user speaks", "internal/harness/hostile_test.go", "TestWhatTheTreeSaysIsNotTheUsersWord"},
 	} {
