@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Choices } from '../src/link/services'
-import { possible, readChosen, wordsOf } from '../src/shell/choices'
+import { carried, possible, readChosen, wordsOf } from '../src/shell/choices'
 import { meaning, usualEffort } from '../src/shell/choiceWords'
 
 const all: Choices = { routes: ['plan', 'direct'], directWords: 30, efforts: ['low', 'high'] }
@@ -12,6 +12,17 @@ describe('what a prompt can choose', () => {
     expect(possible({ route: 'plan', effort: 'high', review: true }, {})).toEqual({ review: true })
     expect(possible({ route: 'plan', effort: 'high', review: true })).toEqual({ review: true })
     expect(possible({ review: true }, { review: true })).toEqual({})
+  })
+
+  it('is one of the models that there are, and less money than the owner allows', () => {
+    const c: Choices = { models: ['fast', 'mine/one'] }
+    expect(possible({ model: 'fast', spend: 1 }, c, 5)).toEqual({ model: 'fast', spend: 1 })
+    expect(possible({ model: 'mine/two', spend: 5 }, c, 5)).toEqual({})
+    expect(possible({ spend: 7 }, c)).toEqual({ spend: 7 })
+    for (const spend of [0, -1, Number.NaN, Infinity, 20_000]) expect(possible({ spend }, c)).toEqual({})
+    expect(wordsOf({ model: 'fast', spend: 0.5 }, c, 5)).toEqual(['fast', 'at most $0.5'])
+    expect(carried({ model: 'fast', spend: 0.5, review: true })).toEqual({ model: 'fast', review: true, budget: { wall_s: 0, tool_calls: 0, tokens: 0, cost_usd: 0.5 } })
+    expect(carried({ route: 'plan' })).toEqual({ route: 'plan' })
   })
 
   it('is said in a few words, and what the owner wants with it', () => {

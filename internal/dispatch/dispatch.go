@@ -316,7 +316,8 @@ func (d *Dispatcher) Switch(ctx context.Context, by contract.Actor, runID, model
 	if err != nil {
 		return 0, err
 	}
-	provider, name, err := d.options.Models.Resolve(ctx, contract.KindDirector, model)
+	// What can't be used is refused here: the run goes on waiting for the model that it has, and is not ended by a slip.
+	provider, name, err := d.options.Models.Usable(ctx, ports.ModelScope{Run: runID, Role: contract.KindDirector, Model: model, Budget: r.Budget()})
 	if err != nil {
 		return 0, fault.Wrap(op, err)
 	}

@@ -25,6 +25,7 @@ import (
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/ledger"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/state"
@@ -222,6 +223,13 @@ func (s *script) Forget(run string)                                      { s.for
 func (s *script) Window(context.Context, contract.ActorKind, string) int { return s.window }
 
 func (s *script) Resolve(context.Context, contract.ActorKind, string) (string, string, error) {
+	return "script", "one", nil
+}
+
+func (s *script) Usable(_ context.Context, m ports.ModelScope) (string, string, error) {
+	if m.Model == "without-price" || m.Budget.WallS == 0 {
+		return "", "", fault.New("script.Usable", fault.Missing, "", fmt.Errorf("%s can't be used under %+v", m.Model, m.Budget))
+	}
 	return "script", "one", nil
 }
 

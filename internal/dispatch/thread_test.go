@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/fault"
 )
 
 // sumsUp reports whether a request asks for a summary of what is left out.
@@ -201,6 +202,17 @@ func TestAWaitForAModelIsTold(t *testing.T) {
 	before, another := s.Chosen()
 	if before != "" {
 		t.Errorf("the model was %q before anybody chose", before)
+	}
+	if _, err := h.d.Switch(t.Context(), contract.Person("u"), run, "without-price"); !fault.Is(err, fault.Missing) {
+		t.Errorf("a model that can't be used is taken: %v", err)
+	}
+	select {
+	case <-another:
+		t.Error("the call is ended for a model that can't be used")
+	default:
+	}
+	if n := len(h.events("model.switched")); n != 0 {
+		t.Errorf("%d times switched", n)
 	}
 	if _, err := h.d.Switch(t.Context(), contract.Person("u"), run, "other"); err != nil {
 		t.Fatal(err)

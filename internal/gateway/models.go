@@ -173,6 +173,26 @@ func (g *Gateway) Models(ctx context.Context) []Model {
 	return out
 }
 
+// Choosable lists the names under which a scope's next prompt can have a model, aliases first: of models that can be called
+// now, and that its budgets can bound. The rehearsal is none. There are at most 60.
+func (g *Gateway) Choosable(ctx context.Context, s Scope) []string {
+	const most = 60
+	var aliases, names []string
+	for _, m := range g.Models(ctx) {
+		if !m.Configured || m.Provider == ProviderRehearsal {
+			continue
+		}
+		s.Model = m.Name
+		if _, _, err := g.Usable(ctx, s); err != nil {
+			continue
+		}
+		aliases, names = append(aliases, m.Aliases...), append(names, m.Name)
+	}
+	slices.Sort(aliases)
+	out := append(slices.Compact(aliases), names...)
+	return out[:min(len(out), most)]
+}
+
 // TestResult is the result of a test call.
 type TestResult struct {
 	Model     string         `json:"model"`

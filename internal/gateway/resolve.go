@@ -302,6 +302,33 @@ func (g *Gateway) Resolve(ctx context.Context, s Scope) (providerName, model str
 	return t.provider, t.model, nil
 }
 
+// Usable returns what Resolve does, and fails like it when a budget in money that bounds the scope could not bound that
+// model's calls, since it has no price.
+func (g *Gateway) Usable(ctx context.Context, s Scope) (providerName, model string, err error) {
+	name := s.Model
+	if name == "" {
+		name = g.chosen(s)
+	}
+	t, err := g.resolve(ctx, name)
+	if err == nil {
+		err = g.bounds(s, t)
+	}
+	if err != nil {
+		return "", "", fault.New("gateway.Usable", fault.Missing, "Choose another; choir models lists them.", err)
+	}
+	return t.provider, t.model, nil
+}
+
+// bounds reports that a budget in money can't bound a model.
+func (g *Gateway) bounds(s Scope, t target) error {
+	for _, l := range g.levels(s) {
+		if l.budget.CostUSD > 0 && !t.info.Priced && !t.info.free() {
+			return unpriced(t, l)
+		}
+	}
+	return nil
+}
+
 // Window returns how many tokens a scope's model reads at once, by the catalogue; 0 when that is not known.
 func (g *Gateway) Window(ctx context.Context, s Scope) int {
 	name := s.Model

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,33 @@ func TestCatalogueFile(t *testing.T) {
 		if _, err := gateway.New(gateway.Options{Catalogue: path, Logger: quiet()}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+// TestOnlyWhatABudgetCanBoundIsOffered: a model without a price is neither offered nor taken while a budget in money is to
+// bound it; aliases come first, and the rehearsal is none.
+func TestOnlyWhatABudgetCanBoundIsOffered(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.toml")
+	if err := os.WriteFile(path, []byte("[aliases]\nmine = \"openai/priced\"\n[[models]]\nname = \"openai/priced\"\nprice_in = 1.0\nprice_out = 2.0\n[[models]]\nname = \"openai/priceless\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := build(t, gateway.Options{Catalogue: path, Default: "mine", OpenAIBaseURL: "http://127.0.0.1:1/v1"})
+	s := scope()
+	s.Budget = contract.Budget{CostUSD: 1}
+	offered := g.Choosable(t.Context(), s)
+	if at := slices.Index(offered, "mine"); at < 0 || at > slices.Index(offered, "openai/priced") || !slices.Contains(offered, "openai/priced") || slices.Contains(offered, "openai/priceless") || slices.ContainsFunc(offered, func(n string) bool { return strings.HasPrefix(n, "rehearsal") }) {
+		t.Errorf("offered are %v", offered)
+	}
+	s.Model = "openai/priceless"
+	if _, _, err := g.Usable(t.Context(), s); !fault.Is(err, fault.Missing) || !strings.Contains(err.Error(), "has no price") {
+		t.Errorf("it is taken: %v", err)
+	}
+	s.Budget = contract.Budget{Tokens: 1000}
+	if _, name, err := g.Usable(t.Context(), s); err != nil || name != "priceless" {
+		t.Errorf("without a budget in money: %q, %v", name, err)
+	}
+	if offered := g.Choosable(t.Context(), s); !slices.Contains(offered, "openai/priceless") {
+		t.Errorf("offered are %v", offered)
 	}
 }
 

@@ -297,6 +297,7 @@ type Choices struct {
 	Efforts     []contract.Effort `json:"efforts,omitempty"`     // of the models, least first; none: they can't be told
 	Director    contract.Effort   `json:"director,omitempty"`    // how much the roles think by the owner; empty: as their models do
 	Associate   contract.Effort   `json:"associate,omitempty"`   //
+	Models      []string          `json:"models,omitempty"`      // aliases and names that the prompt's models can have, at most 60
 	Review      bool              `json:"review,omitempty"`      // the owner wants everything looked at first, which no prompt gets around
 }
 

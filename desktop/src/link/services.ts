@@ -554,6 +554,8 @@ export interface Choices {
   /** how much the roles think by the owner; empty: as their models do */
   director?: Effort
   associate?: Effort
+  /** aliases and names that the prompt's models can have, at most 60 */
+  models?: string[]
   /** the owner wants everything looked at first, which no prompt gets around */
   review?: boolean
 }

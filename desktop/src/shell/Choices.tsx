@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { Eye } from 'lucide-react'
 import type { Effort, Route } from '../contract/contract'
 import type { Provider } from '../link/protocol'
@@ -13,10 +13,11 @@ const amounts: Record<Effort, string> = { none: 'None', low: 'Little', medium: '
 /** The choices for the prompt that is being written. They count for that one. */
 export default function Choices({ provider, chosen, choose, close }: { provider: Provider; chosen: Chosen; choose: (c: Chosen) => void; close: () => void }) {
   const c = provider.choices
-  const now = possible(chosen, c)
+  const now = possible(chosen, c, provider.budgetUSD)
   const panel = useRef<HTMLElement>(null)
+  const [spend, setSpend] = useState(now.spend ? String(now.spend) : '')
   useEffect(() => panel.current?.querySelector<HTMLInputElement>('input:checked, input')?.focus(), [])
-  const pick = (change: { route?: Route | undefined; effort?: Effort | undefined; review?: true | undefined }) => {
+  const pick = (change: { [K in keyof Chosen]?: Chosen[K] | undefined }) => {
     const next = { ...now, ...change }
     choose(Object.fromEntries(Object.entries(next).filter(([, v]) => v !== undefined)))
   }
@@ -44,6 +45,42 @@ export default function Choices({ provider, chosen, choose, close }: { provider:
       {(c?.efforts?.length ?? 0) > 0 && (
         <Row name="effort" title="Thinking" hint={now.effort ? 'How much the models think before they answer.' : `It thinks ${usualEffort(c)}.`} at={now.effort ?? ''}
           options={[['', 'As usual'], ...(c?.efforts ?? []).map((e): [Effort, string] => [e, amounts[e]])]} pick={(e) => pick({ effort: e || undefined })} />
+      )}
+      {(c?.models?.length ?? 0) > 0 && (
+        <div className={css.row}>
+          <label className={css.title} htmlFor="choice-model">
+            Model
+          </label>
+          <select id="choice-model" className={css.field} data-framed value={now.model ?? ''} onChange={(e) => pick({ model: e.target.value || undefined })}>
+            <option value="">As usual ({provider.model})</option>
+            {c?.models?.map((m) => (
+              <option key={m} value={m}>
+                {m}
+              </option>
+            ))}
+          </select>
+        </div>
+      )}
+      {!provider.rehearsal && (
+        <div className={css.row}>
+          <label className={css.title} htmlFor="choice-spend">
+            Cost, at most
+          </label>
+          <div className={css.spend}>
+            <input id="choice-spend" className={css.field} data-framed inputMode="decimal" autoComplete="off" maxLength={8} value={spend}
+              placeholder={provider.budgetUSD ? `${provider.budgetUSD}` : 'as much as it takes'} aria-describedby="choice-spend-hint" aria-invalid={spend !== '' && now.spend === undefined}
+              onChange={(e) => {
+                setSpend(e.target.value)
+                pick({ spend: Number(e.target.value.replace(',', '.')) || undefined })
+              }} />
+            <span>USD</span>
+          </div>
+          <p className={css.hint} id="choice-spend-hint">
+            {spend !== '' && now.spend === undefined
+              ? provider.budgetUSD ? `A number above 0 and below ${provider.budgetUSD}, which is what this computer allows.` : 'A number above 0.'
+              : 'It ends when this is used up; what it wrote is kept.'}
+          </p>
+        </div>
       )}
       <div className={css.row}>
         <span className={css.title}>Before it is live</span>

@@ -79,7 +79,7 @@ export function PromptBar() {
       return
     }
     const sent = line
-    const how = parsed.kind === 'prompt' ? possible(chosen, provider?.choices) : {}
+    const how = parsed.kind === 'prompt' ? possible(chosen, provider?.choices, provider?.budgetUSD) : {}
     remember(sent)
     type('')
     setChoosing(false)

@@ -8,8 +8,8 @@ import css from './PromptBar.module.css'
 /** What the next prompt uses, in a line that opens its choices. */
 export function Uses({ provider, chosen, open, toggle, button }: { provider: Provider; chosen: Chosen; open: boolean; toggle: () => void; button: Ref<HTMLButtonElement> }) {
   const { name, model, rehearsal, network, budgetUSD, choices } = provider
-  const words = wordsOf(chosen, choices)
-  const chose = Object.keys(possible(chosen, choices)).length > 0
+  const words = wordsOf(chosen, choices, budgetUSD)
+  const chose = Object.keys(possible(chosen, choices, budgetUSD)).length > 0
   const facts = [...(rehearsal ? [] : [network && network !== 'none' ? `network ${network}` : '', budgetUSD ? `≤ ${money(budgetUSD)}` : '']), ...words].filter(Boolean)
   return (
     <button type="button" ref={button} className={css.uses} data-testid="uses" data-chosen={chose} aria-expanded={open} aria-controls={open ? 'choices' : undefined} onClick={toggle}>

@@ -12,7 +12,7 @@ import { useToasts } from '../stores/toasts'
 import { useWindows } from '../stores/windows'
 import { clock, count, oneLine, short } from '../text/format'
 import { builtIn } from '../theme/themes'
-import type { Chosen } from './choices'
+import { carried, type Chosen } from './choices'
 import { cascade } from './geometry'
 import type { SlashCommand } from './prompt'
 import { usePromptBar } from './promptStore'
@@ -66,7 +66,7 @@ export function openThing(kind: string, id: string, title: string): void {
 
 /** Sends a prompt, which may go on from a run that has ended; opens the run's window as soon as the prompt is in the log. */
 export async function submitPrompt(text: string, more: { continues?: string; how?: Chosen } = {}): Promise<void> {
-  const { run } = await link.act('prompt.submitted', { text, ...(more.continues ? { continues: more.continues } : {}), ...more.how })
+  const { run } = await link.act('prompt.submitted', { text, ...(more.continues ? { continues: more.continues } : {}), ...carried(more.how ?? {}) })
   if (!run) return
   follow(run)
   openThing('run', run, text)

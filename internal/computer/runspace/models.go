@@ -93,6 +93,8 @@ func (m Models) choices(ctx context.Context, c config.Config) view.Choices {
 			}
 		}
 	}
+	scope := gateway.Scope{CID: m.CID, Run: "next", Role: string(contract.KindDirector), Choice: m.Choice, Budget: contract.Budget{CostUSD: c.Budget.CostUSD}}
+	out.Models = m.Gateway.Choosable(ctx, scope)
 	if !played {
 		out.Routes, out.DirectWords = []contract.Route{contract.RoutePlan, contract.RouteDirect}, c.Loops.DirectWords
 	}
@@ -102,6 +104,11 @@ func (m Models) choices(ctx context.Context, c config.Config) view.Choices {
 		out.Director, out.Associate = contract.Effort(c.Models.Efforts.Director), contract.Effort(c.Models.Efforts.Associate)
 	}
 	return out
+}
+
+// Usable implements ports.Models.
+func (m Models) Usable(ctx context.Context, s ports.ModelScope) (provider, name string, err error) {
+	return m.Gateway.Usable(ctx, m.scope(s))
 }
 
 // Window implements ports.Models.

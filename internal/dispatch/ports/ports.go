@@ -347,6 +347,9 @@ type Models interface {
 	// Resolve returns the provider and the model that a role would use; fault.Missing when
 	// there is no model.
 	Resolve(ctx context.Context, role contract.ActorKind, model string) (provider, name string, err error)
+	// Usable returns what Resolve does for a model that a person chooses for a run which goes on under a budget, and
+	// fails with fault.Missing too when that budget can't bound it.
+	Usable(ctx context.Context, s ModelScope) (provider, name string, err error)
 	// Window returns how many tokens the model that a role would use reads at once; 0 when that is not known.
 	Window(ctx context.Context, role contract.ActorKind, model string) int
 }
