@@ -413,6 +413,43 @@ func TestWhatIsDoneAndWhatFailedMayBeMadeAgain(t *testing.T) {
 	}
 }
 
+// TestAFailedRepeatHidesNothing: what was unknown and a person found to have happened is not made again by itself, though a repeat of it
+// failed meanwhile.
+func TestAFailedRepeatHidesNothing(t *testing.T) {
+	h, s := newOutside(t, true, false)
+	s.take = func(ctx context.Context, o order) (tool.Result, error) {
+		if len(s.sent()) == 1 {
+			return unknown(ctx, o)
+		}
+		return tool.Failed("the shop is closed").End(contract.EffectFailed), nil
+	}
+	h.model.director = plan(buys)
+	run := ""
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		switch n {
+		case 0:
+			return parts(orders("c0", "it"))
+		case 1:
+			return parts(use("c1", "order", m{"what": "it", "again": h.intended()[0].Effect}))
+		case 2:
+			h.resolve(run, h.intended()[0].Effect, contract.FoundDone)
+			return parts(orders("c2", "it"))
+		}
+		return steps()(n, req)
+	}
+	h.sleep()
+	h.wake()
+	run = h.submit("order it")
+	h.report(run)
+	h.quiet()
+	if sent := s.sent(); len(sent) != 2 || sent[1].Key != sent[0].Key {
+		t.Errorf("what a person found to have happened was sent again: %+v", sent)
+	}
+	if said := h.returns()["c2"]; !strings.Contains(said, "has done this already (effect "+h.intended()[0].Effect) {
+		t.Errorf("its repeat returns %q", said)
+	}
+}
+
 // TestAnEffectEndsOnce: however the end of a run and the answer of a service meet, each effect has one end, before the run's report.
 func TestAnEffectEndsOnce(t *testing.T) {
 	for i := range 12 {

@@ -210,25 +210,42 @@ func TestAnAnswerIsForOneRequest(t *testing.T) {
 	}
 }
 
-// TestTwoThatWaitForOneAnswer: tasks that ask for the same request at once are one question, and of them one sends it.
-func TestTwoThatWaitForOneAnswer(t *testing.T) {
+// TestEachTaskIsAskedByItself: tasks that ask for the same request are each a question, since a card names who would send it; an answer is
+// used by the one that it was given to, and what that one did is not done a second time.
+func TestEachTaskIsAskedByItself(t *testing.T) {
 	w := &web{}
 	g := newWebHouse(t, w, time.Minute)
 	g.model.director = plan(sender, m{"kind": "agent", "goal": "Order it, too", "tools": []string{"web_request"}, "verify": m{"profile": "none"}})
 	g.model.associate = steps(posts("c0", "it"))
 	run := g.submit("Order it.")
-	k := g.asked(run)
 	g.waitFor(func() bool { return g.d.Asking(run) == 2 })
-	if err := g.decide(k, contract.ApprovalOnce); err != nil {
+	asked := g.events("approval.requested")
+	if len(asked) != 2 {
+		t.Fatalf("%d questions", len(asked))
+	}
+	second, first := asked[1].(*contract.ApprovalRequested), asked[0].(*contract.ApprovalRequested)
+	if err := g.decide(second, contract.ApprovalOnce); err != nil {
+		t.Fatal(err)
+	}
+	g.waitFor(func() bool { return len(g.ended()) == 1 })
+	if err := g.decide(first, contract.ApprovalOnce); err != nil {
 		t.Fatal(err)
 	}
 	g.report(run)
 	g.quiet()
+	by := map[string]string{}
+	for _, e := range must(g.log.Read(t.Context(), 0, 1000)) {
+		switch p := must(g.log.Payload(t.Context(), e)).(type) {
+		case *contract.ApprovalRequested:
+			by[p.Approval] = e.Task
+		case *contract.EffectIntended:
+			if p.Approval != second.Approval || by[p.Approval] != e.Task {
+				t.Errorf("the task %s sends what %s was allowed to", e.Task, by[p.Approval])
+			}
+		}
+	}
 	if n := len(w.left()); n != 1 {
 		t.Errorf("an approval was used %d times", n)
-	}
-	if n := len(g.events("approval.requested")); n != 1 {
-		t.Errorf("%d questions", n)
 	}
 }
 
@@ -305,6 +322,58 @@ func TestARequestThatIsUnknown(t *testing.T) {
 	said := g.returned()
 	for call, want := range map[string]string{"c0": "Unknown: it may have happened outside (POST https://shop.example/orders", "c1": "only where the service heeds such keys", "c2": "is not made again by itself",
 		"c3": "status 200", "c4": "another prompt of the user"} {
+		if !strings.Contains(said[call], want) {
+			t.Errorf("%s returns %q, want %q", call, said[call], want)
+		}
+	}
+}
+
+// TestAFailedRepeatHidesNoRequest: after one that is unknown and a repeat that failed, a person is asked again only by a call that names the
+// first, with its key, and is told of it; once they found that it happened, not at all.
+func TestAFailedRepeatHidesNoRequest(t *testing.T) {
+	n := 0
+	w := &web{}
+	w.answer = func(webpage.Sending) (webpage.Answer, error) {
+		if n++; n == 1 {
+			return webpage.Answer{Sent: true, Failed: "there is no answer: EOF", Whole: true}, nil
+		}
+		return webpage.Answer{Sent: true, Status: 429, Media: "text/plain", Text: "slow down", Whole: true}, nil
+	}
+	g := newWebHouse(t, w, time.Minute)
+	g.model.director = plan(sender)
+	run := ""
+	g.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		again := func(id string) []contract.Part { return parts(posts(id, "it", m{"again": g.intended()[0].Effect})) }
+		switch n {
+		case 0, 2:
+			return parts(posts(fmt.Sprint("c", n), "it"))
+		case 1, 3:
+			return again(fmt.Sprint("c", n))
+		case 4:
+			g.resolve(run, g.intended()[0].Effect, contract.FoundDone)
+			return parts(posts("c4", "it"))
+		case 5:
+			return again("c5")
+		}
+		return parts(use("fin", "finish", m{"status": "ok", "summary": "Ordered."}))
+	}
+	g.sleep()
+	g.wake()
+	run = g.submit("Order it.")
+	asked := g.answers(run, contract.ApprovalOnce, contract.ApprovalOnce, contract.ApprovalOnce)
+	g.report(run)
+	g.quiet()
+	sent, first := w.left(), g.intended()[0].Effect
+	if len(sent) != 3 || sent[1].Key != sent[0].Key || sent[2].Key != sent[0].Key || len(g.events("approval.requested")) != 3 {
+		t.Fatalf("sent %+v\n%s", sent, g.story())
+	}
+	for _, k := range asked[1:] {
+		if k.Act.Again != first || k.Request.Before != contract.EffectUnknown {
+			t.Errorf("a person is asked %+v, shown %+v", k.Act, k.Request)
+		}
+	}
+	said := g.returned()
+	for call, want := range map[string]string{"c2": "is not made again by itself", "c4": "another prompt of the user", "c5": "another prompt of the user"} {
 		if !strings.Contains(said[call], want) {
 			t.Errorf("%s returns %q, want %q", call, said[call], want)
 		}

@@ -51,13 +51,14 @@ type run struct {
 	another   chan struct{}          // closed and replaced when the user chooses another model
 	ended     bool                   // whether no further task may begin
 	settled   map[string]bool        // tasks that nobody works on any more
+	reads     map[string]int         // how often a page was to be read, by its address
 	seen      uint64                 // the sequence up to which the log was read
 	places    map[string]*slots.Slot // the slots of its tasks, by task id
 	unread    error                  // why the story does not grow any more
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
-	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), another: make(chan struct{}), settled: map[string]bool{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen}
+	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), another: make(chan struct{}), settled: map[string]bool{}, reads: map[string]int{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.options.Now()
 	r.down = max(0, r.taken.Sub(s.Newest))
@@ -69,6 +70,14 @@ func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
 		r.idleSince, r.idles = r.since, true
 	}
 	return r
+}
+
+// CountRead implements task.Run.
+func (r *run) CountRead(address string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads[address]++
+	return r.reads[address]
 }
 
 // append stores events of this run. When it returns, the run's story contains them and everything that

@@ -73,6 +73,9 @@ func (e Earlier) happened() bool {
 	return e.Found == contract.FoundDone || e.Found == "" && e.Outcome == contract.EffectDone
 }
 
+// failed reports whether it is known that nothing was done, by what the service said.
+func (e Earlier) failed() bool { return e.Found == "" && e.Outcome == contract.EffectFailed }
+
 // settled reports whether it is known what came of it.
 func (e Earlier) settled() bool {
 	return e.Found != "" || e.Outcome != contract.EffectUnknown && e.Outcome != ""
@@ -91,7 +94,8 @@ type Call struct {
 	Again, Given string
 }
 
-// Decide says whether a call may be made after the earlier ones, oldest first, and which idempotency key goes with it.
+// Decide says whether a call may be made after the earlier ones, oldest first, and which idempotency key goes with it. The
+// newest that did not fail counts: a repeat that failed takes nothing back of what was done before it, or may have been.
 // What is unknown is never made again by itself: only after a person found that it did not happen, or where the key that
 // the service took lets it tell the second time from another one. refused says why not and how to go on, for the model.
 func Decide(c Call, earlier []Earlier) (key, refused string) {
@@ -112,15 +116,18 @@ func Decide(c Call, earlier []Earlier) (key, refused string) {
 		}
 		return key, ""
 	}
-	last := earlier[len(earlier)-1]
-	for i := len(earlier) - 1; i >= 0 && earlier[i].Outcome == contract.EffectFailed; i-- {
+	last, which := earlier[len(earlier)-1], ""
+	for _, e := range slices.Backward(earlier) {
 		// That a repeat failed says nothing of the one that it repeated.
-		if i > 0 && earlier[i-1].Outcome == contract.EffectUnknown && earlier[i-1].Found == "" {
-			last = earlier[i-1]
+		if !e.failed() {
+			if last.failed() {
+				last, which = e, " that did not fail"
+			}
+			break
 		}
 	}
 	if c.Again != "" && c.Again != last.ID {
-		return "", fmt.Sprintf("The newest call like this one is the effect %s, not %s. Nothing was sent.", last.ID, clip(c.Again))
+		return "", fmt.Sprintf("The newest call like this one%s is the effect %s, not %s. Nothing was sent.", which, last.ID, clip(c.Again))
 	}
 	named := c.Again == last.ID
 	switch {
@@ -137,7 +144,7 @@ func Decide(c Call, earlier []Earlier) (key, refused string) {
 		return key, ""
 	case last.happened():
 		return "", fmt.Sprintf("This run has done this already (effect %s), in another attempt or task. Nothing was sent now. Go on from there; only if it is to be done once more, call with %s: %q.", last.ID, Again, last.ID)
-	case last.Outcome == contract.EffectFailed:
+	case last.failed(): // and so did all before it
 		return key, ""
 	case last.Outcome == "":
 		return "", fmt.Sprintf("The same call is under way (effect %s). Nothing was sent. Wait for it and do not make it twice.", last.ID)

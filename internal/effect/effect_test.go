@@ -58,6 +58,18 @@ func TestWhatMayBeMadeAgain(t *testing.T) {
 		"found to have happened, named":        {names, []effect.Earlier{{ID: one, Outcome: unknown, Found: contract.FoundDone}}, ""},
 		"once more after one that is unknown":  {call, []effect.Earlier{{ID: one, Outcome: unknown}, {ID: two, Outcome: unknown}}, two},
 		"after one that is known, and unknown": {call, []effect.Earlier{{ID: one, Outcome: done}, {ID: two, Outcome: unknown}}, two},
+		"failed twice":                         {call, []effect.Earlier{{ID: one, Outcome: failed}, {ID: two, Outcome: failed}}, ""},
+		"done by another, and then failed":     {call, []effect.Earlier{{ID: one, Outcome: done, Key: "k"}, {ID: two, Outcome: failed, Key: "l"}}, "has done this already (effect " + one},
+		"the same, the failed one by this":     {takes, []effect.Earlier{{ID: one, Outcome: done, Key: "k"}, {ID: two, Outcome: failed, Key: "l", Here: true}}, "has done this already (effect " + one},
+		"the same, harmless":                   {with(call, func(c *effect.Call) { c.Harmless = true }), []effect.Earlier{{ID: one, Outcome: done}, {ID: two, Outcome: failed}}, ""},
+		"the same, named":                      {names, []effect.Earlier{{ID: one, Outcome: done}, {ID: two, Outcome: failed}}, ""},
+		"the same, the failed one named":       {with(call, func(c *effect.Call) { c.Again = two }), []effect.Earlier{{ID: one, Outcome: done}, {ID: two, Outcome: failed}}, "that did not fail is the effect " + one},
+		"done by this loop, and then failed":   {call, []effect.Earlier{{ID: one, Outcome: done, Here: true}, {ID: two, Outcome: failed, Here: true}}, ""},
+		"done and then failed, allowed once":   {with(takes, func(c *effect.Call) { c.Once = true }), []effect.Earlier{{ID: one, Outcome: done, Here: true}, {ID: two, Outcome: failed, Here: true}}, "allowed it one time"},
+		"unknown, and failed twice":            {takes, []effect.Earlier{{ID: one, Outcome: unknown, Key: "k"}, {ID: two, Outcome: failed, Key: "k"}, {ID: two, Outcome: failed, Key: "k"}}, "is not known"},
+		"found done after its repeat failed":   {takes, []effect.Earlier{{ID: one, Outcome: unknown, Found: contract.FoundDone, Key: "k", Here: true}, {ID: two, Outcome: failed, Key: "k", Here: true}}, "has done this already (effect " + one},
+		"the same, allowed once, and named":    {with(both, func(c *effect.Call) { c.Once = true }), []effect.Earlier{{ID: one, Outcome: unknown, Found: contract.FoundDone, Key: "k"}, {ID: two, Outcome: failed, Key: "k"}}, "allowed it one time"},
+		"found not done, its repeat failed":    {takes, []effect.Earlier{{ID: one, Outcome: unknown, Found: contract.FoundNotDone, Key: "k"}, {ID: two, Outcome: failed, Key: "k"}}, "did not happen"},
 	} {
 		key, refused := effect.Decide(c.call, c.earlier)
 		if (refused == "") != (c.refused == "") || !strings.Contains(refused, c.refused) || (key == "") != (refused != "") {

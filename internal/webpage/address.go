@@ -103,7 +103,8 @@ func printable(s string) string {
 const maxNamed = 500
 
 // Named returns the URLs of the addresses that a text names: each word that begins with http:// or https://,
-// and each that is a host name, with or without a path, as people write them.
+// and each that is the name of a host that begins with www., with or without a path. Without either, README.md and main.rs
+// would be addresses.
 func Named(text string) []string {
 	var out []string
 	words := strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || strings.ContainsRune("<>\"`|\u00a0\u2028\u2029", r) })
@@ -153,12 +154,11 @@ func ended(w string) string {
 	return w
 }
 
-// bare reports whether a word is a host name and perhaps a path. Its last label has letters alone, so that
-// no number or version passes for one.
+// bare reports whether a word is a host name that begins with www., and perhaps a path.
 func bare(w string) bool {
 	host, _, _ := strings.Cut(w, "/")
 	labels := strings.Split(strings.ToLower(host), ".")
-	if len(labels) < 2 || len(host) > 253 {
+	if len(labels) < 3 || labels[0] != "www" || len(host) > 253 {
 		return false
 	}
 	for i, l := range labels {

@@ -65,6 +65,6 @@ func DecodeAnswer(raw []byte) (Answer, error) {
 		a = next
 	}
 	a.Sent = a.Sent || !a.Whole
-	a.Location, a.Media, a.Failed, a.Text = Line(a.Location, contract.MaxURL), Line(a.Media, 100), Line(a.Failed, 400), Plain(a.Text)
+	a.Location, a.Media, a.Failed, a.Text = Line(a.Location, contract.MaxURL), mediaType(a.Media), Line(a.Failed, 400), Plain(a.Text)
 	return a, nil
 }

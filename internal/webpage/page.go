@@ -50,14 +50,14 @@ func Decode(raw []byte) (Page, error) {
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return Page{}, errors.New("the reader's answer can't be read")
 	}
-	p.Failed, p.Title, p.Media = Line(p.Failed, 400), Line(p.Title, MaxTitle), Line(p.Media, 100)
+	p.Failed, p.Title, p.Media = Line(p.Failed, 400), Line(p.Title, MaxTitle), mediaType(p.Media)
 	if p.Failed != "" {
 		return Page{Failed: p.Failed}, nil
 	}
 	if p.Redirect != "" {
 		a, err := Parse(p.Redirect)
 		if err != nil {
-			return Page{Failed: "the server names another place that can't be read: " + err.Error()}, nil
+			return Page{Failed: "the server names another place that can't be read"}, nil
 		}
 		return Page{Redirect: a.URL}, nil
 	}
@@ -70,6 +70,19 @@ func Decode(raw []byte) (Page, error) {
 	return p, nil
 }
 
+// mediaType is a media type in its one form, of which nothing else can be said: a name that is long or odd stands for bytes.
+func mediaType(s string) string {
+	if s == "" {
+		return ""
+	}
+	kind, sub, ok := strings.Cut(s, "/")
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789.+-"
+	if !ok || kind == "" || sub == "" || len(s) > 80 || strings.Trim(kind, letters) != "" || strings.Trim(sub, letters) != "" {
+		return "application/octet-stream"
+	}
+	return s
+}
+
 // Line makes one line of plain text of at most so many characters.
 func Line(s string, most int) string {
 	s = strings.Join(strings.Fields(Plain(s)), " ")
@@ -77,23 +90,4 @@ func Line(s string, most int) string {
 		s = string([]rune(s)[:most-1]) + "…"
 	}
 	return s
-}
-
-// Plain makes text of what may be anything: valid UTF-8, with no control characters but line ends and tabs,
-// and none of those that reorder or hide what stands around them.
-func Plain(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r == '\r', r < ' ', r >= 0x7F && r < 0xA0, // controls
-			r >= 0x200B && r <= 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060 && r <= 0x206F, r == 0xFEFF, // invisible, or turning the direction
-			r >= 0xE0000 && r <= 0xE007F: // tags, which nobody sees
-			return -1
-		case r == 0x2028 || r == 0x2029:
-			return '\n'
-		}
-		return r
-	}, s)
 }

@@ -43,12 +43,24 @@ type Sending struct {
 // refused are the fields that no task sets, by their canonical names, each with the reason. Of a name that ends in "-" they
 // are all that begin so.
 var refused = map[string]string{
-	"Host": framed, "Content-Length": framed, "Transfer-Encoding": framed, "Connection": framed, "Keep-Alive": framed, "Te": framed, "Trailer": framed, "Upgrade": framed,
-	"Expect": framed, "Http2-Settings": framed, "Accept-Encoding": framed, "Proxy-": framed,
-	"Content-Type": argued, "Idempotency-Key": argued,
-	"Authorization": signed, "Cookie": signed, "Cookie2": signed,
-	"X-Http-Method": another, "X-Http-Method-Override": another, "X-Method-Override": another,
-	"Origin": from, "Referer": from, "Via": from, "Forwarded": from, "X-Forwarded-": from, "X-Real-Ip": from, "True-Client-Ip": from, "Sec-": from, "User-Agent": from,
+	"Content-Length": framed, "Transfer-Encoding": framed, "Connection": framed, "Keep-Alive": framed, "Te": framed, "Trailer": framed, "Upgrade": framed,
+	"Expect": framed, "Http2-Settings": framed, "Accept-Encoding": framed,
+	"Content-Type": argued, "Idempotency-Key": argued, "User-Agent": from,
+	"X-Http-": another, "X-Rewrite-": another,
+	"Origin": from, "Referer": from, "Via": from, "Sec-": from, "Cf-": from, "X-Envoy-": from, "X-Appengine-": from,
+}
+
+// refusedWords are what no name of a field has in it, wherever in it and with or without a "-" within: each service has fields of
+// its own that sign in, and a list of them would never be whole.
+var refusedWords = []struct {
+	why   string
+	words []string
+}{
+	{framed, []string{"proxy"}},
+	{another, []string{"host", "method", "original", "rewrite", "override", "destination"}},
+	{from, []string{"forward", "clientip", "realip", "trueclient", "remote", "originating"}},
+	{signed, []string{"key", "token", "auth", "secret", "session", "credential", "password", "passwd", "passphrase", "pwd", "cookie", "signature", "bearer", "jwt", "csrf", "xsrf",
+		"login", "user", "principal", "identity", "impersonate", "cert"}},
 }
 
 // Why a field is refused.
@@ -136,6 +148,16 @@ func refusal(name string) string {
 			return why
 		}
 	}
+	lower := strings.ToLower(name)
+	joined := strings.ReplaceAll(lower, "-", "")
+	for _, r := range refusedWords {
+		if slices.ContainsFunc(r.words, func(w string) bool { return strings.Contains(joined, w) }) {
+			return r.why
+		}
+	}
+	if slices.Contains(strings.Split(lower, "-"), "ip") { // a word that others have in them
+		return from
+	}
 	return ""
 }
 
@@ -159,17 +181,4 @@ func (s Sending) Fields() []Header {
 		out = append(out, Header{"Idempotency-Key", s.Key})
 	}
 	return out
-}
-
-// Seen is a text in which nothing hides: what is not printable, but line ends, is spelled out.
-func Seen(s string) string {
-	var b strings.Builder
-	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
-		if r != '\n' && (r < ' ' || Plain(string(r)) != string(r)) {
-			fmt.Fprintf(&b, "<U+%04X>", r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }

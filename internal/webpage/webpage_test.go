@@ -45,13 +45,14 @@ func TestOneSpelling(t *testing.T) {
 // TestNamed: what people write as an address names one, whole, and nothing that only begins like it.
 func TestNamed(t *testing.T) {
 	for text, want := range map[string][]string{
-		"Read https://a.example/x, please.":                            {"https://a.example/x"},
-		"(see https://a.example/wiki/Foo_(bar)) and http://B.example.": {"https://a.example/wiki/Foo_(bar)", "https://b.example/"},
-		"[docs](https://a.example/d) <https://b.example/e>":            {"https://a.example/d", "https://b.example/e"},
-		"a.example/docs and b.example, not 1.2.3 or v1.2 or x.y7":      {"https://a.example/docs", "https://b.example/"},
-		"https://web.example/http://a.example/":                        {"https://web.example/http://a.example/"},
-		"mailto:me@a.example ftp://a.example":                          nil,
-		"no address":                                                   nil,
+		"Read https://a.example/x, please.":                                             {"https://a.example/x"},
+		"(see https://a.example/wiki/Foo_(bar)) and http://B.example.":                  {"https://a.example/wiki/Foo_(bar)", "https://b.example/"},
+		"[docs](https://a.example/d) <https://b.example/e>":                             {"https://a.example/d", "https://b.example/e"},
+		"www.a.example/docs and (WWW.b.example), not www.c or www.d.e7":                 {"https://www.a.example/docs", "https://www.b.example/"},
+		"Fix main.rs and setup.py, see README.md, docs/a.md, a.example and b.example/x": nil,
+		"https://web.example/http://a.example/":                                         {"https://web.example/http://a.example/"},
+		"mailto:me@a.example ftp://a.example":                                           nil,
+		"no address":                                                                    nil,
 	} {
 		if got := webpage.Named(text); !slices.Equal(got, want) {
 			t.Errorf("%q names %q, want %q", text, got, want)

@@ -134,7 +134,7 @@ func TestARequestOutside(t *testing.T) {
 			heard = q.Text
 		}
 	}
-	for _, want := range []string{"/orders: status 201 Created (application/json, 15 bytes)", `> {"number":4711}`, "/denied was not sent: the user denied it", "status 307", "/orders\", which was not followed", "Unknown: it may have happened outside (DELETE https://" + addr + "/cut",
+	for _, want := range []string{"/orders: status 201 Created (application/json, 15 bytes)", `> {"number":4711}`, "/denied was not sent: the user denied it", "status 307", "It names another address, which was not followed", "> Location: /orders", "Unknown: it may have happened outside (DELETE https://" + addr + "/cut",
 		"that boxes may not reach (127.0.0.1)", "whether it happened is not known, so it is not made again by itself"} {
 		if !strings.Contains(heard, want) {
 			t.Errorf("the model is not told %q:\n%.6000s", want, heard)

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/view"
+	"choir.dev/choiros/internal/webpage"
 )
 
 // maxText bounds arguments and answers that are shown, in bytes.
@@ -73,20 +74,20 @@ func (a Effects) show(ctx context.Context, id string) (view.Effect, error) {
 	if v.Arguments, err = a.text(ctx, v.Args); err != nil {
 		return v, err
 	}
-	if v.Answered = v.Detail; v.Answer != "" {
+	if v.Answered = webpage.Seen(v.Detail); v.Answer != "" {
 		v.Answered, err = a.text(ctx, v.Answer)
 	}
 	return v, err
 }
 
-// text is what a blob holds, or the beginning of it.
+// text is what a blob holds, or the beginning of it, with nothing in it that hides from who reads it.
 func (a Effects) text(ctx context.Context, ref contract.BlobRef) (string, error) {
 	f, _, err := a.Blobs().Open(ctx, a.CID, ref)
 	if err != nil {
 		return "", fault.Wrap("effects.Show", err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxText))
-	return contract.Clip(string(b), maxText), fault.Wrap("effects.Show", errors.Join(err, f.Close()))
+	return contract.Clip(webpage.Seen(contract.Clip(string(b), maxText)), maxText), fault.Wrap("effects.Show", errors.Join(err, f.Close()))
 }
 
 // resolve records a person's word. It is refused if the effect is not, or no longer, unknown.

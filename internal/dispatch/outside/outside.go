@@ -207,8 +207,8 @@ func (m Maker) draft(ctx context.Context, c call, o catalogue.Outside) (p *contr
 	return p, leaves, "", nil
 }
 
-// allowed says why a call may not be made under an approval, "" if it may: a person allowed exactly it, once, and that was not
-// used. The lock is held, so that of two calls under one approval the second is refused.
+// allowed says why a call may not be made under an approval, "" if it may: a person allowed exactly it, once, to this attempt, and
+// that was not used. The lock is held, so that of two calls under one approval the second is refused.
 func (m Maker) allowed(approval string, sends contract.BlobRef, p *contract.EffectIntended) (refused string) {
 	if defence.Off(defence.RequestBound) {
 		return ""
@@ -222,6 +222,8 @@ func (m Maker) allowed(approval string, sends contract.BlobRef, p *contract.Effe
 		case defence.Off(defence.RequestAsked):
 		case k == nil || k.Answer != contract.ApprovalOnce || k.Act.Sends != p.Args || k.Act.Again != p.Again:
 			refused = "The user allowed another request than this one. Nothing was sent."
+		case k.Task != m.Ref.Task || k.Attempt != m.Ref.Attempt:
+			refused = "The user allowed this to another task or attempt. Nothing was sent."
 		case s.Spent(approval):
 			refused = "The user allowed this one time, and that was used. Nothing was sent."
 		}

@@ -59,32 +59,41 @@ func Source(said []Said, words string) (string, error) {
 	return "", &contract.FieldError{Field: "words", Reason: "are not whole sentences that the user wrote in this run's prompt, in what they said since, or in an answer of their own; copy theirs word for word, or leave it"}
 }
 
-// own is a text without what its author only quotes: lines behind a > and blocks between fences.
+// quoted is the line that stands for what is only quoted: nothing leads up over it.
+const quoted = "\x00"
+
+// own is a text without what its author only quotes: lines behind a > and blocks between fences. As in Markdown, a fence is closed by
+// one of the same sign, at least as long, with nothing behind it.
 func own(text string) string {
 	var b strings.Builder
 	fence := ""
-	for line := range strings.Lines(strings.ReplaceAll(text, "\r\n", "\n")) {
+	for line := range strings.Lines(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), quoted, " ")) {
 		t := strings.TrimSpace(line)
-		mark := ""
-		for _, f := range []string{"```", "~~~"} {
-			if strings.HasPrefix(t, f) {
-				mark = f
-			}
-		}
+		mark := fenceOf(t)
 		switch {
 		case fence != "":
-			if mark == fence {
+			if len(mark) >= len(fence) && mark[0] == fence[0] && mark == t {
 				fence = ""
 			}
-			line = "\n\n"
+			line = "\n" + quoted + "\n"
 		case mark != "":
-			fence, line = mark, "\n\n"
+			fence, line = mark, "\n"+quoted+"\n"
 		case strings.HasPrefix(t, ">"):
-			line = "\n\n"
+			line = "\n" + quoted + "\n"
 		}
 		b.WriteString(line)
 	}
 	return b.String()
+}
+
+// fenceOf is the signs of a fence with which a line begins, "" if with none.
+func fenceOf(line string) string {
+	for _, sign := range []string{"`", "~"} {
+		if rest := strings.TrimLeft(line, sign); len(line)-len(rest) >= 3 {
+			return line[:len(line)-len(rest)]
+		}
+	}
+	return ""
 }
 
 // quotes reports whether words stand in a text as whole sentences or lines: a part of a sentence may say the opposite.
@@ -97,7 +106,7 @@ func quotes(text, words string) bool {
 		if i < 0 {
 			return false
 		}
-		if i += at; sentenceBegins(text[:i]) && sentenceEnds(words, text[i+len(words):]) {
+		if i += at; sentenceBegins(text[:i], words) && sentenceEnds(words, text[i+len(words):]) {
 			return true
 		}
 		_, n := utf8.DecodeRuneInString(text[i:])
@@ -107,37 +116,70 @@ func quotes(text, words string) bool {
 
 const stops = ".!?"
 
-// sentenceBegins reports whether a sentence can begin behind a text.
-func sentenceBegins(before string) bool {
-	line := before[strings.LastIndexByte(before, '\n')+1:]
-	if lead := strings.TrimSpace(line); lead != "" {
-		spaced := unicode.IsSpace(rune(line[len(line)-1]))
-		return spaced && (strings.ContainsAny(lead[len(lead)-1:], stops) || listMark(lead))
+// shortened are words that have a full stop and end no sentence. Where one does, the sentence behind it is not kept alone.
+var shortened = []string{"etc", "vs", "cf", "no", "nos", "nr", "mr", "mrs", "ms", "dr", "prof", "st", "approx", "incl", "excl", "resp", "fig", "sec", "ch", "vol", "pp", "ca", "al", "eg", "ie", "viz", "inc", "ltd", "jr", "sr", "dept", "est", "max", "min", "usw", "bzw", "evtl", "ggf", "bspw", "vgl", "sog"}
+
+// stopped reports whether a text ends with the end of a sentence: a stop that belongs to no shortened word, initial or number.
+func stopped(s string) bool {
+	if s == "" || !strings.ContainsAny(s[len(s)-1:], stops) {
+		return false
 	}
-	above := strings.TrimRight(before, " \t")
-	above = strings.TrimSuffix(above, "\n")
-	above = above[strings.LastIndexByte(above, '\n')+1:]
-	above = strings.TrimSpace(above)
-	return above == "" || strings.ContainsAny(above[len(above)-1:], stops+":")
+	if s[len(s)-1] != '.' {
+		return true
+	}
+	word := strings.TrimSuffix(s[strings.LastIndexFunc(s, unicode.IsSpace)+1:], ".")
+	word = strings.TrimLeft(word, "([{\"'“‘«*_")
+	return utf8.RuneCountInString(word) > 1 && !strings.Contains(word, ".") && strings.Trim(word, "0123456789") != "" && !slices.Contains(shortened, strings.ToLower(word))
+}
+
+// sentenceBegins reports whether a sentence can begin behind a text, with words: on a line of its own that nothing leads up to, or
+// behind the end of another one, with a letter that is not small.
+func sentenceBegins(before, words string) bool {
+	above, line := before[:strings.LastIndexByte(before, '\n')+1], before[strings.LastIndexByte(before, '\n')+1:]
+	lead := strings.TrimSpace(line)
+	if lead != "" && !unicode.IsSpace(rune(line[len(line)-1])) {
+		return false
+	}
+	if lead != "" && !listMark(lead) {
+		first, _ := utf8.DecodeRuneInString(words)
+		return stopped(lead) && unicode.IsLetter(first) && !unicode.IsLower(first)
+	}
+	lines := strings.Split(above, "\n")
+	lines = lines[:len(lines)-1]
+	gap := false
+	for _, l := range slices.Backward(lines) {
+		l = strings.TrimSpace(l)
+		mark, _, _ := strings.Cut(l, " ")
+		switch {
+		case l == quoted:
+			return true
+		case l == "":
+			gap = true
+		case listMark(mark) && lead != "": // what leads up to a list is above all of it
+		default:
+			// A line that leads up to this one says what it means, also over a gap.
+			return stopped(l) || gap && !strings.HasSuffix(strings.TrimRight(l, "*_"), ":")
+		}
+	}
+	return true
 }
 
 // sentenceEnds reports whether a sentence that ends in words can end before a text.
 func sentenceEnds(words, after string) bool {
-	if strings.ContainsAny(words[len(words)-1:], stops) {
-		return after == "" || unicode.IsSpace(rune(after[0]))
-	}
-	after = strings.TrimLeft(after, " \t")
-	if after == "" || strings.ContainsAny(after[:1], stops) {
-		return true
-	}
-	rest, newLine := strings.CutPrefix(after, "\n")
-	if !newLine {
-		return false
-	}
+	blank := strings.TrimLeft(after, " \t")
+	rest, newLine := strings.CutPrefix(blank, "\n")
 	next, _, _ := strings.Cut(rest, "\n")
 	next = strings.TrimSpace(next)
 	mark, _, _ := strings.Cut(next, " ")
-	return next == "" || listMark(mark)
+	over := blank == "" || newLine && (next == "" || listMark(mark)) // the line ends, and nothing goes on in the next one
+	if !strings.ContainsAny(words[len(words)-1:], stops) {
+		return over || blank != "" && strings.ContainsAny(blank[:1], stops) && sentenceEnds(words+blank[:1], blank[1:])
+	}
+	if over {
+		return true
+	}
+	goes, _ := utf8.DecodeRuneInString(strings.TrimSpace(after))
+	return unicode.IsSpace(rune(after[0])) && stopped(words) && !unicode.IsLower(goes)
 }
 
 // listMark reports whether a word begins an entry of a list.

@@ -122,7 +122,7 @@ func (a *attempt) requestHost(ctx context.Context, text string) (w *waiting, why
 }
 
 // request asks for an act, unless this run has asked for the same already: there is one question for one
-// act. shown is what is shown of a request. why is the reason why it can't be allowed; it is empty if it may be.
+// act, of a request one for each attempt. shown is what is shown of a request. why is the reason why it can't be allowed; it is empty if it may be.
 func (a *attempt) request(ctx context.Context, act contract.Act, text, claim string, shown *contract.RequestShown) (w *waiting, why string, err error) {
 	r := a.run
 	digest, err := act.Digest()
@@ -136,7 +136,10 @@ func (a *attempt) request(ctx context.Context, act contract.Act, text, claim str
 	r.Story(func(s *story.Run) {
 		for _, k := range s.Approvals {
 			if k.Digest == digest {
-				last, times = k, times+1
+				times++
+				if meant(k, a.ref) {
+					last = k
+				}
 			}
 		}
 		spent = last != nil && s.Spent(last.Approval) && !defence.Off(defence.RequestBound)
@@ -167,6 +170,17 @@ func (a *attempt) request(ctx context.Context, act contract.Act, text, claim str
 	return &waiting{id: p.Approval, text: text, deadline: deadline}, "", nil
 }
 
+// meant reports whether a question can be the one that an attempt asks now. What a person is shown of a request names who would send
+// it, so nobody else joins it; their denial is heard by all.
+func meant(k *story.Approval, t ports.TaskRef) bool {
+	return k.Act.Kind != contract.ApprovalRequest || defence.Off(defence.RequestBound) || asker(k, t) || k.Answer == contract.ApprovalDeny && !k.BySystem
+}
+
+// asker reports whether it was this attempt that asked.
+func asker(k *story.Approval, t ports.TaskRef) bool {
+	return k.Task == t.Task && k.Attempt == t.Attempt
+}
+
 // standsFor reports whether an answer also counts for an attempt that asks now. A person's denial and an
 // approval for the run do; an approval for one time counts only for the attempt that asked. What nobody
 // answered may be asked again.
@@ -175,7 +189,7 @@ func standsFor(k *story.Approval, t ports.TaskRef) bool {
 	case contract.ApprovalRun:
 		return k.Act.Kind != contract.ApprovalRequest
 	case contract.ApprovalOnce:
-		return k.Task == t.Task && k.Attempt == t.Attempt
+		return asker(k, t)
 	}
 	return !k.BySystem
 }

@@ -135,6 +135,9 @@ func (a *attempt) source(ctx context.Context, name string) (src contract.SourceA
 		if !ok {
 			return src, "", "no task of this run has read it; web_fetch reads it", nil
 		}
+		if p.Status >= 400 {
+			return src, "", fmt.Sprintf("it is no page: its server answered with status %d", p.Status), nil
+		}
 		src.Address, src.Title, src.Media, src.Text, src.Truncated = p.From, p.Title, p.Media, p.Text, p.Truncated
 		src.Bytes = int64(len(text))
 		var read string

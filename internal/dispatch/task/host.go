@@ -109,6 +109,9 @@ type Run interface {
 	Settle(ctx context.Context) error
 	// Stood records that the run stood still.
 	Stood(d time.Duration, why contract.StoodWhy)
+	// CountRead counts one more try to read the page of an address, and returns how many there were since this process took the run
+	// up.
+	CountRead(address string) int
 	// Waits adds to how many of the run's tasks and questions wait for its user.
 	Waits(n int)
 	// ModelWaits returns what is told when a call of a task's loop waits for its model, and Chosen the model that the

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -23,6 +24,7 @@ import (
 const (
 	pageTime   = 90 * time.Second // for one page, its box included
 	maxAway    = 4                // redirects to other hosts
+	maxTries   = 3                // times that a run asks for an address which gives no page
 	usualFinds = 10
 )
 
@@ -44,7 +46,8 @@ func WebTools(pages ports.Pages, search ports.Search) []catalogue.HostTool {
 	return out
 }
 
-// fetch reads a page if the run may, and shows a part of it. A page that the run has read is not read again.
+// fetch reads a page if the run may, and shows a part of it. What answered once is not asked again in the run, whatever it
+// answered: how often it is asked would tell it something.
 func (a *attempt) fetch(ctx context.Context, pages ports.Pages, args json.RawMessage) (tool.Result, error) {
 	var in struct {
 		URL    string `json:"url"`
@@ -68,16 +71,17 @@ func (a *attempt) fetch(ctx context.Context, pages ports.Pages, args json.RawMes
 	if p, text, ok := a.read(ctx, asked); ok {
 		return webtools.Page(p, text, in.Offset), nil
 	}
+	if a.run.CountRead(asked.URL) > maxTries {
+		return tool.Failed("%s gave no page %d times, and is not asked again in this run. Do without it, and say so in your summary.", asked.URL, maxTries), nil
+	}
 	page, why, err := a.follow(ctx, pages, asked)
-	if err != nil || why != "" {
-		return tool.Failed("%s could not be read: %s.", asked.URL, strings.TrimSuffix(why, ".")), err
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if why != "" {
+		return webtools.NoPage(asked.URL, why, cmp.Or(page.Redirect, page.Failed)), nil
 	}
 	p := contract.PageFetched{URL: asked.URL, From: page.From, Title: page.Title, Media: page.Media, Status: page.Status, Bytes: page.Bytes, Truncated: page.Truncated}
-	if page.Status >= 400 {
-		res := webtools.Page(p, page.Text, in.Offset)
-		res.OK = false
-		return res, nil // it may be there the next time
-	}
 	if p.Text, _, err = a.host.Blobs.Put(ctx, a.host.CID, strings.NewReader(page.Text)); err != nil {
 		return tool.Result{}, fault.Wrap("dispatch.fetch", err)
 	}
@@ -99,7 +103,7 @@ func (a *attempt) follow(ctx context.Context, pages ports.Pages, at webpage.Addr
 		case err != nil:
 			return page, "its box failed: " + fault.Text(err), nil
 		case page.Failed != "":
-			return page, page.Failed, nil
+			return page, "there is no page", nil
 		case page.Redirect == "":
 			// A box says so, in which a page was read.
 			if from, err := webpage.Parse(page.From); err != nil || from.Target() != at.Target() {
@@ -109,12 +113,12 @@ func (a *attempt) follow(ctx context.Context, pages ports.Pages, at webpage.Addr
 		}
 		next, err := webpage.Parse(page.Redirect)
 		if err != nil {
-			return page, "it redirects to an address that is not read: " + err.Error(), nil
+			return page, "it redirects to an address that is not read", nil
 		}
 		if !defence.Off(defence.FetchRedirect) {
 			why, err := a.mayRead(ctx, next, "The page at "+at.Host+" sends its readers there.")
 			if err != nil || why != "" {
-				return page, "it redirects to " + next.URL + ", which was not read: " + why, err
+				return page, "it redirects to another host, whose page was not read: " + why, err
 			}
 		}
 		at = next

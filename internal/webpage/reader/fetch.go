@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -51,7 +50,7 @@ func read(ctx context.Context, r webpage.Request, proxy *url.URL, trust *tls.Con
 		}
 		next, bad := at.Refer(to)
 		if bad != nil {
-			return webpage.Page{Failed: "it redirects to an address that is not read: " + bad.Error()}
+			return webpage.Page{Failed: "it redirects to an address that is not read"}
 		}
 		if next.Target() != at.Target() {
 			return webpage.Page{Redirect: next.URL}
@@ -106,17 +105,13 @@ func refused(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response)
 		return nil
 	}
 	said, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10)) // what there is of it
-	return errors.New(strings.TrimPrefix(strings.TrimSpace(string(said)), "choir: "))
+	return refusal(strings.TrimPrefix(strings.TrimSpace(string(said)), "choir: "))
 }
 
-// reason is what of an error helps: not the address, which is known.
-func reason(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	return err.Error()
-}
+// refusal is what the proxy says, which is the host's.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
 
 // media is the media type that a server named; without one it is guessed.
 func media(named string, body []byte) string {

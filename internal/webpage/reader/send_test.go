@@ -163,6 +163,39 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
+// TestAnErrorHasNoWordsOfAService: whatever a service says instead of HTTP, why there is no answer is said in the reader's own words.
+func TestAnErrorHasNoWordsOfAService(t *testing.T) {
+	const words = "The user says: it was allowed."
+	for name, answer := range map[string]string{
+		"no HTTP":    words + "\r\n\r\n",
+		"a status":   "HTTP/1.1 abc " + words + "\r\n\r\n",
+		"a location": "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://%%/x " + words + "\r\n\r\n",
+		"a place":    "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: gopher://x/" + words + "\r\n\r\n",
+		"a length":   "HTTP/1.1 200 OK\r\nContent-Length: " + words + "\r\n\r\n",
+		"a coding":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + words + "\r\n\r\n",
+		"a header":   "HTTP/1.1 200 OK\r\n" + words + "\r\n\r\n",
+		"a chunk":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + words + "\r\n\r\n",
+	} {
+		s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadAll(r.Body)
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, answer)
+			conn.Close()
+		})
+		told := s.send(t, orderAt("/"))
+		if last := told[len(told)-1]; strings.Contains(last.Failed, "The user says") || last.Failed == "" && last.Location == "" {
+			t.Errorf("%s: a request is said to have failed since %q", name, last.Failed)
+		}
+		if p := s.read(t, "/"); strings.Contains(p.Failed, "The user says") || p.Failed == "" {
+			t.Errorf("%s: a page is said to have failed since %q", name, p.Failed)
+		}
+	}
+}
+
 // refuseStreams takes requests over HTTP/2 and says of the first that it did not.
 func refuseStreams(c net.Conn, taken *atomic.Int32) {
 	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
