@@ -251,11 +251,43 @@ func DecodeStrict(b []byte, max int, v any) error {
 	return checkShape(b, reflect.TypeOf(v))
 }
 
+// jsonKind spells what encoding/json says was found, which may be followed by the value itself.
+func jsonKind(found string) string {
+	if found == "bool" {
+		return "boolean"
+	}
+	return found
+}
+
+// kindOf is what of JSON a field of a type takes.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "whole number"
+	case reflect.Float32, reflect.Float64:
+		return "number"
+	case reflect.Slice, reflect.Array:
+		return "array"
+	case reflect.Struct, reflect.Map:
+		return "object"
+	}
+	return "string"
+}
+
+func article(noun string) string {
+	if noun != "" && strings.ContainsRune("aeio", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
 // decodeReason turns encoding/json's errors into ones that name the field.
 func decodeReason(err error) error {
 	var te *json.UnmarshalTypeError
 	if errors.As(err, &te) && te.Field != "" {
-		return &FieldError{Field: te.Field, Reason: fmt.Sprintf("is a %s; it must be a %s", te.Value, te.Type)}
+		return &FieldError{Field: te.Field, Reason: fmt.Sprintf("is %s; it must be %s", article(jsonKind(te.Value)), article(kindOf(te.Type)))}
 	}
 	var pe *time.ParseError
 	if errors.As(err, &pe) { // the envelope's time is the only one that is decoded

@@ -44,7 +44,11 @@ func (v announcer) ready(line upLine) error {
 	if v.json {
 		return json.NewEncoder(os.Stdout).Encode(line)
 	}
-	fmt.Printf("ChoirOS %s is up. Open this link once to make the computer yours:\n\n  %s\n\nStop it with Ctrl-C.\n", version, line.ClaimURL)
+	what := "Open this link once to make the computer yours"
+	if line.Claimed {
+		what = "Sign in with this link, which works once"
+	}
+	fmt.Printf("ChoirOS %s is up. %s:\n\n  %s\n\nStop it with Ctrl-C.\n", version, what, line.ClaimURL)
 	for _, said := range v.spoken.held {
 		said()
 	}

@@ -156,7 +156,8 @@ func stopVerb() cli.Verb {
 		Long: `What is under way is recorded and goes on with the next choir up. A command that an
 agent runs just then is ended and not repeated: the agent is told that its outcome is unknown,
 and looks and goes on, or its task fails (as it does in a rehearsal); other tasks begin anew.
-It stops what has the data directory; one elsewhere, which CHOIR_URL names, is stopped there.`,
+It stops what has the data directory. Where CHOIR_URL names another control plane it stops
+none, for one elsewhere is stopped there; --data names the one on this machine that is meant.`,
 		Examples: []string{"choir stop", "choir stop --data ~/choir-data --timeout 5m"},
 		Flags: func(f *pflag.FlagSet) {
 			f.DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait; it is not killed then")
@@ -169,6 +170,11 @@ It stops what has the data directory; one elsewhere, which CHOIR_URL names, is s
 			if err != nil {
 				return err
 			}
+			if t.Data == "" {
+				if err := meant(data, os.Getenv("CHOIR_URL")); err != nil {
+					return err
+				}
+			}
 			pid, err := stop(ctx, data, timeout)
 			if err != nil {
 				return err
@@ -176,6 +182,23 @@ It stops what has the data directory; one elsewhere, which CHOIR_URL names, is s
 			return t.Show(stopDone{pid, data}, func(w io.Writer) { terminal.Row(w, "stopped", pid, data) })
 		},
 	}
+}
+
+// meant refuses to stop the control plane that has a data directory if CHOIR_URL names another one.
+func meant(data, address string) error {
+	const op = "stop"
+	if address == "" {
+		return nil
+	}
+	r, err := client.ReadRuntime(data)
+	if err != nil {
+		return err
+	}
+	if client.SamePlace(address, r.URL) {
+		return nil
+	}
+	return fault.New(op, fault.Invalid, "Stop that one on its own machine; to stop the one here, unset CHOIR_URL or name its directory with --data.",
+		fmt.Errorf("CHOIR_URL names %s, and the control plane of %s is at %s", terminal.OneLine(address, 200), data, r.URL))
 }
 
 // stop asks the process that has a data directory to end, and waits for that. A pidfd
@@ -253,7 +276,7 @@ func configVerb() cli.Verb {
 	var listen, file string
 	show := cli.Verb{
 		Use: "show", Short: "Show every key's value and where it is from", Args: cli.Exactly(0), JSON: []config.Setting{}, Data: true,
-		Long:     "It reads what choir up would read now, not what one that runs has read.",
+		Long:     "It reads what choir up would read now, not what one that runs has read: restart choir\n(choir stop, choir up) for a change to count.",
 		Examples: []string{"choir config show", "choir config show --config ./config.toml --json"},
 		Flags: func(f *pflag.FlagSet) {
 			f.StringVar(&listen, "listen", "", "`ADDR:PORT` to listen on")

@@ -23,9 +23,11 @@ import (
 type upLine struct {
 	URL      string `json:"url"`
 	ClaimURL string `json:"claim_url,omitempty"`
-	Token    string `json:"token,omitempty"`
-	PID      int    `json:"pid"`
-	Data     string `json:"data"`
+	// Claimed is whether somebody has signed in as the owner before, so that the link only signs in.
+	Claimed bool   `json:"claimed,omitempty"`
+	Token   string `json:"token,omitempty"`
+	PID     int    `json:"pid"`
+	Data    string `json:"data"`
 	// Stopped is why it is not up.
 	Stopped *view.Refusal `json:"stopped,omitempty"`
 }

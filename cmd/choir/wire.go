@@ -274,7 +274,7 @@ func (p *plane) announce(ctx context.Context, given string) (upLine, error) {
 	if err := p.dir.Commit(); err != nil {
 		return upLine{}, err
 	}
-	line := upLine{URL: p.server.ConsoleURL(), ClaimURL: p.server.ClaimURL(link), Token: token, PID: os.Getpid(), Data: p.cfg.Server.Data}
+	line := upLine{URL: p.server.ConsoleURL(), ClaimURL: p.server.ClaimURL(link, owner.Claimed), Claimed: owner.Claimed, Token: token, PID: os.Getpid(), Data: p.cfg.Server.Data}
 	if err := client.WriteRuntime(p.cfg.Server.Data, client.Runtime{URL: line.URL, Token: token, PID: line.PID, Process: process.Self()}); err != nil {
 		return upLine{}, err
 	}

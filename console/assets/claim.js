@@ -5,18 +5,29 @@ const $ = (id) => document.getElementById(id)
 // The token is in the URL's fragment, which browsers send to no server. It is removed from
 // the address bar at once, and only the button uses it up.
 const token = location.hash.slice(1)
+// An account that was claimed before only signs in: nothing is named any more.
+const again = location.search === '?again'
 history.replaceState(null, '', location.pathname)
 $(token ? 'fresh' : 'signin').hidden = false
-if (token) $('name').select()
+if (again) {
+  $('welcome').textContent = 'Welcome back.'
+  $('named').textContent = 'This link signs this browser in, once.'
+  $('go').textContent = 'Sign in'
+  for (const id of ['name', 'name-label']) $(id).hidden = true
+  $('name').required = false
+  $('name').value = ''
+}
+if (token) $(again ? 'go' : 'name').focus()
+if (token && !again) $('name').select()
 
 $('claim').addEventListener('submit', async (e) => {
   e.preventDefault()
   const name = $('name').value.trim()
-  if (!name) return
+  if (!name && !again) return
   $('go').disabled = true
   $('fault').hidden = true
   try {
-    await api('POST', '/api/claim', { token, name })
+    await api('POST', '/api/claim', again ? { token } : { token, name })
     location.replace('/')
   } catch (problem) {
     $('fault').textContent = problem.words ?? String(problem)

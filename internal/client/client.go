@@ -172,6 +172,13 @@ func Lost(err error) bool {
 type Error struct {
 	Title string `json:"title"`
 	view.Refusal
+	status int
+}
+
+// NotSignedIn reports whether a call was refused because the token is not valid, whatever it was for.
+func NotSignedIn(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.status == http.StatusUnauthorized
 }
 
 func (e *Error) Error() string {
@@ -204,6 +211,7 @@ func decodeProblem(status int, b []byte) error {
 		return fault.New("", fault.Unreachable, "Check CHOIR_URL: what answers there is not a control plane of this version.",
 			fmt.Errorf("unexpected answer %d", status))
 	}
+	e.status = status
 	return fault.New("", fault.Code(e.Code), e.Hint, e)
 }
 

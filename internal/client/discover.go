@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -73,6 +76,22 @@ func ReadRuntime(data string) (Runtime, error) {
 		return down(fmt.Errorf("the control plane of %s has ended", data))
 	}
 	return r, nil
+}
+
+// SamePlace reports whether an address, as a person wrote it, is that of a control plane on this machine: it has the
+// same port, and its host is the same or a name of this machine.
+func SamePlace(address, here string) bool {
+	a, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	b, err := url.Parse(here)
+	if err != nil || a.Port() != b.Port() {
+		return false
+	}
+	host := strings.ToLower(strings.TrimSuffix(a.Hostname(), "."))
+	ip := net.ParseIP(host)
+	return host == b.Hostname() || host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // Discover makes a client for CHOIR_URL and CHOIR_TOKEN, as getenv returns

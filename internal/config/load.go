@@ -18,6 +18,7 @@ import (
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
+	syntax "github.com/pelletier/go-toml/v2"
 
 	"choir.dev/choiros/internal/fault"
 )
@@ -133,7 +134,7 @@ func load(src Sources) (_ Config, from map[string]string, err error) {
 	}
 	if path != "" {
 		if err := k.Load(file.Provider(path), toml.Parser()); err != nil {
-			return Config{}, nil, fault.New(op, fault.Invalid, "Correct "+path+" or name another file with --config.", err)
+			return Config{}, nil, fault.New(op, fault.Invalid, "Correct "+path+" or name another file with --config.", where(err))
 		}
 		for _, key := range k.Keys() {
 			if !known(keys, key) && !known(Families(), key) {
@@ -177,6 +178,16 @@ func load(src Sources) (_ Config, from map[string]string, err error) {
 		return Config{}, nil, fault.New(op, fault.Invalid, "Correct the value; docs/configuration.md lists every key with its type.", err)
 	}
 	return c, from, nil
+}
+
+// where adds to an error of TOML's syntax the line that it is in.
+func where(err error) error {
+	var of *syntax.DecodeError
+	if !errors.As(err, &of) {
+		return err
+	}
+	line, column := of.Position()
+	return fmt.Errorf("line %d, column %d: %w", line, column, err)
 }
 
 // undecoded says of the first value that is of another type than its key which it is, where

@@ -130,7 +130,7 @@ func TestClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u := w.srv.ClaimURL(token); u != w.console()+"/claim#"+token {
+	if u := w.srv.ClaimURL(token, false); u != w.console()+"/claim#"+token {
 		t.Errorf("the token is not in the fragment: %s", u)
 	}
 	// A prefetcher may fetch the page any number of times.

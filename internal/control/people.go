@@ -170,14 +170,15 @@ func account(a identity.Account) view.Account {
 }
 
 func (s *Server) link(ctx context.Context, account string) (view.Link, error) {
-	if _, err := s.options.Identity.User(ctx, account); err != nil {
+	user, err := s.options.Identity.User(ctx, account)
+	if err != nil {
 		return view.Link{}, err
 	}
 	token, expires, err := s.options.Identity.NewLink(ctx, account)
 	if err != nil {
 		return view.Link{}, err
 	}
-	return view.Link{URL: s.ClaimURL(token), Expires: expires}, nil
+	return view.Link{URL: s.ClaimURL(token, user.Claimed), Expires: expires}, nil
 }
 
 // above refuses to let an account change another that has powers which it lacks itself, or give such

@@ -147,8 +147,15 @@ func New(o Options) (*Server, error) {
 func (s *Server) ConsoleURL() string { return s.hosts.Console() }
 
 // ClaimURL returns a one-time link. The token is in the URL's fragment, which browsers send to nobody, so
-// it appears in no log, Referer header or prefetch.
-func (s *Server) ClaimURL(token string) string { return s.hosts.Console() + "/claim#" + token }
+// it appears in no log, Referer header or prefetch. again is for an account that was claimed already: its page asks for no
+// name, for nothing is named any more.
+func (s *Server) ClaimURL(token string, again bool) string {
+	page := s.hosts.Console() + "/claim"
+	if again {
+		page += "?again"
+	}
+	return page + "#" + token
+}
 
 // Serve serves ln until ctx ends or Close; it closes ln, and waits for the requests under way, cutting
 // off those that take long.

@@ -166,6 +166,11 @@ func TestCommentsGoBackToTheLoop(t *testing.T) {
 	run := h.submit("go")
 	r := h.review(run, 1)
 	h.restart()
+	for _, c := range []contract.ReviewComment{{Path: "nosuch.txt", Line: 1, Text: "say it"}, {Path: "workspace/a.sh", Line: 99, Text: "say it"}} {
+		if err := h.look(run, r, contract.ReviewAnswered{Decision: contract.ReviewRevise, Comments: []contract.ReviewComment{c}}); !fault.Is(err, fault.Conflict) {
+			t.Errorf("a comment on %s:%d: %v", c.Path, c.Line, err)
+		}
+	}
 	if err := h.look(run, r, revise); err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,12 @@
 package dispatch
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 
 	"choir.dev/choiros/contract"
 	machine "choir.dev/choiros/internal/attempt"
@@ -104,8 +107,69 @@ func (d *Dispatcher) followed(ctx context.Context, run, id string, kind contract
 		return fault.New("", fault.Conflict, "Look again at what it changes.", errors.New("the answer is for another state of the work than the one that waits"))
 	case p.Decision == contract.ReviewRevise && kind == contract.KindExec:
 		return fault.New("", fault.Invalid, "Discard it and say why; the Director is told.", errors.New("a task of fixed steps has no loop that comments could go back to"))
-	case len(p.Only) > 0:
+	}
+	if err := d.about(ctx, now, p.Comments); err != nil {
+		return err
+	}
+	if len(p.Only) > 0 {
 		return d.options.Workspace.Choose(ctx, ports.TaskRef{Run: run, Task: id, Attempt: now.Number}, now.Base, now.Work, p.Only)
+	}
+	return nil
+}
+
+// maxCommented bounds the bytes that are read of a file to see whether it has a line.
+const maxCommented = 64 << 20
+
+// about checks that comments are about what the work changes, and about lines that are there. The error is
+// fault.Conflict if one is not, as for a choice.
+func (d *Dispatcher) about(ctx context.Context, now machine.Attempt, comments []contract.ReviewComment) error {
+	if !slices.ContainsFunc(comments, func(c contract.ReviewComment) bool { return c.Path != "" }) {
+		return nil
+	}
+	files, more, err := d.options.Workspace.Hunks(ctx, now.Base, now.Work)
+	if err != nil {
+		return err
+	}
+	for _, c := range comments {
+		i := slices.IndexFunc(files, func(f view.ReviewFile) bool { return f.Path == c.Path })
+		switch {
+		case c.Path == "" || i < 0 && more > 0: // it may be one of those that are not listed
+		case i < 0:
+			return fault.New("", fault.Conflict, "Look again at what it changes.", fmt.Errorf("a comment is about %q, which the work does not change", summary.OneLine(c.Path, 200)))
+		case c.Line > 0 && files[i].Plain == "" && files[i].Op != contract.ChangeDeleted:
+			if err := d.hasLine(ctx, now.Work, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hasLine checks that a file of the work has the line that a comment is about.
+func (d *Dispatcher) hasLine(ctx context.Context, work string, c contract.ReviewComment) error {
+	f, err := d.options.Workspace.Artifact(ctx, work, c.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // nothing was written
+	lines, text := 0, bufio.NewReader(io.LimitReader(f, maxCommented))
+	for lines < c.Line {
+		part, err := text.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if len(part) > 0 {
+			lines++
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if lines < c.Line {
+		return fault.New("", fault.Conflict, "Look again at what it changes.", fmt.Errorf("a comment is about line %d of %q, which has %d", c.Line, summary.OneLine(c.Path, 200), lines))
 	}
 	return nil
 }

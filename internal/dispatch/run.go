@@ -424,7 +424,7 @@ func (r *run) plan(b *directorBox) (director.Report, error) {
 	}
 	rep, err := loops.Converse[director.Report](ctx, box, r.dispatcher.options.Times.Silence, "/run", m, over)
 	if fault.Is(err, fault.Exhausted) && r.ctx.Err() == nil {
-		return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + err.Error() + ".", Detail: err.Error()}, nil
+		return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + fault.Text(err) + ".", Detail: fault.Text(err)}, nil
 	}
 	if err == nil && rep.Status == contract.RunCancelled && r.ctx.Err() == nil {
 		return director.Report{Usage: rep.Usage}, fault.New("", fault.Unavailable, "", loops.ErrOutside)
@@ -448,7 +448,7 @@ func (r *run) fail(err error) {
 	if h := fault.HintOf(err); h != "" {
 		said += ". " + h
 	}
-	if ferr := r.conclude(director.Report{Status: contract.RunFailed, Summary: said, Detail: err.Error()}); ferr != nil {
+	if ferr := r.conclude(director.Report{Status: contract.RunFailed, Summary: said, Detail: fault.Text(err)}); ferr != nil {
 		r.dispatcher.log.Error("a run's end could not be recorded; it is recovered at the next start", "run", r.story.ID, "error", ferr, "because", err)
 	}
 }

@@ -106,6 +106,7 @@ func TestModelsWithoutAPrice(t *testing.T) {
 		{"no cost budget", "", contract.Budget{Tokens: 10_000}, gateway.Bounds{}, false},
 		{"the run's", "", contract.Budget{CostUSD: 5}, gateway.Bounds{}, true},
 		{"the day's", "", contract.Budget{}, gateway.Bounds{Day: contract.Budget{CostUSD: 5}}, true},
+		{"the run's and the day's", "", contract.Budget{CostUSD: 4}, gateway.Bounds{Day: contract.Budget{CostUSD: 5}}, true},
 		{"a price of 0", free, contract.Budget{CostUSD: 5}, gateway.Bounds{Day: contract.Budget{CostUSD: 5}}, false},
 	} {
 		g, s, m := play(t, modelserver.OpenAI, func(o *gateway.Options) {
@@ -119,6 +120,11 @@ func TestModelsWithoutAPrice(t *testing.T) {
 		}
 		if c.refused && (!strings.Contains(err.Error(), `"openai/never-heard-of-it"`) || !strings.Contains(err.Error(), "price_in") || !strings.Contains(err.Error(), "models.catalogue")) {
 			t.Errorf("%s: it does not say how to set a price: %v", c.name, err)
+		}
+		for of, key := range map[float64]string{c.budget.CostUSD: " cost_usd = 0", c.bounds.Day.CostUSD: "day_cost_usd = 0"} {
+			if c.refused && of > 0 && !strings.Contains(err.Error(), key) {
+				t.Errorf("%s: it does not name %s, without which it goes on to refuse: %v", c.name, key, err)
+			}
 		}
 	}
 	// The rehearsal and models on this machine are declared to cost nothing.

@@ -111,7 +111,7 @@ func (g *Gateway) reserve(ctx context.Context, s Scope, t target, req contract.T
 	})
 	for _, l := range levels {
 		if l.budget.CostUSD > 0 && !t.info.Priced && !defence.Off(defence.BudgetPrice) {
-			return nil, unpriced(t, l)
+			return nil, unpriced(t, l, levels)
 		}
 		if err := g.opening(ctx, l); err != nil {
 			return nil, err
@@ -185,12 +185,24 @@ func (l *level) fit(r *reservation, m ModelInfo) error {
 }
 
 // unpriced says why a model without a price can't be used under a cost budget,
-// and how to give it one.
-func unpriced(t target, l level) error {
+// how to give it one, and which budgets of the cost there are that would have to go.
+func unpriced(t target, l level, levels []level) error {
 	name := t.provider + "/" + t.model
+	var keys []string
+	other := "; a run's is cost_usd = 0"
+	for _, b := range levels {
+		switch {
+		case b.budget.CostUSD <= 0:
+		case b.of == "run":
+			keys = append(keys, "cost_usd = 0")
+			other = " and none in the prompt"
+		case b.of != "task": // a task's is a part of its run's
+			keys = append(keys, b.of+"_cost_usd = 0")
+		}
+	}
 	return turnError(provider.CodeBudget, fmt.Sprintf("model %s has no price, so the %s's budget of %.2f USD can't bound it. "+
 		"Give it one: [[models]] name = %q with price_in and price_out (USD per million tokens, 0 if it costs nothing) in the file that models.catalogue names; "+
-		"or have no cost budget (budget.cost_usd = 0 and none in the prompt)", name, l.of, l.budget.CostUSD, name), false)
+		"or have no cost budget: %s below [budget] in the configuration%s. Then start choir again", name, l.of, l.budget.CostUSD, name, strings.Join(keys, " and "), other), false)
 }
 
 // opening asks, once for each account, what its calls consumed before this process started.

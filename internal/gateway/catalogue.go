@@ -135,7 +135,7 @@ func loadCatalogue(path string) (*Catalogue, error) {
 	if path == "" {
 		return c, nil
 	}
-	const hint = "Check models.catalogue in the configuration."
+	const hint = "It is the file that models.catalogue names; docs/models.md says what is in it."
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fault.New("gateway.catalogue", fault.Invalid, hint, err)
@@ -154,11 +154,35 @@ func loadCatalogue(path string) (*Catalogue, error) {
 	return c, nil
 }
 
+// where adds to an error of a file what it is about: its line, and the fields that are not known. Not of all that is
+// missing in the file's form does the library's own text say where it is.
+func where(err error) error {
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) && len(strict.Errors) > 0 {
+		first := strict.Errors[0]
+		line, _ := first.Position()
+		text := fmt.Sprintf("line %d: %q is no field here", line, short(strings.Join(first.Key(), ".")))
+		if n := len(strict.Errors) - 1; n > 0 {
+			text += fmt.Sprintf(", and %d more are none", n)
+		}
+		return errors.New(text)
+	}
+	var decode *toml.DecodeError
+	if errors.As(err, &decode) {
+		line, column := decode.Position()
+		if key := strings.Join(decode.Key(), "."); key != "" {
+			return fmt.Errorf("line %d, %s: %w", line, short(key), err)
+		}
+		return fmt.Errorf("line %d, column %d: %w", line, column, err)
+	}
+	return err
+}
+
 func (c *Catalogue) add(b []byte) error {
 	var f catalogueFile
 	d := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return err
+		return where(err)
 	}
 	for i, m := range f.Models {
 		info := m.ModelInfo

@@ -118,7 +118,7 @@ func (g *Gateway) expand(name string, depth int) ([]string, error) {
 		return out, nil
 	}
 	if _, known := g.service(prov); !known && prov != ProviderRehearsal || model == "" || strings.ContainsFunc(model, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return nil, fmt.Errorf("model %q: the provider is not one of %s, or the model's name is malformed", short(name), strings.Join(g.providerNames(), ", "))
+		return nil, fmt.Errorf("model %q: the provider is not one of %s, or the model's name is malformed; a provider that was configured meanwhile counts once choir is started again", short(name), strings.Join(g.providerNames(), ", "))
 	}
 	return []string{name}, nil
 }
@@ -244,11 +244,11 @@ func (g *Gateway) first(ctx context.Context, s service, key string) (string, err
 	}
 	switch {
 	case err != nil:
-		return "", turnError(provider.CodeNoModel, fmt.Sprintf("the models of %s could not be listed; set CHOIR_MODEL=%s/MODEL: %v", s.name, s.name, err), true)
+		return "", turnError(provider.CodeNoModel, fmt.Sprintf("the models of %s could not be listed; name one of its models, as %s/MODEL, in the prompt or as models.default: %v", s.name, s.name, err), true)
 	case len(models) == 0 && s.here:
 		return "", turnError(provider.CodeNoModel, fmt.Sprintf("no model server was found at %s; start one, or set models.providers.%s.base_url", s.base, s.name), false)
 	case len(models) == 0:
-		return "", turnError(provider.CodeNoModel, fmt.Sprintf("%s lists no models; set CHOIR_MODEL=%s/MODEL", s.name, s.name), false)
+		return "", turnError(provider.CodeNoModel, fmt.Sprintf("%s lists no models; name one of its models, as %s/MODEL, in the prompt or as models.default", s.name, s.name), false)
 	}
 	return models[0], nil
 }
@@ -362,7 +362,7 @@ func (g *Gateway) checkNames() error {
 	}
 	if g.opt.Default != "" {
 		if _, err := g.names(g.opt.Default); err != nil {
-			return bad("CHOIR_MODEL", err)
+			return bad("models.default (or CHOIR_MODEL)", err)
 		}
 	}
 	for role, name := range g.opt.Roles {

@@ -232,3 +232,21 @@ func TestHandler(t *testing.T) {
 		t.Errorf("status %d, chunks %+v", status, got)
 	}
 }
+
+// TestAMistakeInTheCatalogueIsFound shows that a catalogue that is refused says in which line it is wrong, and what no
+// field is.
+func TestAMistakeInTheCatalogueIsFound(t *testing.T) {
+	for text, want := range map[string]string{
+		"[[models]]\nname = 'mine/x'\nprice = 0\n":    `line 3: "models.price" is no field here`,
+		"[[models]]\nname = 'mine/x'\ncontext = ''\n": "line 3",
+		"[[models]\n": "line 1",
+	} {
+		path := filepath.Join(t.TempDir(), "catalogue.toml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gateway.New(gateway.Options{Catalogue: path, Logger: quiet()}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(fault.HintOf(err), "models.catalogue") {
+			t.Errorf("%q: %v; want %q", text, err, want)
+		}
+	}
+}

@@ -200,7 +200,7 @@ func services(opt Options) ([]service, error) {
 		}
 		if ok {
 			if err := c.Check(all[i].name); err != nil {
-				return nil, fault.New("gateway.New", fault.Invalid, "Write its base URL as https://HOST/PATH; docs/models.md says what a provider has.", fmt.Errorf("provider %s: %w", all[i].name, err))
+				return nil, fault.New("gateway.New", fault.Invalid, "Correct it below [models.providers."+short(all[i].name)+"]; docs/models.md says what a provider has.", fmt.Errorf("provider %s: %w", all[i].name, err))
 			}
 		}
 		all[i].meant = ok

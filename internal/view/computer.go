@@ -128,6 +128,7 @@ type Run struct {
 	Usage      contract.Usage              `json:"usage"`
 	Started    time.Time                   `json:"started"`
 	Ended      time.Time                   `json:"ended,omitzero"`
+	Paused     *Paused                     `json:"paused,omitempty"`    // while it is paused; its status is the one that it goes on with
 	StoodMS    int64                       `json:"stood_ms,omitempty"`  // for how long it stood still because the machine or choir did
 	Waits      []ModelWait                 `json:"waits,omitempty"`     // loops that wait for their model; another can be chosen
 	Fallback   string                      `json:"fallback,omitempty"`  // provider/model that answers in the place of model
@@ -138,6 +139,12 @@ type Run struct {
 	Approvals  []Approval                  `json:"approvals,omitempty"` // open ones
 	Reviews    []Review                    `json:"reviews,omitempty"`   // what waits until a person has looked at it
 	Tasks      []Task                      `json:"tasks,omitempty"`     // only where a single run is requested
+}
+
+// Paused says who had a run pause, and when.
+type Paused struct {
+	By    contract.ActorName `json:"by,omitempty"`
+	Since time.Time          `json:"since,omitzero"`
 }
 
 // ModelWait is a loop that waits for its model, which can't be had now.

@@ -258,8 +258,9 @@ export async function visitor(browser, choir, options = {}) {
 export async function claim(context, choir, name = 'Studio') {
   const page = await context.newPage()
   await page.goto(choir.claim_url)
-  await page.getByLabel('Name').fill(name)
-  await page.getByRole('button', { name: 'Open my computer' }).click()
+  await page.locator('#go').waitFor()
+  if (await page.getByLabel('Name').isVisible()) await page.getByLabel('Name').fill(name) // not where it was claimed before
+  await page.locator('#go').click()
   await page.waitForURL((u) => u.pathname === '/')
   return page
 }

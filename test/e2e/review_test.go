@@ -60,6 +60,11 @@ func TestWorkIsLookedAtFirst(t *testing.T) {
 			line = i + 1
 		}
 	}
+	for at, want := range map[string]string{"nosuch.txt:99": "which the work does not change", "workspace/sum/sum.js:999": "a comment is about line 999"} {
+		if r, err := in.Run(t.Context(), "review", run, "--revise", "--comment", at+"=say it"); err != nil || r.Code == 0 || !strings.Contains(r.Stderr, want) {
+			t.Errorf("a comment on %s: %+v, %v", at, r, err)
+		}
+	}
 	in.Must(t, "review", run, "--revise", "--comment", "workspace/sum/sum.js:"+string(rune('0'+line))+"=b first")
 	in.Stop(t)
 	in = choirtest.Start(t, opts)

@@ -76,7 +76,7 @@ var verbRows = map[string]row{
 	"diff":              {args: "{checkpoint}", bad: "none"},
 	"restore":           {args: "{checkpoint} --dry-run", bad: "none"},
 	"undo":              {args: "--dry-run", bad: "extra"},
-	"events":            {args: "--limit 3", bad: "--limit -1"},
+	"events":            {args: "--limit 3", bad: "--run nosuch"},
 	"egress":            {bad: "--run no-run"},
 	"models":            {bad: "extra"},
 	"models test":       {bad: "a b"},

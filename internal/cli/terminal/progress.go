@@ -12,9 +12,12 @@ import (
 	"golang.org/x/term"
 )
 
+// Is says whether a file is a terminal.
+func Is(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
 // draws says whether a file is a terminal on which lines can be redrawn.
 func draws(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+	return Is(f) && os.Getenv("TERM") != "dumb"
 }
 
 // colours says whether a file is a terminal on which colours are wanted

@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/standing"
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
@@ -69,7 +70,7 @@ func showApproval() cli.Verb {
 
 func printApproval(w io.Writer, a view.Approval) {
 	terminal.Row(w, "approval", a.ID)
-	terminal.Row(w, "asks for", wanted(a))
+	terminal.Row(w, "asks for", standing.Wanted(a))
 	printRequest(w, a)
 	terminal.Row(w, "for the run", fmt.Sprintf("%s (%s)", a.Run, terminal.OneLine(a.Prompt, 80)))
 	terminal.Row(w, "by its task", a.Task)
@@ -79,20 +80,9 @@ func printApproval(w io.Writer, a view.Approval) {
 	if a.Answer == "" {
 		terminal.Row(w, "denied at", terminal.Time(a.Deadline))
 	} else {
-		terminal.Row(w, "answer", fmt.Sprintf("%s, by %s%s", a.Answer, a.By, suffix(a.Reason)))
+		terminal.Row(w, "answer", fmt.Sprintf("%s, by %s%s", a.Answer, a.By, standing.Suffix(a.Reason)))
 	}
 	terminal.Row(w, "")
-}
-
-// wanted says what an approval asks for. An address is shown whole: what it carries out may stand at its end.
-func wanted(a view.Approval) string {
-	switch a.Kind {
-	case contract.ApprovalFetch:
-		return "reading " + terminal.OneLine(a.URL, contract.MaxURL)
-	case contract.ApprovalRequest:
-		return "sending " + terminal.OneLine(a.Act().Target(), contract.MaxURL+20) + ", which changes something there"
-	}
-	return "a connection to " + terminal.OneLine(a.Act().Target(), 300)
 }
 
 // printRequest says what a request sends, with as much of its body as is there.
@@ -105,7 +95,7 @@ func printRequest(w io.Writer, a view.Approval) {
 		terminal.Row(w, "header", terminal.OneLine(h, 1200))
 	}
 	if a.Again != "" {
-		terminal.Row(w, "once more", fmt.Sprintf("it repeats the effect %s, which is %s%s", a.Again, r.Before, suffix(mayBeDone(r.Before))))
+		terminal.Row(w, "once more", fmt.Sprintf("it repeats the effect %s, which is %s%s", a.Again, r.Before, standing.Suffix(mayBeDone(r.Before))))
 	}
 	body, more := a.Body, ""
 	if body == "" {

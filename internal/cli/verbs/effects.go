@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/standing"
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/rpc"
@@ -78,7 +79,7 @@ func printEffect(w io.Writer, e view.Effect) {
 	}
 	terminal.Row(w, "answer", terminal.OneLine(e.Answered, 4096))
 	if e.Found != "" {
-		terminal.Row(w, "found", fmt.Sprintf("%s, by %s%s", e.Found, e.By, suffix(e.Note)))
+		terminal.Row(w, "found", fmt.Sprintf("%s, by %s%s", e.Found, e.By, standing.Suffix(e.Note)))
 	}
 	if e.Outcome == string(contract.EffectUnknown) {
 		terminal.Row(w, "to resolve", "look whether it happened, then: choir effects resolve "+e.ID+" --done, or --not-done")
@@ -133,7 +134,7 @@ func resolveEffect() cli.Verb {
 
 func compensateEffect() cli.Verb {
 	return cli.Verb{
-		Use: "compensate EFFECT [WORDS…]", Short: "Have a run undo outside what an ended run did there", Args: cli.Between(1, -1), JSON: promptResult{},
+		Use: "compensate EFFECT [WORDS…]", Short: "Have a run undo outside what an ended run did there", Args: cli.Between(1, -1), JSON: standing.Result{},
 		Long: `It is a prompt that continues the effect's run. The host tells the new run's Director of the
 effect, as data: its target, its arguments and what the service answered. Whether it can
 be undone is up to the service; the new run may use what a run of its own may.`,
@@ -151,7 +152,7 @@ be undone is up to the service; the new run may use what a run of its own may.`,
 			if err != nil {
 				return err
 			}
-			return t.Show(resultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })
+			return t.Show(standing.ResultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })
 		},
 	}
 }

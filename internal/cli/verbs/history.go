@@ -11,6 +11,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/standing"
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
@@ -28,13 +29,13 @@ func Checkpoints() cli.Verb {
 			if err != nil {
 				return err
 			}
-			in, err := peopleOf(ctx, c)
+			in, err := standing.PeopleOf(ctx, c)
 			if err != nil {
 				return err
 			}
 			return t.Show(cli.List(all), func(w io.Writer) {
 				for _, k := range all {
-					terminal.Row(w, terminal.Short(k.ID), mark(k.Verified), terminal.Time(k.Time), k.Kind, madeBy(k, in), fmt.Sprintf("%d files", k.Files), terminal.OneLine(k.Message, 70), notInIt(k))
+					terminal.Row(w, terminal.Short(k.ID), standing.Mark(k.Verified), terminal.Time(k.Time), k.Kind, madeBy(k, in), fmt.Sprintf("%d files", k.Files), terminal.OneLine(k.Message, 70), notInIt(k))
 				}
 			})
 		},
@@ -49,7 +50,7 @@ func Checkpoints() cli.Verb {
 				if err != nil {
 					return err
 				}
-				in, err := peopleOf(ctx, c)
+				in, err := standing.PeopleOf(ctx, c)
 				if err != nil {
 					return err
 				}
@@ -59,9 +60,9 @@ func Checkpoints() cli.Verb {
 	}
 }
 
-func printCheckpoint(w io.Writer, k view.Checkpoint, in people) {
+func printCheckpoint(w io.Writer, k view.Checkpoint, in standing.People) {
 	terminal.Row(w, "checkpoint", k.ID)
-	terminal.Row(w, "made", terminal.Time(k.Time), k.Kind, mark(k.Verified))
+	terminal.Row(w, "made", terminal.Time(k.Time), k.Kind, standing.Mark(k.Verified))
 	terminal.Row(w, "by", madeBy(k, in))
 	terminal.Row(w, "changed", fmt.Sprintf("%d files", k.Files))
 	terminal.Row(w, "message", terminal.OneLine(k.Message, 300))
@@ -77,9 +78,9 @@ func printCheckpoint(w io.Writer, k view.Checkpoint, in people) {
 }
 
 // madeBy is who made a checkpoint: who asked for it, if that is known.
-func madeBy(k view.Checkpoint, in people) string {
+func madeBy(k view.Checkpoint, in standing.People) string {
 	if k.Actor != "" {
-		return terminal.OneLine(in.whose(k.Actor, k.User), 100)
+		return terminal.OneLine(in.Whose(k.Actor, k.User), 100)
 	}
 	return string(k.Author)
 }

@@ -12,6 +12,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/standing"
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/rpc"
@@ -24,7 +25,7 @@ func Summarise() cli.Verb {
 	var timeout time.Duration
 	var model, words string
 	return cli.Verb{
-		Use: "summarise ADDRESS|PATH", Short: "Have a page of the web or a file summarised in a document with citations", Args: cli.Exactly(1), JSON: promptResult{},
+		Use: "summarise ADDRESS|PATH", Short: "Have a page of the web or a file summarised in a document with citations", Args: cli.Exactly(1), JSON: standing.Result{},
 		Long: `What the document says stands with the words of the source that it rests on, which are
 looked for there word for word; another model judges whether they say so. The document is
 artifacts/summaries/….md, the same one for the same address or path. choir library lists
@@ -46,13 +47,13 @@ what was quoted.`,
 				return err
 			}
 			if wait {
-				return await(ctx, t, c, acted.Run, timeout)
+				return await(ctx, t, c, waited{run: acted.Run, after: acted.Sequence, timeout: timeout})
 			}
 			run, err := c.Run(ctx, acted.Run)
 			if err != nil {
 				return err
 			}
-			return t.Show(resultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })
+			return t.Show(standing.ResultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })
 		},
 	}
 }

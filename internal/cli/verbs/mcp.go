@@ -29,7 +29,7 @@ instance may, whose token lies beside the data: give a program a token of its ow
 		Examples: []string{"choir mcp", `CHOIR_TOKEN="$(cat token)" choir mcp --computer COMPUTER`},
 		Asks: func(ctx context.Context, _ *cli.Call, c *client.Client, _ []string) error {
 			may, err := c.Account(ctx)
-			if fault.Is(err, fault.Denied) { // a token that may not even read is offered what it asks for, and refused by the API
+			if fault.Is(err, fault.Denied) && !client.NotSignedIn(err) { // a token that may not even read is offered what it asks for, and refused by the API
 				_, err = c.Health(ctx)
 			}
 			if err != nil {

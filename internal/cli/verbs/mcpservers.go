@@ -76,7 +76,7 @@ func mcpList() cli.Verb {
 			}
 			return t.Show(cli.List(all.Items), func(w io.Writer) {
 				for _, s := range all.Items {
-					says := fmt.Sprintf("%d approved", len(s.Tools)-s.Waiting)
+					says := approvedOf(s)
 					if s.Waiting > 0 {
 						says += fmt.Sprintf(", %d changed: choir mcp show %s", s.Waiting, s.ID)
 					}
@@ -85,6 +85,20 @@ func mcpList() cli.Verb {
 			})
 		},
 	}
+}
+
+// approvedOf names what of a server tasks may use.
+func approvedOf(s view.MCPServer) string {
+	var names []string
+	for _, t := range s.Tools {
+		if t.State == view.MCPToolApproved {
+			names = append(names, t.ID)
+		}
+	}
+	if len(names) == 0 {
+		return "none approved"
+	}
+	return "approved: " + terminal.OneLine(strings.Join(names, ", "), 300)
 }
 
 func whereOf(s view.MCPServer) string {

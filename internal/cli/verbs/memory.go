@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/standing"
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/rpc"
@@ -54,13 +55,13 @@ func Memory() cli.Verb {
 			if err != nil {
 				return err
 			}
-			in, err := peopleOf(ctx, c)
+			in, err := standing.PeopleOf(ctx, c)
 			if err != nil {
 				return err
 			}
 			return t.Show(cli.List(got), func(w io.Writer) {
 				for _, f := range got {
-					terminal.Row(w, f.ID, keptOrNot(f), terminal.Time(f.Time), terminal.OneLine(in.whose(f.Actor, f.User), 100), cameFrom(f), terminal.OneLine(f.Text, contract.MaxFact))
+					terminal.Row(w, f.ID, keptOrNot(f), terminal.Time(f.Time), terminal.OneLine(in.Whose(f.Actor, f.User), 100), cameFrom(f), terminal.OneLine(f.Text, contract.MaxFact))
 				}
 			})
 		},

@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/standing"
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
@@ -34,8 +35,9 @@ func Reviews() cli.Verb {
 				return err
 			}
 			return t.Show(cli.List(got), func(w io.Writer) {
+				in := deciders(ctx, c, got...)
 				for _, r := range got {
-					printReview(w, r)
+					printReview(w, r, in)
 					terminal.Row(w, "")
 				}
 			})
@@ -47,35 +49,38 @@ func Reviews() cli.Verb {
 	}
 }
 
-func printReview(w io.Writer, r view.Review) {
+// deciders are the names of a computer's people, if one of them has decided about a review. When they can't be had
+// their accounts are shown.
+func deciders(ctx context.Context, c *client.Client, reviews ...view.Review) standing.People {
+	if !slices.ContainsFunc(reviews, func(r view.Review) bool { return r.By != "" }) {
+		return nil
+	}
+	in, err := standing.PeopleOf(ctx, c)
+	if err != nil {
+		return nil
+	}
+	return in
+}
+
+func printReview(w io.Writer, r view.Review, in standing.People) {
 	terminal.Row(w, "run", r.Run, terminal.OneLine(r.Prompt, 80))
 	terminal.Row(w, "task", r.Task, terminal.OneLine(r.Goal, 80))
 	terminal.Row(w, "changes", fmt.Sprintf("%d paths", r.Paths))
 	if r.Verification != nil {
-		terminal.Row(w, "verified", mark(r.Verification.Status)+suffix(r.Verification.Reason))
+		terminal.Row(w, "verified", standing.Mark(r.Verification.Status)+standing.Suffix(r.Verification.Reason))
 	}
 	if r.Reason != "" {
 		terminal.Row(w, "once more", terminal.OneLine(r.Reason, 500))
 	}
 	switch {
 	case !r.Answered.IsZero():
-		terminal.Row(w, "decided", decided(r.Decision, r.Only, r.By))
+		terminal.Row(w, "decided", standing.Decided(r.Decision, r.Only, in.Whose(contract.ActorName(r.By), "")))
 	default:
 		terminal.Row(w, "waits since", terminal.Time(r.Asked))
 	}
 	for _, c := range r.Comments {
 		terminal.Row(w, "comment", terminal.OneLine(commented(c), 500))
 	}
-}
-
-func decided(d contract.ReviewDecision, only []contract.Choice, by string) string {
-	switch {
-	case d == "":
-		return "by nobody: its task ended before"
-	case len(only) > 0:
-		return fmt.Sprintf("%s a part, of %d paths, by %s", d, len(only), terminal.OneLine(by, 100))
-	}
-	return fmt.Sprintf("%s, by %s", d, terminal.OneLine(by, 100))
 }
 
 func commented(c contract.ReviewComment) string {
@@ -110,7 +115,7 @@ func Review() cli.Verb {
 			}
 			decision := a.decision()
 			if decision == "" {
-				return t.Show(r, func(w io.Writer) { printReview(w, r); printFiles(w, r) })
+				return t.Show(r, func(w io.Writer) { printReview(w, r, deciders(ctx, c, r)); printFiles(w, r) })
 			}
 			only, err := a.only(r)
 			if err != nil {
@@ -271,7 +276,7 @@ func printFiles(w io.Writer, r view.Review) {
 	terminal.Text(w, "\n"+r.Summary+"\n")
 	for _, f := range r.Files {
 		terminal.Row(w, "")
-		terminal.Row(w, string(f.Op), terminal.OneLine(f.Path, 500)+suffix(f.Plain))
+		terminal.Row(w, string(f.Op), terminal.OneLine(f.Path, 500)+standing.Suffix(f.Plain))
 		for _, h := range f.Hunks {
 			terminal.Diff(w, fmt.Sprintf("@@ -%d,%d +%d,%d @@ hunk %s\n%s", h.Old, h.OldLines, h.New, h.NewLines, h.ID, h.Text))
 		}

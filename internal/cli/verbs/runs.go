@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,64 +13,13 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/cli"
+	"choir.dev/choiros/internal/cli/standing"
 	"choir.dev/choiros/internal/cli/terminal"
 	"choir.dev/choiros/internal/client"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
-
-// promptResult is the stable shape of `choir prompt --json` and `choir wait --json`.
-type promptResult struct {
-	Run        string       `json:"run"`
-	Status     string       `json:"status"`
-	Verified   string       `json:"verified"` // pass, fail or unknown
-	Summary    string       `json:"summary"`
-	Document   string       `json:"document"`
-	Tasks      []promptTask `json:"tasks"`
-	Checkpoint string       `json:"checkpoint"`
-	CostUSD    float64      `json:"cost_usd"`
-	// Questions and Approvals are those that it waits for.
-	Questions []contract.Question `json:"questions"`
-	Approvals []view.Approval     `json:"approvals"`
-	// Reviews are what waits until its user has looked at it.
-	Reviews []view.Review `json:"reviews"`
-}
-
-type promptTask struct {
-	ID           string `json:"id"`
-	Kind         string `json:"kind"`
-	Goal         string `json:"goal"`
-	Status       string `json:"status"`
-	Verification string `json:"verification"`
-	// Tests is how many tests ran with the base's tools and configuration of the checks,
-	// Said what the task changed of those, and Reason why it is not verified.
-	Tests  int      `json:"tests"`
-	Said   []string `json:"said"`
-	Reason string   `json:"reason"`
-}
-
-func resultOf(r view.Run) promptResult {
-	out := promptResult{Run: r.ID, Status: cmp.Or(string(r.Status), "unknown"), Verified: verdict(r.Verified), Summary: r.Summary, Document: r.Document,
-		Checkpoint: r.Checkpoint, CostUSD: r.Usage.CostUSD, Tasks: []promptTask{}, Questions: cli.List(r.Questions), Approvals: cli.List(r.Approvals), Reviews: cli.List(r.Reviews)}
-	for _, t := range r.Tasks {
-		p := promptTask{ID: t.ID, Kind: string(t.Kind), Goal: t.Goal, Status: t.Status, Verification: string(t.Verification), Said: []string{}}
-		if t.Result != nil {
-			v := t.Result.Verification
-			p.Tests, p.Said, p.Reason = v.Tests, append(p.Said, v.Said...), v.Reason
-		}
-		out.Tasks = append(out.Tasks, p)
-	}
-	return out
-}
-
-// verdict is a run's verification; one that has not been judged is unknown.
-func verdict(v contract.VerificationStatus) string {
-	if v == "" {
-		v = contract.VerificationUnknown
-	}
-	return string(v)
-}
 
 // Prompt is choir prompt.
 func Prompt() cli.Verb {
@@ -80,7 +28,7 @@ func Prompt() cli.Verb {
 	var model, continues, effort string
 	var plan, direct, review bool
 	return cli.Verb{
-		Use: "prompt TEXT…", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: promptResult{},
+		Use: "prompt TEXT…", Short: "Say what you want; the Director plans it and the Associate does it", Args: cli.Between(1, -1), JSON: standing.Result{},
 		Long: `With --wait it ends with 0 when the run is done, 1 when it failed, 4 when it waits for an
 answer and 5 when it still goes on. Whenever it ends before the run does it says which
 one that is, and choir wait goes on waiting.
@@ -92,7 +40,7 @@ Nothing that was granted to the earlier run is granted to the new one.
 A small prompt goes to one Associate at once, and a Director takes it over only if that
 does not end well. --plan has a Director plan it first, --direct sends any prompt to one
 Associate at once.`,
-		Examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\"", "choir prompt --continue \"now with a longer budget\""},
+		Examples: []string{"choir prompt \"make the desktop teal\"", "choir prompt --wait --timeout 5m --json \"fix the failing test in my-project\"", "choir prompt --continue \"now its tests as well\""},
 		Asks: func(ctx context.Context, t *cli.Call, c *client.Client, args []string) error {
 			if timeout <= 0 {
 				return cli.Usage(errors.New("--timeout is a time of more than 0, such as 5m"))
@@ -132,9 +80,9 @@ Associate at once.`,
 				if err != nil {
 					return err
 				}
-				return t.Show(resultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })
+				return t.Show(standing.ResultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })
 			}
-			return await(ctx, t, c, acted.Run, timeout)
+			return await(ctx, t, c, waited{run: acted.Run, after: acted.Sequence, timeout: timeout})
 		},
 		Flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&wait, "wait", false, "wait until the run has ended or asks something")
@@ -152,74 +100,6 @@ Associate at once.`,
 
 // newestRun is what --continue means without a run.
 const newestRun = "newest"
-
-func printRun(w io.Writer, r view.Run) {
-	terminal.Row(w, "run", r.ID)
-	terminal.Row(w, "prompt", terminal.OneLine(r.Prompt, 100))
-	terminal.Row(w, "status", string(r.Status)+suffix(r.Reason))
-	terminal.Row(w, "model", r.Provider+"/"+strings.TrimPrefix(r.Model, r.Provider+"/"))
-	terminal.Row(w, "verified", mark(r.Verified))
-	terminal.Row(w, "checkpoint", r.Checkpoint)
-	if r.Continues != "" {
-		terminal.Row(w, "continues", r.Continues)
-	}
-	if r.Direct != "" {
-		terminal.Row(w, "direct", "to one Associate at once: "+terminal.OneLine(r.Direct, 200))
-	}
-	terminal.Row(w, "cost", fmt.Sprintf("$%.4f, %d + %d tokens", r.Usage.CostUSD, r.Usage.TokensIn, r.Usage.TokensOut))
-	for _, t := range r.Tasks {
-		terminal.Row(w, "task", fmt.Sprintf("%s %s %s: %s", mark(t.Verification), t.Status, t.Kind, terminal.OneLine(t.Goal, 80)))
-		if t.Result != nil {
-			for _, o := range t.Result.Overlaps {
-				terminal.Row(w, "overlap", fmt.Sprintf("%d paths that task %s changed, too: %s", len(o.Paths)+o.More, o.Task, terminal.OneLine(strings.Join(o.Paths, ", "), 200)))
-			}
-		}
-		if t.Result != nil {
-			for _, q := range t.Result.Requests {
-				terminal.Row(w, "request", string(q.Type)+": "+terminal.OneLine(q.Text, 300))
-			}
-		}
-		if t.Result != nil && t.Result.Reviewed != nil {
-			terminal.Row(w, "reviewed", decided(t.Result.Reviewed.Decision, t.Result.Reviewed.Only, t.Result.Reviewed.By))
-		}
-		if t.Result != nil && t.Result.Kept != nil {
-			terminal.Row(w, "kept", fmt.Sprintf("%s, %d paths: what it wrote and was not published", t.Result.Kept.Commit, t.Result.Kept.Paths))
-		}
-	}
-	for _, q := range r.Questions {
-		terminal.Row(w, "question", fmt.Sprintf("%s: %s %v", q.ID, terminal.OneLine(q.Text, 200), q.Choices))
-	}
-	for _, a := range r.Approvals {
-		terminal.Row(w, "approval", a.ID+": "+wanted(a))
-	}
-	for _, l := range r.Reviews {
-		terminal.Row(w, "review", fmt.Sprintf("%d paths wait until you have looked at them: choir review %s --task %s", l.Paths, l.Run, l.Task))
-	}
-	if r.StoodMS > 0 {
-		terminal.Row(w, "stood still", (time.Duration(r.StoodMS) * time.Millisecond).Round(time.Second))
-	}
-	if r.Error != "" && !strings.HasPrefix(r.Summary, r.Error) {
-		terminal.Row(w, "error", terminal.OneLine(r.Error, 300))
-	}
-	terminal.Text(w, "\n"+r.Summary+"\n")
-}
-
-func suffix(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " (" + terminal.OneLine(s, 120) + ")"
-}
-
-func mark(v contract.VerificationStatus) string {
-	switch v {
-	case contract.VerificationPass:
-		return "✓"
-	case contract.VerificationFail:
-		return "✕"
-	}
-	return "?"
-}
 
 // maxUnknown is how many effects with an unknown outcome are shown of a run.
 const maxUnknown = 20
@@ -251,7 +131,10 @@ func Runs() cli.Verb {
 				if err != nil {
 					return err
 				}
-				return t.Show(run, func(w io.Writer) { printRun(w, run); printUnknown(w, unknown, more) })
+				return t.Show(run, func(w io.Writer) {
+					standing.Print(w, run, standing.PeopleIn(ctx, c, run))
+					printUnknown(w, unknown, more)
+				})
 			}
 			runs, err := cli.Every(ctx, limit, func(r view.Run) uint64 { return r.Sequence }, c.Runs)
 			if err != nil {
@@ -259,7 +142,7 @@ func Runs() cli.Verb {
 			}
 			return t.Show(cli.List(runs), func(w io.Writer) {
 				for _, r := range runs {
-					terminal.Row(w, r.ID, r.Status, mark(r.Verified), terminal.Time(r.Started), terminal.OneLine(r.Prompt, 70))
+					terminal.Row(w, r.ID, standing.Status(r), standing.Mark(r.Verified), terminal.Time(r.Started), terminal.OneLine(r.Prompt, 70))
 				}
 			})
 		},
@@ -325,10 +208,18 @@ func Events() cli.Verb {
 			if o.Limit < 0 {
 				return cli.Usage(errors.New("--limit is a number of at least 0, where 0 is all"))
 			}
-			var in people
+			for what, id := range map[string]string{"run": o.Run, "task": o.Task} {
+				if id == "" {
+					continue
+				}
+				if err := contract.ValidID(what, id); err != nil {
+					return cli.Usage(err)
+				}
+			}
+			var in standing.People
 			if text {
 				var err error
-				if in, err = peopleOf(ctx, c); err != nil {
+				if in, err = standing.PeopleOf(ctx, c); err != nil {
 					return err
 				}
 			}
@@ -364,38 +255,7 @@ func Events() cli.Verb {
 }
 
 // eventLine is an event on one line: its sequence, time, actor, type and subject.
-func eventLine(e contract.Event, in people) string {
+func eventLine(e contract.Event, in standing.People) string {
 	by := e.By()
-	return terminal.OneLine(fmt.Sprintf("%7d  %s  %s  %s  %s", e.Sequence, terminal.Time(e.Time), in.whose(by.Name(), e.User), e.Type, e.Subject), 1000)
-}
-
-// people are the names of a computer's members, by account.
-type people map[string]string
-
-// peopleOf requests the computer's members. A caller who may not list them sees accounts
-// instead of names.
-func peopleOf(ctx context.Context, c *client.Client) (people, error) {
-	members, err := client.Call(ctx, c, rpc.MemberList, rpc.Of{})
-	if fault.Is(err, fault.Denied) {
-		return nil, nil
-	}
-	in := people{}
-	for _, m := range members.Items {
-		in[m.ID] = terminal.OneLine(m.Name, 60)
-	}
-	return in, err
-}
-
-// whose names an actor, and the account that it acted for if that is another's. A person
-// who is not a member, or no longer one, is named by their account.
-func (in people) whose(actor contract.ActorName, user string) string {
-	name := func(account string) string { return cmp.Or(in[account], account) }
-	if actor.Kind() == contract.KindPerson {
-		kind, account, _ := strings.Cut(string(actor), ":")
-		return kind + ":" + name(account) // a person may have chosen the name "system"
-	}
-	if user != "" {
-		return string(actor) + " for " + name(user)
-	}
-	return string(actor)
+	return terminal.OneLine(fmt.Sprintf("%7d  %s  %s  %s  %s", e.Sequence, terminal.Time(e.Time), in.Whose(by.Name(), e.User), e.Type, e.Subject), 1000)
 }

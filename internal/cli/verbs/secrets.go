@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +129,7 @@ func Models() cli.Verb {
 					if r.OK {
 						terminal.Row(w, r.ID, "answers", fmt.Sprintf("%d ms", r.DurationMS))
 					} else {
-						terminal.Row(w, r.ID, "fails", r.Error, r.Hint)
+						terminal.Row(w, cmp.Or(r.ID, name, "the default model"), "fails", r.Error, r.Hint)
 					}
 				}); err != nil {
 					return err

@@ -200,3 +200,46 @@ func BenchmarkPast(b *testing.B) {
 		}
 	})
 }
+
+// TestAPausedRunIsSaidToBePaused shows that a run that was paused is shown so, with who did it and when, until it goes on.
+func TestAPausedRunIsSaidToBePaused(t *testing.T) {
+	c, _ := open(t)
+	run := contract.NewID()
+	say := func(by contract.Actor, typ string, p contract.Payload) {
+		t.Helper()
+		if _, err := c.log.Append(t.Context(), contract.Draft{Actor: by, Type: typ, Subject: run, Run: run, Data: p}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.state.Recover(t.Context(), c.log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paused := func() *view.Paused {
+		t.Helper()
+		one, err := c.Run(t.Context(), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := c.Runs(t.Context(), 0, 10)
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		if (list[0].Paused == nil) != (one.Paused == nil) {
+			t.Errorf("in the list %+v, alone %+v", list[0].Paused, one.Paused)
+		}
+		return one.Paused
+	}
+	ada := contract.Person("u-ada")
+	say(ada, "prompt.submitted", contract.PromptSubmitted{Text: "go"})
+	if p := paused(); p != nil {
+		t.Errorf("it was never paused: %+v", p)
+	}
+	say(ada, "run.commanded", contract.RunCommanded{Command: contract.CommandPause})
+	if p := paused(); p == nil || p.By != ada.Name() || p.Since.IsZero() {
+		t.Errorf("it is paused: %+v", p)
+	}
+	say(ada, "run.commanded", contract.RunCommanded{Command: contract.CommandResume})
+	if p := paused(); p != nil {
+		t.Errorf("it goes on: %+v", p)
+	}
+}

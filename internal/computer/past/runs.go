@@ -27,7 +27,11 @@ func (c *Past) listRuns(ctx context.Context, f state.RunFilter) ([]view.Run, err
 	}
 	out := make([]view.Run, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, runOf(r))
+		run, err := c.runOf(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, run)
 	}
 	return out, nil
 }
@@ -89,7 +93,10 @@ func (c *Past) Run(ctx context.Context, id string) (view.Run, error) {
 	if err != nil {
 		return view.Run{}, err
 	}
-	out := runOf(r)
+	out, err := c.runOf(ctx, r)
+	if err != nil {
+		return view.Run{}, err
+	}
 	for _, t := range r.Tasks {
 		detail, err := c.state.Task(ctx, t.ID)
 		if err != nil {
@@ -119,7 +126,11 @@ func questionOf(q state.Question) contract.Question {
 	return contract.Question{ID: q.ID, Text: q.Text, Choices: q.Choices, Default: q.Default, Deadline: q.Deadline}
 }
 
-func runOf(r state.Run) view.Run {
+func (c *Past) runOf(ctx context.Context, r state.Run) (view.Run, error) {
+	paused, err := c.paused(ctx, r)
+	if err != nil {
+		return view.Run{}, err
+	}
 	var waits []view.ModelWait
 	for _, w := range r.Waits {
 		waits = append(waits, view.ModelWait{Task: w.Task, Provider: w.Provider, Model: w.Model, Code: w.Code, Message: w.Message, Since: w.Since, Next: w.Next, Until: w.Until})
@@ -128,8 +139,21 @@ func runOf(r state.Run) view.Run {
 		ID: r.ID, Prompt: r.Prompt, Status: r.Status, Reason: r.Reason, Objective: r.Objective, Plan: r.Plan,
 		Summary: r.Summary, Error: r.Error, Verified: r.Verified, Document: r.Document, Checkpoint: r.Checkpoint,
 		Provider: r.Provider, Model: r.Model, Usage: r.Usage,
-		Started: When(r.Created), Ended: r.Ended, StoodMS: r.StoodMS, Waits: waits, Fallback: r.Fallback, Continues: r.Continues, Direct: r.Direct, Sequence: r.Seq,
+		Started: When(r.Created), Ended: r.Ended, Paused: paused, StoodMS: r.StoodMS, Waits: waits, Fallback: r.Fallback, Continues: r.Continues, Direct: r.Direct, Sequence: r.Seq,
+	}, nil
+}
+
+// paused says who had a run pause, and when; it is nil for a run that is not paused. Who that was is read from the
+// log's index, of a paused run alone.
+func (c *Past) paused(ctx context.Context, r state.Run) (*view.Paused, error) {
+	if r.Command != contract.CommandPause || r.Status.Ended() {
+		return nil, nil
 	}
+	told, err := c.state.Events(ctx, state.EventFilter{Newest: true, Limit: 1, Run: r.ID, Types: []string{"run.commanded"}})
+	if err != nil || len(told) == 0 {
+		return &view.Paused{}, err
+	}
+	return &view.Paused{By: told[0].By().Name(), Since: told[0].Time}, nil
 }
 
 // Documents answers rpc.DocumentList.

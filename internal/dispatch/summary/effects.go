@@ -47,6 +47,23 @@ func lostReturn(e *story.Effect) string {
 	return MayHaveHappened(e.EffectIntended)
 }
 
+// doneOutside is a sentence about what was done outside, behind another; "" if nothing was.
+func doneOutside(s *story.Run) string {
+	n := 0
+	for _, e := range s.Effects {
+		if e.Outcome() == contract.EffectDone {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return " Outside, 1 call is done: choir effects --run " + s.ID
+	}
+	return fmt.Sprintf(" Outside, %d calls are done: choir effects --run %s", n, s.ID)
+}
+
 // unknownOutside says in a report what may have happened outside.
 func unknownOutside(s *story.Run) []string {
 	var out []string

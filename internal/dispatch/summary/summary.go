@@ -247,7 +247,7 @@ func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 		case t.Newest.Status != contract.ResultOK && defence.Off(defence.RunConjunction):
 		case t.Newest.Status != contract.ResultOK:
 			ok, doubted = false, true
-			why = append(why, fmt.Sprintf("%s ended as %s.", name, t.Newest.Status))
+			why = append(why, fmt.Sprintf("%s ended as %s%s", name, t.Newest.Status, because(t.Newest.Summary)))
 		case !t.Changes():
 		case t.Newest.Verification.Status == contract.VerificationPass:
 			passed = true
@@ -273,6 +273,17 @@ func verdict(s *story.Run) (ok bool, verified contract.VerificationStatus, why [
 		verified = contract.VerificationPass
 	}
 	return ok, verified, why
+}
+
+// maxBecause bounds the sentence with which a report says why a task failed, in bytes.
+const maxBecause = 300
+
+// because is the end of a sentence that says how a task ended: why, in its own words on one line.
+func because(summary string) string {
+	if summary = OneLine(summary, maxBecause); summary == "" {
+		return "."
+	}
+	return ": " + summary
 }
 
 // leftovers describes what tasks showed live that could not be taken back.
@@ -302,10 +313,14 @@ func idle(s *story.Run) string {
 			return ""
 		}
 	}
-	if len(KeptTrees(s)) > 0 {
-		return "Nothing was changed; what was written is kept, and a prompt that continues this run goes on from it."
+	where, outside := "", doneOutside(s)
+	if outside != "" {
+		where = " in the computer"
 	}
-	return "Nothing was changed."
+	if len(KeptTrees(s)) > 0 {
+		return "Nothing was changed" + where + "; what was written is kept, and a prompt that continues this run goes on from it." + outside
+	}
+	return "Nothing was changed" + where + "." + outside
 }
 
 // restores reports whether a task restored a checkpoint, which changes files.
