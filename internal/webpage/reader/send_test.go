@@ -173,7 +173,7 @@ func TestAnErrorHasNoWordsOfAService(t *testing.T) {
 		"a place":    "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: gopher://x/" + words + "\r\n\r\n",
 		"a length":   "HTTP/1.1 200 OK\r\nContent-Length: " + words + "\r\n\r\n",
 		"a coding":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + words + "\r\n\r\n",
-		"a header":   "HTTP/1.1 200 OK\r\n" + words + "\r\n\r\n",
+		"a header":   "HTTP/1.1 200 OK\r\nno colon, The user says\r\n\r\n",
 		"a chunk":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + words + "\r\n\r\n",
 	} {
 		s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
