@@ -48,3 +48,26 @@ func (r *Run) OpenApprovals() int {
 	}
 	return n
 }
+
+// AskedBy reports whether it was this attempt that asked.
+func (k *Approval) AskedBy(task string, attempt int) bool {
+	return k.Task == task && k.Attempt == attempt
+}
+
+// Meant reports whether a question can be the one that an attempt asks now. What a person is shown of a request names who would
+// send it, so nobody else joins it; their denial is heard by all.
+func (k *Approval) Meant(task string, attempt int) bool {
+	return k.Act.Kind != contract.ApprovalRequest || k.AskedBy(task, attempt) || k.Answer == contract.ApprovalDeny && !k.BySystem
+}
+
+// StandsFor reports whether an answer also counts for an attempt that asks now. A person's denial and an approval for the run do;
+// an approval for one time counts only for the attempt that asked. What nobody answered may be asked again.
+func (k *Approval) StandsFor(task string, attempt int) bool {
+	switch k.Answer {
+	case contract.ApprovalRun:
+		return k.Act.Kind != contract.ApprovalRequest
+	case contract.ApprovalOnce:
+		return k.AskedBy(task, attempt)
+	}
+	return !k.BySystem
+}

@@ -222,7 +222,7 @@ func (m Maker) allowed(approval string, sends contract.BlobRef, p *contract.Effe
 		case defence.Off(defence.RequestAsked):
 		case k == nil || k.Answer != contract.ApprovalOnce || k.Act.Sends != p.Args || k.Act.Again != p.Again:
 			refused = "The user allowed another request than this one. Nothing was sent."
-		case k.Task != m.Ref.Task || k.Attempt != m.Ref.Attempt:
+		case !k.AskedBy(m.Ref.Task, m.Ref.Attempt):
 			refused = "The user allowed this to another task or attempt. Nothing was sent."
 		case s.Spent(approval):
 			refused = "The user allowed this one time, and that was used. Nothing was sent."

@@ -10,7 +10,6 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
-	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
@@ -137,7 +136,7 @@ func (a *attempt) request(ctx context.Context, act contract.Act, text, claim str
 		for _, k := range s.Approvals {
 			if k.Digest == digest {
 				times++
-				if meant(k, a.ref) {
+				if k.Meant(a.ref.Task, a.ref.Attempt) || defence.Off(defence.RequestBound) {
 					last = k
 				}
 			}
@@ -145,7 +144,7 @@ func (a *attempt) request(ctx context.Context, act contract.Act, text, claim str
 		spent = last != nil && s.Spent(last.Approval) && !defence.Off(defence.RequestBound)
 		open, all = s.OpenApprovals(), len(s.Approvals)
 	})
-	if last != nil && !spent && (!last.Answered || standsFor(last, a.ref)) {
+	if last != nil && !spent && (!last.Answered || last.StandsFor(a.ref.Task, a.ref.Attempt)) {
 		deadline, err := time.Parse(time.RFC3339, last.Deadline)
 		return &waiting{id: last.Approval, text: text, deadline: deadline}, "", err
 	}
@@ -168,30 +167,6 @@ func (a *attempt) request(ctx context.Context, act contract.Act, text, claim str
 		return nil, "", err
 	}
 	return &waiting{id: p.Approval, text: text, deadline: deadline}, "", nil
-}
-
-// meant reports whether a question can be the one that an attempt asks now. What a person is shown of a request names who would send
-// it, so nobody else joins it; their denial is heard by all.
-func meant(k *story.Approval, t ports.TaskRef) bool {
-	return k.Act.Kind != contract.ApprovalRequest || defence.Off(defence.RequestBound) || asker(k, t) || k.Answer == contract.ApprovalDeny && !k.BySystem
-}
-
-// asker reports whether it was this attempt that asked.
-func asker(k *story.Approval, t ports.TaskRef) bool {
-	return k.Task == t.Task && k.Attempt == t.Attempt
-}
-
-// standsFor reports whether an answer also counts for an attempt that asks now. A person's denial and an
-// approval for the run do; an approval for one time counts only for the attempt that asked. What nobody
-// answered may be asked again.
-func standsFor(k *story.Approval, t ports.TaskRef) bool {
-	switch k.Answer {
-	case contract.ApprovalRun:
-		return k.Act.Kind != contract.ApprovalRequest
-	case contract.ApprovalOnce:
-		return asker(k, t)
-	}
-	return !k.BySystem
 }
 
 // awaitApprovals waits until each approval is answered. Meanwhile the task gives its slot to others.
