@@ -1,7 +1,9 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Event } from '../src/contract/types'
 import { makeWhole } from '../src/apps/run/whole'
-import { blank, outcome, reduce, useRuns } from '../src/stores/runs'
+import { asksFor, deniedWords } from '../src/apps/run/asked'
+import { callStands, planStands, standing, taskStands } from '../src/apps/run/standing'
+import { blank, changed, discarded, outcome, reduce, useRuns, type RunView } from '../src/stores/runs'
 import { describe as say } from '../src/text/describe'
 import { event } from './fake'
 
@@ -45,6 +47,54 @@ describe('a run', () => {
     expect(at([asked(1), answered, asked(2)])).toEqual([{ task: 't', review: 2, paths: 2 }])
     expect(at([asked(1), report('cancelled', 'unknown')])).toEqual([])
     expect(say(asked(1))).toMatchObject({ title: 'To be looked at' })
+  })
+
+  it('keeps what was said to it, and with what it was answered', () => {
+    const question = { id: 'q', text: 'Which colour?' }
+    const said = [
+      of('run.steered', { text: 'the title, too' }),
+      of('question.asked', { question }),
+      of('question.answered', { question: 'q', answer: 'red' }),
+      of('question.answered', { question: 'q', answer: 'green' }), // the first one counts
+      of('question.asked', { question: { id: 'p', text: 'Where?' } }),
+      of('question.answered', { question: 'p', answer: 'left', default: true }),
+      report('done', 'pass'),
+    ].reduce(reduce, blank('r', '')).said
+    expect(said).toMatchObject([{ text: 'the title, too' }, { asked: 'Which colour?', text: 'red' }, { asked: 'Where?', text: 'left', byDefault: true }])
+    expect(said[1]).not.toHaveProperty('byDefault')
+  })
+
+  it('knows what it asked a person for, and that silence was a no', () => {
+    const asked = (approval: string) => of('approval.requested', { approval, act: { kind: 'request', run: 'r', host: 'shop.invalid', port: 443, method: 'POST' }, digest: 'd', attempt: 1, deadline: '' })
+    const run = [asked('a'), asked('b'), of('approval.answered', { approval: 'a', digest: 'd', answer: 'deny', reason: 'nobody answered in time' }), of('approval.answered', { approval: 'a', digest: 'd', answer: 'once' })].reduce(reduce, blank('r', ''))
+    expect(run.approvals).toMatchObject([{ approval: 'a', task: 't', answer: 'deny', reason: 'nobody answered in time' }, { approval: 'b' }])
+    expect(run.approvals[1]).not.toHaveProperty('answer')
+    expect(deniedWords(run.approvals[0]!)).toBe('nobody answered in time')
+    expect(asksFor(run.approvals[1]!.act)).toBe('It wants to send a request (POST) to shop.invalid.')
+  })
+
+  it('turns only while it works', () => {
+    const moved = of('run.moved', { status: 'working' })
+    const plan = of('run.planned', { objective: 'o', plan: [{ text: 'do', status: 'active', task: 't' }] })
+    const task = of('task.requested', { task: { id: 't', kind: 'agent', goal: 'do', attempt: 1 } })
+    const started = of('task.started', { attempt: 1 })
+    const call = of('tool.called', { call: 'c', name: 'edit', args: {}, read_only: false, attempt: 1 })
+    const works = [moved, plan, task, started, call].reduce(reduce, blank('r', ''))
+    const marks = (run: RunView) => [standing(run).kind, planStands(run, run.plan[0]!), taskStands(run, run.tasks[0]!), callStands(run, 't', run.tasks[0]!.calls[0]!.ok)]
+    expect(marks(works)).toEqual(['active', 'active', 'active', 'active'])
+    expect(marks(reduce(works, of('run.commanded', { command: 'pause' })))).toEqual(['paused', 'paused', 'paused', 'paused'])
+    const asks = [of('approval.requested', { approval: 'a', act: { kind: 'egress', run: 'r', host: 'h', port: 443 }, digest: 'd', attempt: 1, deadline: '' }), of('run.moved', { status: 'waiting' })]
+    expect(marks(asks.reduce(reduce, works))).toEqual(['waiting', 'waiting', 'waiting', 'waiting'])
+    expect(marks(reduce(works, report('failed', 'unknown')))).toEqual(['fail', 'unknown', 'unknown', 'unknown'])
+    expect([callStands(works, 't', true), callStands(works, 't', false)]).toEqual(['did', 'fail'])
+  })
+
+  it('that was discarded is no failure, and leaves nothing to undo', () => {
+    const finished = (more: object) => of('task.finished', { result: { ...result, ...more } })
+    const run = [finished({ status: 'failed', reviewed: { decision: 'discard', by: 'person:u', at: '', work: 'w' } }), report('failed', 'unknown')].reduce(reduce, blank('r', ''))
+    expect([standing(run), discarded(run), changed(run)]).toEqual([{ kind: 'dropped', text: 'discarded by you' }, true, false])
+    const wrote = finished({ head: 'h', changes: [{ path: 'a', op: 'added', added: 1, removed: 0 }] })
+    expect([reduce(blank('r', ''), wrote), reduce(blank('r', ''), finished({ head: 'h' }))].map(changed)).toEqual([true, false])
   })
 
   it('counts each event once', () => {

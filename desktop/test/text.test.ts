@@ -5,7 +5,7 @@ import { matches } from '../src/apps/events/filter'
 import { restoreWords } from '../src/apps/timetravel/words'
 import { newID } from '../src/contract/id'
 import { readDiff } from '../src/parts/unified'
-import { commandLine, gist } from '../src/text/format'
+import { commandLine, duration, gist } from '../src/text/format'
 import { event } from './fake'
 
 describe('ids', () => {
@@ -100,5 +100,12 @@ describe('gist', () => {
     expect(gist('The desktop has a *Clock* app: see `choiros/src`.\n\nThis was a rehearsal.')).toBe('The desktop has a Clock app: see choiros/src.')
     expect(gist('## Done\nwith **all** of [it](https://x.test), 2 * 3 * 4')).toBe('Done with all of it, 2 * 3 * 4')
     expect(gist('')).toBe('')
+  })
+})
+
+describe('a duration', () => {
+  it('has no sixtieth second', () => {
+    expect([950, 9960, 59_400, 59_700, 119_700, 3_599_900].map(duration)).toEqual(['950 ms', '10 s', '59 s', '1 min 0 s', '2 min 0 s', '1 h 0 min'])
+    expect(duration(4200)).toBe('4.2 s')
   })
 })

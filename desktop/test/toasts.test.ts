@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
+import { blank, useRuns } from '../src/stores/runs'
 import { useToasts } from '../src/stores/toasts'
 import { useWindows } from '../src/stores/windows'
 import { event } from './fake'
@@ -14,7 +15,7 @@ beforeEach(() => {
 })
 
 describe('toasts', () => {
-  it('keep good news of a run to themselves while its window is in front', () => {
+  it('keep what a run’s window shows to themselves while it is in front', () => {
     const { open } = useWindows.getState()
     const mine = open({ app: 'run', title: 'a', frame, state: 'normal', props: { run: 'a' } })
     take('checkpoint.created', verified, 'a')
@@ -26,7 +27,19 @@ describe('toasts', () => {
     expect(titles()).toEqual(['Verified checkpoint', 'Verified checkpoint'])
     useWindows.getState().raise(mine)
     take('run.reported', { status: 'failed', summary: 'no' }, 'a')
-    expect(titles().at(-1)).toBe('Run failed') // bad news is always shown
+    take('question.asked', { question: { id: 'q', text: 'Which?' } }, 'a')
+    expect(titles()).toHaveLength(2)
+    take('run.reported', { status: 'failed', summary: 'no' }, 'b')
+    expect(titles().at(-1)).toBe('Run failed') // its window is not in front
+    take('publish.finished', { conflicts: ['a'] }, 'a')
+    expect(titles().at(-1)).toBe('Your version was kept') // its window does not say that
+  })
+
+  it('say nothing of a run that its user has just discarded', () => {
+    const view = { ...blank('d', ''), status: 'failed' as const, tasks: [{ task: 't', kind: 'agent' as const, goal: '', attempt: 1, status: 'failed' as const, calls: [], result: { reviewed: { decision: 'discard' } } as never }] }
+    useRuns.setState({ runs: { d: view } })
+    take('run.reported', { status: 'failed', summary: 'no' }, 'd')
+    expect(titles()).toEqual([])
   })
 
   it('that say the same again take their own place', () => {

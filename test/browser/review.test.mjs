@@ -24,11 +24,15 @@ test('work is looked at before it is published', async (t) => {
   })
   const { context, faults } = await visitor(await browse(t), choir)
   const page = await claim(context, choir)
-  const frame = await desktop(page)
+  let frame, run, card
+  const see = async () => {
+    frame = await desktop(page)
+    run = frame.locator('[data-testid=window][data-active=true] [data-testid=run]')
+    card = run.getByTestId('review')
+  }
+  await see()
   choir.put('workspace/poem.md', lines.join('\n') + '\n')
   const live = () => choir.cli(['files', 'cat', 'workspace/poem.md'])
-  const run = frame.locator('[data-testid=window][data-active=true] [data-testid=run]')
-  const card = run.getByTestId('review')
 
   await say(frame, 'Improve the poem')
   await card.getByText('2 changed paths wait until you have looked at them').waitFor()
@@ -65,7 +69,30 @@ test('work is looked at before it is published', async (t) => {
   await card.getByText('Line three of a poem').waitFor()
   assert.equal(live(), lines.join('\n') + '\n', 'nothing is live yet')
 
+  // What was chosen and what is being written outlives the other face of the window, its closing and a reload.
   await card.getByRole('checkbox', { name: 'workspace/notes.md' }).uncheck()
+  await card.getByLabel('Comment on all of it').fill('a better ti')
+  const kept = async () => {
+    await card.getByRole('checkbox', { name: 'workspace/notes.md', checked: false }).waitFor()
+    assert.equal(await card.getByLabel('Comment on all of it').inputValue(), 'a better ti')
+    await card.getByRole('button', { name: 'Send back with 1 comment' }).waitFor()
+  }
+  await run.getByRole('button', { name: 'Document' }).click()
+  await run.getByRole('button', { name: 'Run', exact: true }).click()
+  await kept()
+  await frame.locator('[data-testid=window][data-active=true]').getByRole('button', { name: /^Close/ }).click()
+  await say(frame, '/runs')
+  await kept()
+  await page.reload()
+  await see()
+  await kept()
+  await card.getByLabel('Comment on all of it').fill('')
+
+  // To discard it takes a second click.
+  await card.getByRole('button', { name: 'Discard' }).click()
+  await one(page, frame, '1440-day-review-discard')
+  await card.getByRole('button', { name: 'Cancel' }).click()
+
   await card.getByRole('checkbox', { name: 'line 22' }).uncheck()
   await one(page, frame, '1440-day-review-part')
   await card.getByRole('button', { name: 'Publish what is chosen' }).click()
@@ -76,5 +103,43 @@ test('work is looked at before it is published', async (t) => {
   assert.ok(!choir.cli(['files', 'ls', 'workspace']).includes('notes.md'))
   clean(t)
   await until('the log says what was decided', () => choir.events().filter((e) => e.type === 'review.answered').length === 2)
+  assert.deepEqual(faults, [])
+})
+
+test('many changed files are a list, and what is discarded is no failure', async (t) => {
+  const model = await modelServer(t, {
+    turns: [
+      { role: 'associate', match: 'Write many', calls: Array.from({ length: 8 }, (_, i) => ({ name: 'write', args: { path: `workspace/part-${i + 1}.md`, content: `Part ${i + 1}\n` } })) },
+      { role: 'associate', match: 'Write many', calls: [{ name: 'finish', args: { status: 'ok', summary: 'They are written.' } }] },
+    ],
+  })
+  const choir = await Choir.start(t, {
+    env: { ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6', CHOIR_LOOPS_REVIEW: 'true', CHOIR_LOOPS_DIRECT_WORDS: '30' },
+  })
+  const { context, faults } = await visitor(await browse(t), choir, { viewport: { width: 1280, height: 800 } })
+  const page = await claim(context, choir)
+  const frame = await desktop(page)
+  const run = frame.locator('[data-testid=window][data-active=true] [data-testid=run]')
+  const card = run.getByTestId('review')
+  await say(frame, 'Write many')
+  await card.getByText('8 of 8 files chosen').waitFor()
+  assert.equal(await card.getByText('Part 3').count(), 0, 'files are folded')
+  const { one, clean } = gallery()
+  for (const [width, height] of [[1280, 800], [390, 844]]) {
+    await page.setViewportSize({ width, height })
+    const [end, edge] = await card.locator('footer').evaluate((e) => [e.getBoundingClientRect().bottom, e.closest('[role=region]').getBoundingClientRect().bottom].map(Math.round))
+    assert.ok(Math.abs(end - edge) <= 2 || end < edge, `the decisions end at ${end}, the window’s content at ${edge}`)
+    await one(page, frame, `${width}-night-review-many`)
+  }
+  await page.setViewportSize({ width: 1280, height: 800 })
+  await card.getByRole('button', { name: 'Changes in workspace/part-3.md' }).click()
+  await card.getByText('Part 3').waitFor()
+  await card.getByRole('button', { name: 'Discard' }).click()
+  await card.getByRole('button', { name: 'Discard it' }).click()
+  await run.getByTestId('run-status').getByText('discarded by you').waitFor()
+  await run.getByTestId('answer').getByText('What it wrote is kept').waitFor()
+  assert.equal(await frame.getByTestId('toast').filter({ hasText: 'Run failed' }).count(), 0)
+  await one(page, frame, '1280-night-review-discarded')
+  clean(t)
   assert.deepEqual(faults, [])
 })

@@ -5,6 +5,7 @@ import { useDocuments } from '../stores/documents'
 import { useEvents } from '../stores/events'
 import { keptThing } from '../stores/kept'
 import { useProposals } from '../stores/proposals'
+import { useReviews } from '../stores/reviews'
 import { useRuns } from '../stores/runs'
 import { useTheme } from '../stores/theme'
 import { useToasts } from '../stores/toasts'
@@ -32,6 +33,7 @@ const takers: ((e: Event) => void)[] = [
   (e) => useEvents.getState().add(e),
   (e) => useWindows.getState().take(e),
   (e) => useRuns.getState().take(e),
+  (e) => useReviews.getState().take(e),
   (e) => useCheckpoints.getState().take(e),
   (e) => useDocuments.getState().take(e),
   (e) => useProposals.getState().take(e),

@@ -1,15 +1,15 @@
-import { Check, CircleDashed, CircleHelp, Loader, Minus, X } from 'lucide-react'
+import { Check, CircleDashed, CircleHelp, Hourglass, Loader, Minus, Pause, X } from 'lucide-react'
 import css from './parts.module.css'
 
-export type MarkKind = 'pass' | 'fail' | 'unknown' | 'open' | 'active' | 'dropped'
+export type MarkKind = 'pass' | 'fail' | 'unknown' | 'open' | 'active' | 'dropped' | 'did' | 'waiting' | 'paused'
 
 const words: Record<MarkKind, string> = {
-  pass: 'verified', fail: 'failed', unknown: 'not verified', open: 'open', active: 'under way', dropped: 'dropped',
+  pass: 'verified', fail: 'failed', unknown: 'not verified', open: 'open', active: 'under way', dropped: 'dropped', did: 'done', waiting: 'waiting', paused: 'paused',
 }
 
 /**
  * ✓ verified, ✕ failed, ? unknown: three shapes and three colours, so that none is mistaken
- * for another. The label is empty where text beside the mark says the same.
+ * for another. A thin grey ✓ is done, which proves nothing. Only what is under way turns. The label is empty where text beside the mark says the same.
  */
 export function Mark({ kind, label }: { kind: MarkKind; label?: string }) {
   const size = 12
@@ -20,6 +20,9 @@ export function Mark({ kind, label }: { kind: MarkKind; label?: string }) {
       {kind === 'unknown' && <CircleHelp size={14} strokeWidth={2.4} aria-hidden />}
       {kind === 'open' && <CircleDashed size={15} strokeWidth={1.8} aria-hidden />}
       {kind === 'active' && <Loader size={15} strokeWidth={2.2} aria-hidden />}
+      {kind === 'did' && <Check size={14} strokeWidth={2} aria-hidden />}
+      {kind === 'waiting' && <Hourglass size={13} strokeWidth={2.2} aria-hidden />}
+      {kind === 'paused' && <Pause size={13} strokeWidth={2.2} aria-hidden />}
       {kind === 'dropped' && <Minus size={14} aria-hidden />}
     </span>
   )

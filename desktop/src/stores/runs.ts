@@ -1,5 +1,5 @@
 import type { AssociateResult, Event, ModelWaiting, PlanItem, Question, ResultStatus, RunStatus, Usage, Verification, Verified } from '../contract/types'
-import type { DirectorTask } from '../contract/contract'
+import type { ApprovalAnswered, ApprovalRequested, DirectorTask } from '../contract/contract'
 import { dataOf } from '../contract/types'
 import type { RunSummary } from '../link/protocol'
 import { stoodStill } from '../text/format'
@@ -37,6 +37,25 @@ export interface Look {
   paths: number
 }
 
+/** Something that the run was not granted: a person is asked for it on the console. */
+export interface ApprovalView extends Pick<ApprovalRequested, 'approval' | 'act'> {
+  task: string
+  /** Absent while it waits. */
+  answer?: ApprovalAnswered['answer']
+  /** Why it was denied, if no person did that. */
+  reason?: string
+}
+
+/** What a person said to a run while it went on. */
+export interface SaidView {
+  time: string
+  text: string
+  /** The question that it answers. */
+  asked?: string
+  /** Nobody answered, so that the default counted. */
+  byDefault?: boolean
+}
+
 export interface RunView extends RunSummary {
   objective: string
   plan: PlanItem[]
@@ -47,7 +66,14 @@ export interface RunView extends RunSummary {
   reason: string
   error: string
   paused: boolean
-  steered: string[]
+  /** The newest of what was said to it. */
+  said: SaidView[]
+  /** What it was not granted, and what a person said to that. */
+  approvals: ApprovalView[]
+  /** How many tools were called. */
+  called: number
+  /** The run that it goes on from, if any. */
+  continues: string
   /** How long the run stood still, in milliseconds, because the machine or choir did. */
   stood: number
   /** What stood still last, in words for a person. */
@@ -115,13 +141,15 @@ export const useRuns = keptStore<RunsState>('runs', (set, get) => ({
 }))
 
 const mostOutside = 1000
+const mostSaid = 200
+const mostApprovals = 200
 
 export const noUsage: Usage = { wall_ms: 0, tool_calls: 0, tokens_in: 0, tokens_out: 0, cost_usd: 0 }
 
 export function blank(run: string, started: string): RunView {
   return {
     run, started, prompt: '', status: 'queued', objective: '', plan: [], tasks: [], questions: [], provider: '', model: '',
-    reason: '', error: '', paused: false, steered: [], stood: 0, stoodWords: '', waits: [], looks: [], outside: [], fallback: '', direct: '', stream: '', whole: false, last: 0, usage: noUsage,
+    reason: '', error: '', paused: false, said: [], approvals: [], called: 0, continues: '', stood: 0, stoodWords: '', waits: [], looks: [], outside: [], fallback: '', direct: '', stream: '', whole: false, last: 0, usage: noUsage,
   }
 }
 
@@ -136,13 +164,23 @@ export function outcome(r: { status: RunStatus; verified?: Verified }): Verified
   return r.verified ?? 'unknown'
 }
 
+/** Whether a run ended there because a person wanted none of what it had made. */
+export function discarded(r: RunView): boolean {
+  return r.status === 'failed' && r.tasks.at(-1)?.result?.reviewed?.decision === 'discard'
+}
+
+/** Whether anything of a run is live, so that it can be undone. */
+export function changed(r: RunView): boolean {
+  return r.tasks.some((t) => t.result?.head && (t.kind === 'git' || (t.result.changes?.length ?? 0) > 0))
+}
+
 /** A run after one more of its events. An event that was already applied changes nothing. */
 export function reduce(r: RunView, e: Event): RunView {
   if (e.sequence <= r.last) return r
   const next: RunView = { ...r, last: e.sequence }
   switch (e.type) {
     case 'prompt.submitted':
-      return { ...next, prompt: dataOf(e, e.type)?.text ?? r.prompt, started: e.time }
+      return { ...next, prompt: dataOf(e, e.type)?.text ?? r.prompt, continues: dataOf(e, e.type)?.continues ?? '', started: e.time }
     case 'run.started': {
       const d = dataOf(e, e.type)
       return d ? { ...next, provider: d.provider, model: d.model, document: d.document, direct: d.direct ?? '', started: r.started || e.time } : next
@@ -181,7 +219,7 @@ export function reduce(r: RunView, e: Event): RunView {
       return { ...next, stood: r.stood + (d.why === 'box' ? 0 : d.for_ms), stoodWords: stoodStill(d) }
     }
     case 'run.steered':
-      return { ...next, steered: [...r.steered, dataOf(e, e.type)?.text ?? ''] }
+      return withSaid(next, { time: e.time, text: dataOf(e, e.type)?.text ?? '' })
     case 'run.commanded': {
       const command = dataOf(e, e.type)?.command
       return { ...next, paused: command === 'pause' || (r.paused && command !== 'resume') }
@@ -192,7 +230,22 @@ export function reduce(r: RunView, e: Event): RunView {
     }
     case 'question.answered': {
       const d = dataOf(e, e.type)
-      return { ...next, questions: r.questions.map((q) => (q.id === d?.question ? { ...q, answer: d.answer } : q)) }
+      const asked = r.questions.find((q) => q.id === d?.question)
+      if (!d || asked?.answer !== undefined) return next // it was answered already
+      return withSaid(
+        { ...next, questions: r.questions.map((q) => (q === asked ? { ...q, answer: d.answer } : q)) },
+        { time: e.time, text: d.answer, asked: asked?.text ?? 'A question', ...(d.default ? { byDefault: true } : {}) },
+      )
+    }
+    case 'approval.requested': {
+      const d = dataOf(e, e.type)
+      if (!d || ended(r.status)) return next
+      return { ...next, approvals: [...r.approvals, { approval: d.approval, act: d.act, task: e.task ?? '' }].slice(-mostApprovals) }
+    }
+    case 'approval.answered': {
+      const d = dataOf(e, e.type)
+      if (!d) return next
+      return { ...next, approvals: r.approvals.map((a) => (a.approval === d.approval && !a.answer ? { ...a, answer: d.answer, ...(d.reason ? { reason: d.reason } : {}) } : a)) }
     }
     case 'review.requested': {
       const d = dataOf(e, e.type)
@@ -241,7 +294,7 @@ export function reduce(r: RunView, e: Event): RunView {
     }
     case 'tool.called': {
       const d = dataOf(e, e.type)
-      return d ? withTask(next, e.task, (t) => ({ ...t, calls: [...t.calls, { call: d.call, name: d.name, args: d.args }].slice(-200) })) : next
+      return d ? withTask({ ...next, called: r.called + 1 }, e.task, (t) => ({ ...t, calls: [...t.calls, { call: d.call, name: d.name, args: d.args }].slice(-200) })) : next
     }
     case 'tool.returned': {
       const d = dataOf(e, e.type)
@@ -253,6 +306,10 @@ export function reduce(r: RunView, e: Event): RunView {
     }
   }
   return next
+}
+
+function withSaid(r: RunView, said: SaidView): RunView {
+  return { ...r, said: [...r.said, said].slice(-mostSaid) }
 }
 
 function withTask(r: RunView, id: string | undefined, change: (t: TaskView) => TaskView): RunView {

@@ -2,7 +2,7 @@ import type { Event } from '../contract/types'
 import { dataOf } from '../contract/types'
 import { describe, type Tone } from '../text/describe'
 import { keptStore } from './kept'
-import { useRuns } from './runs'
+import { discarded, useRuns } from './runs'
 import { front, useWindows } from './windows'
 
 export interface Toast {
@@ -24,6 +24,9 @@ interface ToastsState {
 }
 
 const most = 8
+
+/** What a run's window shows by itself, be it good or bad. */
+const inWindow = new Set(['run.reported', 'run.stood', 'question.asked', 'review.requested', 'model.waiting', 'model.resumed', 'document.proposed', 'effect.ended', 'checkpoint.created'])
 
 /** The run that the toast leads to: for a proposal the one whose document it would change, not the one that made it. */
 function subjectRun(e: Event): string | undefined {
@@ -51,7 +54,9 @@ export const useToasts = keptStore<ToastsState>('toasts', (set) => {
       const said = describe(e)
       if (said?.quiet !== false) return
       const run = subjectRun(e)
-      if (said.tone === 'ok' && run && looksAt(run)) return // the run's window says so already, and the toast would cover it
+      if (run && looksAt(run) && (said.tone === 'ok' || inWindow.has(e.type))) return // the run's window says so already, and the toast would cover it
+      const view = run ? useRuns.getState().runs[run] : undefined
+      if (e.type === 'run.reported' && view && discarded(view)) return // it is what somebody has just chosen
       push({ tone: said.tone, title: said.title, detail: said.detail, ...(run ? { run } : {}) })
     },
     say: (tone, title, detail = '') => push({ tone, title, detail }),

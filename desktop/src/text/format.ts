@@ -4,9 +4,10 @@ import type { ModelWaiting, RunStood } from '../contract/types'
 
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`
-  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`
-  const minutes = Math.floor(ms / 60_000)
-  const seconds = Math.round((ms % 60_000) / 1000)
+  const whole = Math.round(ms / 1000)
+  if (whole < 60) return ms < 9950 ? `${(ms / 1000).toFixed(1)} s` : `${whole} s`
+  const minutes = Math.floor(whole / 60)
+  const seconds = whole % 60
   return minutes < 60 ? `${minutes} min ${seconds} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
 }
 

@@ -1,29 +1,31 @@
 import { useState, type ReactNode } from 'react'
-import { ChevronDown, Eye, FileDiff, FlaskConical, Globe, Quote, TerminalSquare, Wrench } from 'lucide-react'
+import { ChevronDown, Eye, FileDiff, FlaskConical, Globe, Quote, ShieldX, TerminalSquare, Wrench } from 'lucide-react'
 import type { Command } from '../../contract/types'
 import { Diff } from '../../parts/Diff'
 import { Mark, type MarkKind } from '../../parts/Mark'
-import type { TaskView } from '../../stores/runs'
+import type { ApprovalView, RunView, TaskView } from '../../stores/runs'
 import { commandLine, count, duration, gist, oneLine } from '../../text/format'
+import { deniedWords, hostOf } from './asked'
 import css from './Run.module.css'
+import { callStands, taskStands } from './standing'
 
 /** What one task did and what proves it: tool calls while it works, then commands, diff, checks and sources. */
-export function Evidence({ task }: { task: TaskView }) {
+export function Evidence({ run, task }: { run: RunView; task: TaskView }) {
   const r = task.result
   const checks = task.verification?.checks ?? []
   return (
     <article className={css.task} data-testid="task">
       <header>
-        <Mark kind={stands(task)} />
+        <Mark kind={taskStands(run, task)} />
         <b title={task.goal}>{gist(task.goal, 400) || 'Task'}</b>
         <span>
           {task.kind}
           {task.attempt > 1 && `, attempt ${task.attempt}`}
         </span>
       </header>
-      {r && r.status !== 'ok' && <p className={css.summary}>{r.summary}</p>}
+      {r && r.status !== 'ok' && !saysAlready(run.summary, r.summary) && <p className={css.summary}>{r.summary}</p>}
       {!r && task.calls.slice(-6).map((c) => (
-        <Card key={c.call} icon={Wrench} mark={c.ok === undefined ? 'active' : c.ok ? 'open' : 'fail'} title={c.name} note={oneLine(argsOf(c.args), 90)} time={c.ms}>
+        <Card key={c.call} icon={Wrench} mark={callStands(run, task.task, c.ok)} title={c.name} note={oneLine(argsOf(c.args), 90)} time={c.ms}>
           {c.output && <pre tabIndex={0}>{c.output.slice(0, 8000)}</pre>}
         </Card>
       ))}
@@ -63,18 +65,26 @@ export function Evidence({ task }: { task: TaskView }) {
           <blockquote>{c.excerpt}</blockquote>
         </Card>
       ))}
+      {run.approvals.filter((a) => a.task === task.task && a.answer === 'deny').map((a) => <Denied key={a.approval} approval={a} />)}
       {(r?.egress.denied?.length ?? 0) > 0 && <Card icon={Globe} mark="fail" title="Network refused" note={r!.egress.denied!.join(', ')} />}
     </article>
   )
 }
 
-function stands(t: TaskView): MarkKind {
-  if (t.status === 'waiting') return 'open'
-  if (t.status === 'working') return 'active'
-  if (t.status === 'needs_input' || t.status === 'cancelled') return 'unknown'
-  if (t.status !== 'ok') return 'fail'
-  // Success without a check that passed is shown as unknown, not as proven.
-  return t.verification?.status ?? 'unknown'
+/** What the run asked for and was not allowed; silence is a no as well. */
+export function Denied({ approval }: { approval: ApprovalView }) {
+  const { act } = approval
+  return (
+    <Card icon={ShieldX} mark="fail" markLabel="denied" title={`${act.kind === 'egress' ? 'Connection' : 'Request'} to ${hostOf(act)}: denied`} note={deniedWords(approval)}>
+      {act.url ? <pre tabIndex={0}>{act.method ? `${act.method} ` : ''}{act.url}</pre> : undefined}
+    </Card>
+  )
+}
+
+/** Whether what a task said stands in the run's own words, so that it is not said twice. */
+function saysAlready(summary: string | undefined, said: string): boolean {
+  const plain = (text: string) => text.replace(/\s+/g, ' ').trim()
+  return plain(summary ?? '').includes(plain(said))
 }
 
 function CommandCard({ command }: { command: Command }) {

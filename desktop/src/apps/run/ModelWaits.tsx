@@ -1,4 +1,5 @@
 import { useState } from 'react'
+import { Hourglass } from 'lucide-react'
 import parts from '../../parts/parts.module.css'
 import { act } from '../../shell/intents'
 import { useConnection } from '../../stores/connection'
@@ -11,10 +12,10 @@ export function ModelWaits({ run }: { run: RunView }) {
   const [model, setModel] = useState('')
   const readOnly = useConnection((s) => s.readOnly)
   return (
-    <section aria-label="Waiting for the model" data-testid="model-waits">
+    <section className={css.waits} aria-label="Waiting for the model" data-testid="model-waits">
       {run.waits.map((w) => (
-        <p key={w.task} className={css.prompt}>
-          Waiting for the model: {modelWaits(w)}
+        <p key={w.task}>
+          <Hourglass size={16} aria-hidden /> <span>Waiting for the model: {modelWaits(w)}</span>
         </p>
       ))}
       {!readOnly && (

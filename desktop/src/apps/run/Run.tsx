@@ -1,27 +1,31 @@
-import { useEffect, useMemo, useState } from 'react'
+import { useEffect, useMemo, useRef, useState } from 'react'
 import { ChartGantt, FileText, GitPullRequestArrow, ListChecks, Pause, Play, RotateCcw, Square, Undo2 } from 'lucide-react'
-import type { PlanStatus } from '../../contract/types'
 import { Markdown } from '../../parts/Markdown'
-import { Mark, Pill, type MarkKind } from '../../parts/Mark'
+import { Mark, Pill } from '../../parts/Mark'
 import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
 import { act, ask, follow, openThing, submitPrompt, tell } from '../../shell/intents'
 import { Restore } from '../timetravel/Restore'
 import { useConnection } from '../../stores/connection'
 import { useDocuments } from '../../stores/documents'
-import { ended, outcome, useRuns, type RunView } from '../../stores/runs'
+import { useReviews } from '../../stores/reviews'
+import { changed, discarded, ended, outcome, useRuns, type RunView } from '../../stores/runs'
+import { front, useWindows } from '../../stores/windows'
 import { clock, count, duration, money, oneLine } from '../../text/format'
 import type { AppProps } from '../types'
 import { effectsAfter } from './effects'
-import { Evidence } from './Evidence'
+import { AsksConsole } from './AsksConsole'
+import { Denied, Evidence } from './Evidence'
 import { Proposals, useOpenProposals } from './Proposals'
 import proposalsCss from './Proposals.module.css'
 import { ModelWaits } from './ModelWaits'
 import { Outside } from './Outside'
+import { useHere } from './here'
 import { QuestionCard } from './QuestionCard'
 import { Review } from './Review'
 import css from './Run.module.css'
-import { standing } from './standing'
+import { Said } from './Said'
+import { planStands, standing } from './standing'
 import { makeWhole } from './whole'
 
 /** A run's page: its living document, plan, evidence, answer and cost. */
@@ -51,6 +55,12 @@ export default function Run({ props }: AppProps) {
   useEffect(() => {
     if (id && goesOn) follow(id)
   }, [id, goesOn])
+
+  // Nothing of it waits to be looked at any more, also if this page did not see that happen.
+  const over = run ? ended(run.status) : false
+  useEffect(() => {
+    if (over) useReviews.getState().forget(id)
+  }, [id, over])
 
   if (!run) {
     if (!fault) return <Skeleton />
@@ -86,7 +96,7 @@ export default function Run({ props }: AppProps) {
 function Head({ run, view, setView }: { run: RunView; view: 'run' | 'document'; setView: (v: 'run' | 'document') => void }) {
   const [undoing, setUndoing] = useState(false)
   const readOnly = useConnection((s) => s.readOnly)
-  const worked = run.tasks.length > 0
+  const worked = changed(run)
   const command = (c: 'pause' | 'resume' | 'cancel') => void act('run.commanded', { command: c }, { run: run.run }).catch(() => {}) // a refusal is told by the link
   const over = ended(run.status)
   const { kind, text } = standing(run)
@@ -133,18 +143,19 @@ function Head({ run, view, setView }: { run: RunView; view: 'run' | 'document'; 
   )
 }
 
-const planMark: Record<PlanStatus, MarkKind> = { open: 'open', active: 'active', done: 'pass', failed: 'fail', dropped: 'dropped' }
-
 function Body({ run }: { run: RunView }) {
   const open = run.questions.filter((q) => q.answer === undefined)
   const effects = useMemo(() => run.outside.reduce(effectsAfter, []), [run.outside])
   const unknown = effects.some((e) => e.outcome === 'unknown')
+  const asks = run.approvals.filter((a) => !a.answer)
+  const denied = run.approvals.filter((a) => a.answer === 'deny' && !run.tasks.some((t) => t.task === a.task))
   const outside = effects.length > 0 && <Outside effects={effects} over={ended(run.status)} />
   return (
     <>
       <h1 className={css.objective}>{run.objective || run.prompt || 'A run'}</h1>
       {run.objective && run.prompt && run.objective !== run.prompt && <p className={css.prompt}>{run.prompt}</p>}
-      {run.reason && !ended(run.status) && <p className={css.prompt}>{run.reason}</p>}
+      {run.continues && <Before run={run.continues} />}
+      {run.reason && !ended(run.status) && asks.length === 0 && <p className={css.prompt}>{run.reason}</p>}
       {run.direct && <p className={css.prompt} data-testid="run-direct">It went to one Associate at once: {run.direct}.</p>}
       {run.stoodWords && <p className={css.prompt} data-testid="run-stood">{run.stoodWords}</p>}
 
@@ -157,6 +168,8 @@ function Body({ run }: { run: RunView }) {
 
       {!ended(run.status) && run.looks.map((l) => <Review key={`${l.task}-${l.review}`} run={run.run} look={l} />)}
 
+      {!ended(run.status) && asks.length > 0 && <AsksConsole asks={asks} />}
+
       {!ended(run.status) && open.map((q) => <QuestionCard key={q.id} run={run.run} question={q} />)}
 
       {unknown && outside}
@@ -167,47 +180,67 @@ function Body({ run }: { run: RunView }) {
           <ol className={css.plan}>
             {run.plan.map((item, i) => (
               <li key={i} data-status={item.status}>
-                <Mark kind={planStands(run, item.status, item.task)} />
+                <Mark kind={planStands(run, item)} />
                 <span>{item.text}</span>
               </li>
             ))}
           </ol>
         </section>
       )}
-      {run.plan.length === 0 && !ended(run.status) && !run.stream && <Skeleton />}
+      {run.plan.length + run.tasks.length === 0 && standing(run).kind === 'active' && !run.stream && <Skeleton />}
       {run.stream && (
         <p className={css.stream} aria-label="The model, as it writes">
           {run.stream.slice(-600)}
         </p>
       )}
 
-      {run.tasks.length > 0 && (
+      {run.tasks.length + denied.length > 0 && (
         <section aria-label="Evidence">
           <h2>Evidence</h2>
+          {denied.length > 0 && <div className={css.denied}>{denied.map((a) => <Denied key={a.approval} approval={a} />)}</div>}
           {run.tasks.map((t) => (
-            <Evidence key={t.task} task={t} />
+            <Evidence key={t.task} run={run} task={t} />
           ))}
         </section>
       )}
 
       {!unknown && outside}
 
-      {ended(run.status) && (
-        <section aria-label="Answer" className={css.answer} data-outcome={outcome(run)} data-testid="answer">
-          <h2>{run.status === 'done' ? 'Answer' : run.status === 'failed' ? 'What went wrong' : 'Cancelled'}</h2>
-          <Markdown text={run.summary ?? ''} />
-          {run.error && run.error !== run.summary && <pre tabIndex={0}>{run.error}</pre>}
-        </section>
-      )}
+      <Said said={run.said} />
+
+      {ended(run.status) && <Answer run={run} />}
     </>
   )
 }
 
-/** A plan item that is done has ✓ only when its task was verified, and ? when that is unknown. */
-function planStands(run: RunView, status: PlanStatus, task: string | undefined): MarkKind {
-  if (status !== 'done' || !task) return planMark[status]
-  const proof = run.tasks.find((t) => t.task === task)?.verification
-  return proof && proof.profile !== 'none' ? proof.status : proof ? 'unknown' : 'pass'
+function Answer({ run }: { run: RunView }) {
+  const none = discarded(run)
+  const summary = run.summary ?? ''
+  return (
+    <section aria-label="Answer" className={css.answer} data-outcome={none ? 'none' : outcome(run)} data-testid="answer">
+      <h2>{none ? 'Discarded by you' : run.status === 'done' ? 'Answer' : run.status === 'failed' ? 'What went wrong' : 'Cancelled'}</h2>
+      {none && (
+        <p>
+          Nothing of it is live.{run.tasks.at(-1)?.result?.kept && ' What it wrote is kept: say below what comes next, and a new run goes on from there.'}
+        </p>
+      )}
+      <Markdown text={summary} />
+      {run.error && !summary.includes(run.error) && <pre tabIndex={0}>{run.error}</pre>}
+    </section>
+  )
+}
+
+/** What a run goes on from, and the way to it. */
+function Before({ run }: { run: string }) {
+  const prompt = useRuns((s) => s.runs[run]?.prompt)
+  return (
+    <p className={css.before} data-testid="run-continues">
+      It continues{' '}
+      <button type="button" onClick={() => openThing('run', run, prompt || 'Run')}>
+        {prompt ? oneLine(prompt, 80) : 'an earlier run'}
+      </button>
+    </p>
+  )
 }
 
 function LivingDocument({ id }: { id: string | undefined }) {
@@ -254,11 +287,21 @@ function Foot({ run }: { run: RunView }) {
     const timer = setInterval(() => setNow(Date.now()), 1000)
     return () => clearInterval(timer)
   }, [over])
+  // Who continued a run goes on typing in the window of the new one.
+  const field = useRef<HTMLInputElement>(null)
+  const wanted = useHere((s) => s.run === run.run)
+  useEffect(() => {
+    if (!wanted) return
+    field.current?.focus()
+    useHere.setState({ run: '' })
+  }, [wanted])
   const u = run.usage
-  const ms = u && u.wall_ms > 0 ? u.wall_ms : (run.ended ? Date.parse(run.ended) : now) - Date.parse(run.started)
+  // Its models' and tools' time is less than that, or more where several work at once.
+  const ms = (run.ended ? Date.parse(run.ended) : now) - Date.parse(run.started)
+  const calls = over ? (u?.tool_calls ?? 0) : Math.max(u?.tool_calls ?? 0, run.called)
   const facts = [
     duration(Number.isFinite(ms) ? ms : 0),
-    u && u.tool_calls > 0 ? count(u.tool_calls, 'tool call') : '',
+    calls > 0 ? count(calls, 'tool call') : '',
     u && u.tokens_in + u.tokens_out > 0 ? count(u.tokens_in + u.tokens_out, 'token') : '',
     money(u?.cost_usd ?? 0),
     run.provider === 'rehearsal' ? 'rehearsal' : run.model,
@@ -274,11 +317,12 @@ function Foot({ run }: { run: RunView }) {
             const said = text.trim()
             setText('')
             const back = () => setText(said)
-            if (over) submitPrompt(said, { continues: run.run }).catch((e: unknown) => (back(), tell(e)))
+            if (over) submitPrompt(said, { continues: run.run }).then(() => useHere.setState({ run: front(useWindows.getState().windows)?.props?.run ?? '' })).catch((e: unknown) => (back(), tell(e)))
             else act('run.steered', { text: said }, { run: run.run }).catch(back) // the link told why
           }}
         >
           <input
+            ref={field}
             data-framed
             value={text}
             onChange={(e) => setText(e.target.value)}
