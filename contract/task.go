@@ -31,6 +31,10 @@ func (k TaskKind) Thinks() bool {
 	return k == KindAgent || k == KindInspect || k == KindResearch || k == KindWrite
 }
 
+// Resumes reports whether the loop of an attempt goes on where it was, in other boxes and on the same tree, when its
+// boxes end and when its work fails the checks. The attempts of other kinds are made anew.
+func (k TaskKind) Resumes() bool { return k == KindAgent || k == KindWrite }
+
 // OnlyReads reports whether nothing that a task of the kind leaves in its tree is published.
 func (k TaskKind) OnlyReads() bool { return k == KindInspect || k == KindResearch }
 

@@ -179,3 +179,10 @@ describe('a run', () => {
     }
   })
 })
+
+it('shows what an attempt never heard of as unknown, whatever the next one hears of a call of the same id', () => {
+  const called = (attempt: number) => of('tool.called', { call: 'step-0', name: 'run', args: { argv: ['deploy'] }, attempt })
+  const started = (attempt: number) => of('task.started', { attempt, box: 'b', base: 'x', fence: 'f' })
+  const events = [started(1), called(1), started(2), called(2), of('tool.returned', { call: 'step-0', name: 'run', ok: true, output: 'deployed', duration_ms: 5, attempt: 2 })]
+  expect(events.reduce(reduce, blank('r', '')).tasks[0]!.calls.map((c) => c.ok)).toEqual([undefined, true])
+})

@@ -44,7 +44,9 @@ func (r *run) Approving() (others int, done func()) {
 // Answered waits until an approval is answered; what nobody answers in time is denied.
 func (r *run) Answered(ctx context.Context, id string, deadline time.Time) error {
 	answered := func(s *story.Run) bool { return s.Approval(id).Answered }
-	timed, cancel := awake.WithTimeout(ctx, r.patience(deadline))
+	var asked time.Time
+	r.Story(func(s *story.Run) { asked = s.Approval(id).Asked })
+	timed, cancel := awake.WithTimeout(ctx, r.patience(asked, deadline))
 	err := r.Until(timed, answered)
 	cancel()
 	if err == nil {
@@ -64,11 +66,12 @@ func (r *run) Answered(ctx context.Context, id string, deadline time.Time) error
 	return r.Until(ctx, answered)
 }
 
-// patience returns how much of the time to answer is left. For a question from before this process took the
-// run up, the time during which no process ran is added, because nobody could answer then.
-func (r *run) patience(deadline time.Time) time.Duration {
+// patience returns how much of the time to answer is left of what a person is asked: an approval, or a question. For
+// one from before this process took the run up, the time during which no process ran is added, because nobody
+// could answer then.
+func (r *run) patience(asked, deadline time.Time) time.Duration {
 	left := deadline.Sub(r.dispatcher.options.Now())
-	if !deadline.After(r.taken.Add(r.dispatcher.options.Times.Approval)) {
+	if asked.Before(r.taken) {
 		left += r.down
 	}
 	return max(0, left)

@@ -272,3 +272,31 @@ func TestAFileWithAnyNameIsCited(t *testing.T) {
 		t.Errorf("%s: %s\n%+v\n%q\n%q", res.Status, res.Summary, res.Citations, g.returned()["c1"], g.returned()["c2"])
 	}
 }
+
+// TestAVerdictStands shows that the same words of the same source for the same claim are judged by one run alone, unless it could
+// not tell: a later run, whose judge can't, is told the verdict that is on record.
+func TestAVerdictStands(t *testing.T) {
+	g := newLibrary(t)
+	g.docs.cited = func() (all []contract.Citation) {
+		for _, p := range g.events("citation.recorded") {
+			all = append(all, p.(*contract.CitationRecorded).Citation)
+		}
+		return all
+	}
+	g.model.director = plan(research)
+	g.model.associate = steps(cites("c5", "workspace/test_a.py", "The test runs bash.", `subprocess.run(["bash", "-n", "a.sh"])`))
+	asked := 0
+	answers := []string{"I can't tell", judged(""), "I can't tell"}
+	g.model.judge = func(string) string { asked++; return answers[asked-1] }
+	for i, want := range []contract.Support{contract.SupportUnknown, contract.SupportYes, contract.SupportYes} {
+		g.report(g.submit(strings.Repeat("Again: ", i) + "what does the test run?"))
+		g.quiet()
+		res := g.results()
+		if got := res[len(res)-1].Citations; len(got) != 1 || got[0].Support != want {
+			t.Errorf("run %d cites %+v, want %s", i, got, want)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("it was judged %d times", asked)
+	}
+}

@@ -185,7 +185,7 @@ func (r *run) handOver(ctx context.Context, why string) error {
 	if said {
 		return nil
 	}
-	return r.MoveTo(ctx, contract.RunPlanning, reason)
+	return r.moveTo(ctx, contract.RunPlanning, reason)
 }
 
 // tried is what a Director is told of the task that was to be all of its run; "" if there was none.

@@ -191,8 +191,8 @@ func (a *directorAPI) request(ctx context.Context, d director.Delegate) (ids []s
 	if len(fresh) == 0 {
 		return ids, again, nil
 	}
-	if to, news := r.doing(true); news {
-		drafts = append(drafts, r.moved(to, ""))
+	if to, reason, news := r.doing(true); news {
+		drafts = append(drafts, r.moved(to, reason))
 	}
 	if _, err := r.Append(ctx, drafts...); err != nil {
 		return nil, nil, err
@@ -348,25 +348,13 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	if err := q.Validate(); err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)
 	}
-	r.mu.Lock()
-	asked := false // before a restart
-	for _, k := range r.story.Questions {
-		asked = asked || k.ID == q.ID
-	}
-	for _, k := range r.story.Questions {
-		// What was asked before, in another call, is known: nobody is asked the same twice.
-		if !asked && !defence.Off(defence.RunAsked) && k.Text == q.Text && slices.Equal(k.Choices, q.Choices) {
-			q.ID, asked = k.ID, true
-		}
-	}
-	r.mu.Unlock()
-	if !asked {
+	known := r.known(&q)
+	if !known {
 		if _, err := r.Append(ctx, contract.Draft{Actor: contract.DirectorOf(r.story.ID), Type: "question.asked", Subject: q.ID, Data: &contract.QuestionAsked{Question: q}}); err != nil {
 			return nil, err
 		}
 	}
-	r.Waits(1)
-	defer r.Waits(-1)
+	defer r.Waits("")()
 	if err := r.Settle(ctx); err != nil {
 		return nil, err
 	}
@@ -380,7 +368,11 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 		}
 		return false
 	}
-	timed, cancel := awake.WithTimeout(ctx, wait)
+	left, err := r.untilDefault(q.ID)
+	if err != nil {
+		return nil, err
+	}
+	timed, cancel := awake.WithTimeout(ctx, left)
 	defer cancel()
 	if err := r.rest(timed, answered); err != nil {
 		if ctx.Err() != nil {
@@ -398,9 +390,38 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	return got, nil
 }
 
-func (r *run) Waits(n int) {
+// known reports whether a question was asked already, before a restart or in the same words in another call, and then
+// makes it that one: nobody is asked the same twice.
+func (r *run) known(q *contract.Question) bool {
 	r.mu.Lock()
-	r.asking += n
-	r.touch()
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	for _, k := range r.story.Questions {
+		if k.ID == q.ID {
+			return true
+		}
+	}
+	for _, k := range r.story.Questions {
+		if !defence.Off(defence.RunAsked) && k.Text == q.Text && slices.Equal(k.Choices, q.Choices) {
+			q.ID, q.Default = k.ID, k.Default
+			return true
+		}
+	}
+	return false
+}
+
+// untilDefault is how long a question that was asked still waits for its answer.
+func (r *run) untilDefault(id string) (left time.Duration, err error) {
+	var asked, deadline time.Time
+	r.Story(func(s *story.Run) {
+		for _, k := range s.Questions {
+			if k.ID == id {
+				asked = k.Asked
+				deadline, err = time.Parse(time.RFC3339, k.Deadline)
+			}
+		}
+	})
+	if err != nil {
+		return 0, fault.Wrap("dispatch.ask", err)
+	}
+	return r.patience(asked, deadline), nil
 }

@@ -12,7 +12,7 @@ func (d *Dispatcher) Asking(id string) int {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.asking
+	return len(r.waits)
 }
 
 // Full returns whether as many tasks are at work, and as many overlays are being removed, as may be.

@@ -70,7 +70,8 @@ func (r *run) brief(ctx context.Context, api *directorAPI, resumes bool) (string
 	if resumes && r.story.Prompt.Continues == "" {
 		return "", nil
 	}
-	provider, _, err := r.dispatcher.options.Models.Resolve(ctx, contract.KindDirector, r.story.Prompt.Model)
+	chosen, _ := r.Chosen()
+	provider, _, err := r.dispatcher.options.Models.Resolve(ctx, contract.KindDirector, chosen)
 	if err != nil || provider == ports.Rehearsal {
 		return "", err
 	}

@@ -17,7 +17,7 @@ type modelWaits struct {
 	rest func(context.Context) error
 
 	mu   sync.Mutex
-	open bool
+	over func() // ends that the run waits; nil while it does not
 }
 
 // ModelWaits returns what is told of the waits of a task's loop.
@@ -53,9 +53,8 @@ func (w *modelWaits) Settled(ctx context.Context) error { return w.rest(ctx) }
 func (w *modelWaits) Waiting(ctx context.Context, m contract.ModelWaiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.open {
-		w.open = true
-		w.run.Waits(1)
+	if w.over == nil {
+		w.over = w.run.Waits("")
 		w.settle(ctx)
 	}
 	w.tell(ctx, "model.waiting", &m)
@@ -65,13 +64,13 @@ func (w *modelWaits) Waiting(ctx context.Context, m contract.ModelWaiting) {
 func (w *modelWaits) Resumed(ctx context.Context, m contract.ModelResumed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.open && m.Instead == "" {
+	if w.over == nil && m.Instead == "" {
 		return // it did not wait long enough to be told
 	}
 	w.tell(ctx, "model.resumed", &m)
-	if w.open {
-		w.open = false
-		w.run.Waits(-1)
+	if w.over != nil {
+		w.over()
+		w.over = nil
 		w.settle(ctx)
 	}
 }

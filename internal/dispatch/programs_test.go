@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 )
 
@@ -133,5 +135,74 @@ func TestWithoutTheGrantNoProgramAsks(t *testing.T) {
 	}
 	if rep.Status != contract.RunDone || opened.last(t).ModelToken == "" {
 		t.Errorf("fixed steps were not granted the model: %+v\n%s", rep, h.story())
+	}
+}
+
+// scopes keeps for whom the model was asked, or a way to it was made.
+type scopes struct {
+	*script
+	mu  sync.Mutex
+	all map[string]ports.ModelScope
+}
+
+func (s *scopes) keep(who string, scope ports.ModelScope) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if scope.Task != "" {
+		s.all[who] = scope
+	}
+}
+
+func (s *scopes) Inward(scope ports.ModelScope, g ports.ModelGrant) http.Handler {
+	s.keep("program", scope)
+	return s.script.Inward(scope, g)
+}
+
+func (s *scopes) Handler(scope ports.ModelScope) http.Handler {
+	s.keep("loop", scope)
+	return s.script.Handler(scope)
+}
+
+func (s *scopes) Ask(ctx context.Context, scope ports.ModelScope, req contract.TurnRequest) (contract.Turn, error) {
+	s.keep("judge", scope)
+	return s.script.Ask(ctx, scope, req)
+}
+
+// TestWhoeverAsksForATaskAsksTheChosenModel shows that the loop of a task, the programs in its box and the judge of what it
+// cites are all answered by the model that the run's user chose while the run went on.
+func TestWhoeverAsksForATaskAsksTheChosenModel(t *testing.T) {
+	h := newHouse(t)
+	h.sleep()
+	s := &scopes{script: h.model, all: map[string]ports.ModelScope{}}
+	h.tune = func(o *dispatch.Options) { o.Models = s }
+	h.wake()
+	h.model.director = plan(m{"kind": "agent", "goal": "Ask a program", "tools": []string{"edit", "model"}}, m{"kind": "research", "goal": "Find out", "tools": []string{"read"}})
+	run := make(chan string, 1)
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		if !prompted(req, "Find out") {
+			return steps(edit("c1"))(n, req)
+		}
+		if n == 0 {
+			if _, err := h.d.Switch(t.Context(), contract.Person("u"), <-run, "script/one"); err != nil {
+				t.Error(err)
+			}
+		}
+		return steps(cites("c5", "workspace/test_a.py", "The test runs bash.", `subprocess.run(["bash", "-n", "a.sh"])`))(n, req)
+	}
+	id := h.submit("go")
+	run <- id
+	h.report(id)
+	h.quiet()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, who := range []string{"loop", "program", "judge"} {
+		scope, asked := s.all[who]
+		if !asked || scope.Chosen == nil {
+			t.Errorf("the %s asks on behalf of %+v", who, scope)
+			continue
+		}
+		if chosen, _ := scope.Chosen(); chosen != "script/one" {
+			t.Errorf("the %s is answered by %q", who, chosen)
+		}
 	}
 }

@@ -180,7 +180,7 @@ func (d *Dispatcher) takeUpOne(ctx context.Context, runID string) error {
 }
 
 // takeUp continues the tasks of a run that were under way, and waits for them, so that its Director then
-// reads their results. An attempt's state alone says what is to be done with it.
+// reads their results; not longer than the run has time. An attempt's state alone says what is to be done with it.
 func (r *run) takeUp(ctx context.Context) {
 	r.mu.Lock()
 	var todo, over []*story.Task
@@ -203,7 +203,7 @@ func (r *run) takeUp(ctx context.Context) {
 	for _, t := range todo {
 		r.work(t.Request.ID)
 	}
-	err := r.Until(ctx, func(*story.Run) bool {
+	err := r.inTime(ctx, func(*story.Run) bool {
 		for _, t := range todo {
 			if !r.settled[t.Request.ID] {
 				return false
@@ -211,7 +211,7 @@ func (r *run) takeUp(ctx context.Context) {
 		}
 		return true
 	})
-	if err != nil && r.ctx.Err() == nil {
+	if err != nil && !fault.Is(err, fault.Exhausted) && r.ctx.Err() == nil {
 		r.dispatcher.log.Warn("waiting for the tasks of a run that is taken up", "run", r.story.ID, "error", err)
 	}
 }

@@ -279,3 +279,59 @@ func TestARunUnderReviewRestoresNothing(t *testing.T) {
 		t.Errorf("%d tasks, the Director is told %q", n, said)
 	}
 }
+
+// TestAWaitingRunSaysWhatItStillWaitsFor shows that of two tasks that wait to be looked at, the one that was answered is not
+// what the run goes on to say that it waits for.
+func TestAWaitingRunSaysWhatItStillWaitsFor(t *testing.T) {
+	h := newHouse(t)
+	h.reviewed()
+	h.model.director = plan(agent("Write one"), agent("Write two"))
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		path := "workspace/one.txt"
+		if strings.Contains(saidTo(req), "Write two") {
+			path = "workspace/two.txt"
+		}
+		return steps(use("c1", "write", m{"path": path, "content": "x\n"}))(n, req)
+	}
+	run := h.submit("go")
+	goals, reviews := map[string]string{}, map[string]contract.ReviewRequested{}
+	says := ""
+	choirtest.Eventually(t, time.Minute, "both wait", func() bool {
+		for _, e := range must(h.log.Read(t.Context(), 0, 1000)) {
+			switch p := must(h.log.Payload(t.Context(), e)).(type) {
+			case *contract.TaskRequested:
+				goals[e.Task] = p.Task.Goal
+			case *contract.ReviewRequested:
+				reviews[e.Task] = *p
+			case *contract.RunMoved:
+				says = p.Reason
+			}
+		}
+		return len(reviews) == 2 && h.d.Asking(run) == 2
+	})
+	other := ""
+	for task, r := range reviews {
+		if !strings.Contains(says, goals[task]) {
+			other = goals[task]
+			continue
+		}
+		if _, err := h.d.Looked(t.Context(), contract.Person("u"), run, task, contract.ReviewAnswered{Decision: contract.ReviewDiscard, Attempt: r.Attempt, Review: r.Review, Work: r.Work}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.told(run, "task.finished", nil)
+	h.told(run, "run.moved", func(p contract.Payload) bool {
+		m := p.(*contract.RunMoved)
+		if m.Status == contract.RunWaiting {
+			says = m.Reason
+		}
+		return strings.Contains(says, other)
+	})
+	choirtest.Eventually(t, time.Minute, "it is settled", func() bool { return !h.d.Busy() })
+	for _, p := range h.events("run.moved") {
+		says = p.(*contract.RunMoved).Reason
+	}
+	if !strings.Contains(says, other) {
+		t.Errorf("the run says that it waits for: %s", says)
+	}
+}

@@ -24,6 +24,9 @@ import (
 	"choir.dev/choiros/internal/tool"
 )
 
+// overLook is how often a run whose clock stands is asked at most whether its time is used up.
+const overLook = 250 * time.Millisecond
+
 // run is one run under way. Its story is guarded by mu and grows by what follow reads from the log, in
 // the log's order; changed is closed and replaced whenever it grows.
 type run struct {
@@ -47,7 +50,7 @@ type run struct {
 	idle      time.Duration          // how long it was paused, or waited for the user
 	idleSince time.Duration          // when the newest such time began
 	idles     bool                   // whether it is paused or waits now
-	asking    int                    // questions the Director waits for, and loops that wait for their model
+	waits     []*wait                // what its Director, its tasks and its loops wait for, oldest first
 	another   chan struct{}          // closed and replaced when the user chooses another model
 	ended     bool                   // whether no further task may begin
 	settled   map[string]bool        // tasks that nobody works on any more
@@ -115,7 +118,7 @@ func (r *run) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 
 // touch wakes those who wait for the story to grow. The caller holds mu.
 func (r *run) touch() {
-	waits := r.story.Paused || r.asking > 0
+	waits := r.story.Paused || len(r.waits) > 0
 	switch {
 	case waits && !r.idles:
 		r.idleSince, r.idles = awake.Now(), true
@@ -140,6 +143,31 @@ func (r *run) Waited() time.Duration {
 // used returns how much of its time the run has used. The time in which it waited for its user, nobody
 // drove it, or the machine was suspended does not count.
 func (r *run) used() time.Duration { return r.worked + awake.Now() - r.since - r.Waited() }
+
+// over returns the error of a run whose time is used up; nil while it has some.
+func (r *run) over() error {
+	if wall := r.Budget().WallS; r.used() > time.Duration(wall)*time.Second {
+		return fault.New("", fault.Exhausted, "", fmt.Errorf("the run's budget of %d seconds is used up", wall))
+	}
+	return nil
+}
+
+// inTime is Until, for as long as the run has time: then the error is fault.Exhausted.
+func (r *run) inTime(ctx context.Context, cond func(*story.Run) bool) error {
+	for {
+		left := time.Duration(r.Budget().WallS)*time.Second - r.used()
+		timed, cancel := awake.WithTimeout(ctx, max(left, overLook)) // its clock may stand meanwhile
+		err := r.Until(timed, cond)
+		ended := timed.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !ended {
+			return err
+		}
+		if over := r.over(); over != nil {
+			return over
+		}
+	}
+}
 
 // until waits for cond, which is called with mu held.
 func (r *run) Until(ctx context.Context, cond func(*story.Run) bool) error {
@@ -215,52 +243,6 @@ func (r *run) answer(ctx context.Context, by contract.Actor, a contract.Question
 		return 0, err
 	}
 	return es[0].Sequence, nil
-}
-
-// Move appends run.moved when the status changes.
-func (r *run) Move(ctx context.Context, to contract.RunStatus, reason string) error {
-	r.mu.Lock()
-	same := r.story.Status == to
-	r.mu.Unlock()
-	if same {
-		return nil
-	}
-	return r.MoveTo(ctx, to, reason)
-}
-
-// moveTo appends run.moved, also if only the reason has changed.
-func (r *run) MoveTo(ctx context.Context, to contract.RunStatus, reason string) error {
-	_, err := r.Append(ctx, r.moved(to, reason))
-	return err
-}
-
-func (r *run) moved(to contract.RunStatus, reason string) contract.Draft {
-	return contract.Draft{Actor: contract.System(), Type: "run.moved", Subject: r.story.ID, Data: &contract.RunMoved{Status: to, Reason: reason}}
-}
-
-// settle sets the run's status to what it is doing now.
-func (r *run) Settle(ctx context.Context) error {
-	to, _ := r.doing(false)
-	return r.Move(ctx, to, "")
-}
-
-// doing is the status of what the run is doing now, or will with one more task if more is set, and whether
-// that is news.
-func (r *run) doing(more bool) (to contract.RunStatus, news bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	to = contract.RunPlanning
-	more = more || r.story.Direct != "" && len(r.story.Tasks) == 0 // it begins with its task
-	for _, t := range r.story.Tasks {
-		more = more || !t.Ended()
-	}
-	if more {
-		to = contract.RunWorking
-	}
-	if r.story.Paused || r.asking > 0 {
-		to = contract.RunWaiting
-	}
-	return to, to != r.story.Status
 }
 
 // drive takes the run from where its story stands to its report.
@@ -360,8 +342,8 @@ func (r *run) open(plans func()) error {
 		}
 		drafts := []contract.Draft{{ID: contract.DeriveID(r.story.ID, "started"), Actor: contract.System(), Type: "run.started",
 			Subject: r.story.ID, Causation: r.story.Cause, Data: &contract.RunStarted{Document: r.story.DocumentID(), Provider: provider, Model: model, Direct: direct, Facts: kept, Review: r.story.Prompt.Review || r.dispatcher.options.Review}}}
-		if to, news := r.doing(direct != ""); news {
-			drafts = append(drafts, r.moved(to, "")) // in one call, which is one sync of the log
+		if to, reason, news := r.doing(direct != ""); news {
+			drafts = append(drafts, r.moved(to, reason)) // in one call, which is one sync of the log
 		}
 		if _, err = r.Append(r.ctx, drafts...); err != nil {
 			return err
@@ -380,7 +362,7 @@ func (r *run) plan(b *directorBox) (director.Report, error) {
 	ctx := b.Ctx
 	// Tasks that an earlier Director requested end first, so that the new one finds their results in its
 	// context.
-	err := r.Until(ctx, func(s *story.Run) bool {
+	err := r.inTime(ctx, func(s *story.Run) bool {
 		for _, t := range s.Tasks {
 			if !r.settled[t.Request.ID] {
 				return false
@@ -391,6 +373,9 @@ func (r *run) plan(b *directorBox) (director.Report, error) {
 	if err == nil {
 		err = r.unpaused(ctx)
 	}
+	if fault.Is(err, fault.Exhausted) {
+		return stopped(err), nil
+	}
 	if err != nil {
 		return director.Report{}, err
 	}
@@ -398,9 +383,10 @@ func (r *run) plan(b *directorBox) (director.Report, error) {
 	if err != nil {
 		return director.Report{}, err
 	}
+	chosen, _ := r.Chosen()
 	r.mu.Lock()
 	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Kept: summary.Pinned(r.story.Facts), Model: r.story.Prompt.Model, Budget: r.Budget(), Tools: r.dispatcher.tools.For(tool.Director),
-		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Window: r.dispatcher.options.Models.Window(ctx, contract.KindDirector, r.story.Prompt.Model), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
+		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Window: r.dispatcher.options.Models.Window(ctx, contract.KindDirector, chosen), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
 	closed := summary.Closed(r.story.Turns, m.Turns)
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)
@@ -415,21 +401,19 @@ func (r *run) plan(b *directorBox) (director.Report, error) {
 	if m.Brief, err = r.brief(ctx, b.api, len(m.Turns) > 0); err != nil {
 		return director.Report{}, err
 	}
-	wall := time.Duration(m.Budget.WallS) * time.Second
-	over := func() error {
-		if r.used() > wall {
-			return fault.New("", fault.Exhausted, "", fmt.Errorf("the run's budget of %d seconds is used up", m.Budget.WallS))
-		}
-		return nil
-	}
-	rep, err := loops.Converse[director.Report](ctx, box, r.dispatcher.options.Times.Silence, "/run", m, over)
+	rep, err := loops.Converse[director.Report](ctx, box, r.dispatcher.options.Times.Silence, "/run", m, r.over)
 	if fault.Is(err, fault.Exhausted) && r.ctx.Err() == nil {
-		return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + fault.Text(err) + ".", Detail: fault.Text(err)}, nil
+		return stopped(err), nil
 	}
 	if err == nil && rep.Status == contract.RunCancelled && r.ctx.Err() == nil {
 		return director.Report{Usage: rep.Usage}, fault.New("", fault.Unavailable, "", loops.ErrOutside)
 	}
 	return rep, r.silent(err)
+}
+
+// stopped is the report of a run whose budget is used up.
+func stopped(err error) director.Report {
+	return director.Report{Status: contract.RunFailed, Summary: "The run was stopped: " + fault.Text(err) + ".", Detail: fault.Text(err)}
 }
 
 // kill ends a box. No box may be left running, so a failure is logged as an error.

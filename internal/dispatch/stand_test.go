@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -341,6 +342,8 @@ type house struct {
 	// looks is the user who looks at work before it is published; nil: nobody does.
 	looks func(d *dispatch.Dispatcher, l *ledger.Log, run string, r contract.ReviewRequested) contract.ReviewAnswered
 	tune  func(*dispatch.Options)
+	// ahead is by how much the log's clock goes before this process's.
+	ahead atomic.Int64
 }
 
 func newHouse(t *testing.T) *house {
@@ -370,7 +373,7 @@ func newHouse(t *testing.T) *house {
 func (h *house) wake() {
 	h.t.Helper()
 	var err error
-	h.log, err = ledger.Open(h.t.Context(), h.bus.JetStream(), ledger.Options{CID: h.cid, Blobs: h.blobs})
+	h.log, err = ledger.Open(h.t.Context(), h.bus.JetStream(), ledger.Options{CID: h.cid, Blobs: h.blobs, Now: h.logsClock})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -381,6 +384,9 @@ func (h *house) wake() {
 		h.looking(h.d, h.log)
 	}
 }
+
+// logsClock stamps the log's events, so that time passes in the log without passing in the test.
+func (h *house) logsClock() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
 func (h *house) options() dispatch.Options {
 	var l ports.Log = h.log

@@ -419,8 +419,9 @@ func put(dir, p string, b []byte) {
 // keptDocuments stands in for the log in which documents are kept. A run's document is rendered as
 // always.
 type keptDocuments struct {
-	mu   sync.Mutex
-	docs map[string]state.Revision
+	cited func() []contract.Citation // what is on record, oldest first; nil: nothing
+	mu    sync.Mutex
+	docs  map[string]state.Revision
 	// adopted are the documents that were made of files.
 	adopted []string
 }
@@ -451,8 +452,19 @@ func (d *keptDocuments) Adopt(_ context.Context, _, _, path, title, body string)
 	return nil
 }
 
-func (d *keptDocuments) Citations(context.Context, []string) ([]contract.Citation, error) {
-	return nil, nil
+func (d *keptDocuments) Citations(_ context.Context, labels []string) (out []contract.Citation, err error) {
+	if d.cited == nil {
+		return nil, nil
+	}
+	for _, label := range labels {
+		for _, c := range slices.Backward(d.cited()) {
+			if c.Label == label {
+				out = append(out, c)
+				break
+			}
+		}
+	}
+	return out, nil
 }
 
 func (d *keptDocuments) UpdateRun(_ context.Context, id, _ string, says document.Sections) error {

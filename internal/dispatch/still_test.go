@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -34,6 +35,60 @@ func TestARunsClockStandsWhileNobodyDrivesIt(t *testing.T) {
 	h.restart()
 	if rep := h.report(run); rep.Status != contract.RunDone {
 		t.Errorf("%s: %s", rep.Status, rep.Summary)
+	}
+}
+
+// TestATasksClockGoesOnOverRestarts shows that a task which works five seconds between one restart and the next is
+// stopped when it has worked as long as it may, as one whose box is lost within one process is, and that its result
+// says how long it worked.
+func TestATasksClockGoesOnOverRestarts(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(m{"kind": "agent", "goal": "g", "tools": []string{"bash"}, "budget": m{"wall_s": 12, "tool_calls": 0, "tokens": 0, "cost_usd": 0}})
+	h.model.associate = func(n int, _ contract.TurnRequest) []contract.Part {
+		h.ahead.Add(int64(5 * time.Second))
+		if n > 3 {
+			return parts(use("fin", "finish", m{"status": "ok", "summary": "Did it."}))
+		}
+		return parts(use(fmt.Sprint("b", n), "bash", m{"command": fmt.Sprint("echo ", n)}))
+	}
+	var restarts atomic.Int32
+	h.model.gate = func(role contract.ActorKind, turn int) {
+		if role == contract.KindAssociate && turn > int(restarts.Load()) {
+			<-t.Context().Done() // it is for the next process
+		}
+	}
+	run := h.submitWithin(contract.Budget{WallS: 3000})
+	for n := range 3 {
+		h.told(run, "tool.returned", func(p contract.Payload) bool { return p.(*contract.ToolReturned).Call == fmt.Sprint("b", n) })
+		h.d.Close() // before the next turn may be made
+		restarts.Add(1)
+		h.restart()
+	}
+	h.report(run)
+	h.quiet()
+	res := h.results()
+	if len(res) != 1 || res[0].Status != contract.ResultFailed || !strings.Contains(res[0].Summary, "its budget of 12 seconds is used up") || res[0].Usage.WallMS < 12_000 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestARunThatIsTakenUpHasNoMoreTime shows that the time which a run had used before a restart counts while the
+// tasks that were under way go on, too.
+func TestARunThatIsTakenUpHasNoMoreTime(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"run": m{"argv": []string{"sleep", "1000"}}}}})
+	run := h.submitWithin(contract.Budget{WallS: 12})
+	h.told(run, "tool.called", nil)
+	h.ahead.Add(int64(20 * time.Second))
+	if _, err := h.d.Steer(t.Context(), contract.Person("u"), run, "Are you there?"); err != nil {
+		t.Fatal(err)
+	}
+	h.restart()
+	rep := h.report(run)
+	h.quiet()
+	res := h.results()
+	if last := res[len(res)-1]; rep.Status != contract.RunFailed || !strings.Contains(last.Summary, "the run's budget of 12 seconds is used up") {
+		t.Errorf("%s: %s; the task: %+v", rep.Status, rep.Summary, last)
 	}
 }
 

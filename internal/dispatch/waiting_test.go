@@ -218,3 +218,44 @@ func TestStoriesGrowInTheLogsOrder(t *testing.T) {
 		at = i
 	}
 }
+
+// TestAQuestionsDeadlineHoldsOverARestart shows that a restart gives a question no new time: the default answers it when its
+// recorded deadline has come. What choir was down for is added, as for an approval.
+func TestAQuestionsDeadlineHoldsOverARestart(t *testing.T) {
+	for name, down := range map[string]time.Duration{"restarted": 0, "down for an hour": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.sleep()
+			h.tune = func(o *dispatch.Options) { o.Now = h.logsClock }
+			h.wake()
+			h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+				if n == 0 {
+					return parts(use("q", "ask_user", m{"text": "Which colour?", "choices": []string{"red", "blue"}, "default": "red", "deadline_s": 600}))
+				}
+				return parts(use("r", "report", m{"status": "done", "summary": "It is done."}))
+			}
+			run := h.submit("go")
+			q := h.told(run, "question.asked", nil).(*contract.QuestionAsked).Question
+			passed := 599 * time.Second
+			if down > 0 {
+				passed = 300 * time.Second
+			}
+			h.ahead.Add(int64(passed))
+			if _, err := h.d.Steer(t.Context(), contract.Person("u"), run, "Go on."); err != nil {
+				t.Fatal(err)
+			}
+			h.ahead.Add(int64(down))
+			h.restart()
+			if down > 0 {
+				choirtest.Eventually(t, time.Minute, "it is asked again", func() bool { return h.d.Asking(run) == 1 })
+				if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q.ID, "blue"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if a := h.told(run, "question.answered", nil).(*contract.QuestionAnswered); a.Default != (down == 0) {
+				t.Errorf("%+v", a)
+			}
+			h.report(run)
+		})
+	}
+}

@@ -321,9 +321,10 @@ func (g *Gateway) Usable(ctx context.Context, s Scope) (providerName, model stri
 
 // bounds reports that a budget in money can't bound a model.
 func (g *Gateway) bounds(s Scope, t target) error {
-	for _, l := range g.levels(s) {
+	levels := g.levels(s)
+	for _, l := range levels {
 		if l.budget.CostUSD > 0 && !t.info.Priced && !t.info.free() {
-			return unpriced(t, l)
+			return unpriced(t, l, levels)
 		}
 	}
 	return nil

@@ -1,11 +1,16 @@
 package run
 
-import "choir.dev/choiros/contract"
+import (
+	"time"
+
+	"choir.dev/choiros/contract"
+)
 
 // Approval is an approval that was requested in a run, and its answer.
 type Approval struct {
 	contract.ApprovalRequested
 	Task     string
+	Asked    time.Time
 	Answered bool
 	Answer   contract.ApprovalAnswer
 	BySystem bool // nobody answered: the system denied it
@@ -16,7 +21,7 @@ func (r *Run) applyApproval(e contract.Event, p contract.Payload) bool {
 	switch p := p.(type) {
 	case *contract.ApprovalRequested:
 		if r.Approval(p.Approval) == nil {
-			r.Approvals = append(r.Approvals, &Approval{ApprovalRequested: *p, Task: e.Task})
+			r.Approvals = append(r.Approvals, &Approval{ApprovalRequested: *p, Task: e.Task, Asked: e.Time})
 		}
 	case *contract.ApprovalAnswered:
 		if k := r.Approval(p.Approval); k != nil && !k.Answered {

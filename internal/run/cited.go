@@ -16,7 +16,9 @@ type Cited struct {
 
 func (c *Cited) add(task string, cited contract.Citation) {
 	if at := slices.IndexFunc(c.All, func(k contract.Citation) bool { return k.Label == cited.Label }); at >= 0 {
-		c.All[at] = cited // it was judged anew
+		if c.All[at].Support == contract.SupportUnknown {
+			c.All[at] = cited // it was judged anew
+		}
 	} else {
 		c.All = append(c.All, cited)
 	}

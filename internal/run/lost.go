@@ -30,6 +30,11 @@ func (r *Run) Lose(e contract.Event) {
 	if number < 1 || number < t.Now.Number {
 		return
 	}
+	r.clock(t, func() { t.lose(e, number) })
+}
+
+// lose applies a transition of an attempt whose data are lost.
+func (t *Task) lose(e contract.Event, number int) {
 	if number > t.Now.Number {
 		t.next(attempt.Attempt{Number: number, State: contract.AttemptBegun})
 	}

@@ -64,6 +64,7 @@ type Web struct {
 // Question is a question of a run, and its answer.
 type Question struct {
 	contract.Question
+	Asked     time.Time
 	Answer    string
 	Answered  bool
 	ByDefault bool
@@ -88,6 +89,9 @@ type Task struct {
 	Reached []string // host:port pairs that its boxes were let out to
 	Refused []string
 	Outside map[string]*Effect // by call
+
+	worked time.Duration // how long its loop had worked at since
+	since  time.Duration // Worked of the run when the newest event came that may have moved it
 }
 
 // Program is what an agent program says of an attempt.
@@ -175,7 +179,7 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 	case *contract.ModelSwitched:
 		r.Switched = p.Model
 	case *contract.QuestionAsked:
-		r.asked(p)
+		r.asked(e, p)
 	case *contract.QuestionAnswered:
 		r.answered(e, p)
 	case *contract.UsageMetered:
@@ -200,14 +204,14 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 			return
 		}
 		if t := r.Task(e.Task); t != nil {
-			t.apply(e, p)
+			r.clock(t, func() { t.apply(e, p) })
 		}
 	}
 }
 
-func (r *Run) asked(p *contract.QuestionAsked) {
+func (r *Run) asked(e contract.Event, p *contract.QuestionAsked) {
 	if !slices.ContainsFunc(r.Questions, func(q Question) bool { return q.ID == p.Question.ID }) {
-		r.Questions = append(r.Questions, Question{Question: p.Question})
+		r.Questions = append(r.Questions, Question{Question: p.Question, Asked: e.Time})
 	}
 }
 
@@ -232,6 +236,25 @@ func (r *Run) pass(e contract.Event) {
 // Worked is for how long the run went on until its newest event.
 func (r *Run) Worked() time.Duration {
 	return max(0, r.Newest.Sub(r.Began)-r.Away-time.Duration(r.StoodMS)*time.Millisecond)
+}
+
+// TaskWorked is for how long the loop of a task's newest attempt worked until the run's newest event. What Worked
+// leaves out is left out.
+func (r *Run) TaskWorked(t *Task) time.Duration {
+	if t.Now.State != contract.AttemptWorking {
+		return t.worked
+	}
+	return t.worked + max(0, r.Worked()-t.since)
+}
+
+// clock keeps for how long the loop of a task's newest attempt worked over something that may move the attempt.
+func (r *Run) clock(t *Task, move func()) {
+	worked, number := r.TaskWorked(t), t.Now.Number
+	move()
+	if t.Now.Number != number {
+		worked = 0
+	}
+	t.worked, t.since = worked, r.Worked()
 }
 
 func (r *Run) request(e contract.Event, p *contract.TaskRequested) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/run"
@@ -86,4 +87,48 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestATasksTimeIsWhatItsLoopWorked folds the times of a task: what passes while its run waits, between two processes and
+// while it is verified is not its loop's, and another attempt starts from nothing.
+func TestATasksTimeIsWhatItsLoopWorked(t *testing.T) {
+	r, at, n, epoch, id := run.New("r"), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), uint64(0), uint64(1), "t"
+	after := func(passed time.Duration, p contract.Payload) {
+		n++
+		at = at.Add(passed)
+		r.Apply(contract.Event{Sequence: n, Epoch: epoch, Time: at, Task: id}, p)
+	}
+	worked := func(want time.Duration) {
+		t.Helper()
+		if got := r.TaskWorked(r.Tasks[0]); got != want {
+			t.Errorf("it worked %s; want %s", got, want)
+		}
+	}
+	moved := func(attempt int, to contract.AttemptState) *contract.AttemptMoved {
+		return &contract.AttemptMoved{Attempt: attempt, State: to, Result: &contract.AssociateResult{Attempt: attempt}}
+	}
+	after(0, &contract.PromptSubmitted{Text: "go"})
+	after(time.Second, &contract.TaskRequested{Task: contract.DirectorTask{ID: id, Kind: contract.KindAgent}})
+	after(time.Second, moved(1, contract.AttemptBegun))
+	after(time.Second, &contract.TaskStarted{Attempt: 1})
+	worked(0)
+	after(5*time.Second, &contract.ToolCalled{Call: "c", Attempt: 1})
+	worked(5 * time.Second)
+	after(0, &contract.RunMoved{Status: contract.RunWaiting})
+	after(time.Hour, &contract.RunMoved{Status: contract.RunWorking})
+	worked(5 * time.Second)
+	epoch = 2
+	after(time.Hour, &contract.TaskStarted{Attempt: 1})
+	after(4*time.Second, &contract.RunStood{Why: contract.StoodSuspended, ForMS: 1000})
+	worked(8 * time.Second)
+	after(time.Second, moved(1, contract.AttemptFinished))
+	after(time.Minute, moved(1, contract.AttemptMerged))
+	worked(9 * time.Second)
+	after(0, moved(1, contract.AttemptTakingBack))
+	after(0, &contract.TaskFinished{Result: contract.AssociateResult{Attempt: 1}})
+	after(time.Second, moved(2, contract.AttemptBegun))
+	worked(0)
+	after(time.Second, &contract.TaskStarted{Attempt: 2})
+	after(2*time.Second, &contract.ToolCalled{Call: "c", Attempt: 2})
+	worked(2 * time.Second)
 }

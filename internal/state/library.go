@@ -90,10 +90,16 @@ func sourceAdded(ctx context.Context, w *writer, e contract.Event, p *contract.S
 		e.Subject, p.Address, p.Title, p.Media, string(p.Text), p.Bytes, boolInt(p.Truncated), p.Read, p.Commit, e.Run, e.Task, int64(e.Sequence))
 }
 
+// citationRecorded keeps the first verdict: what is unknown may be judged anew, and nothing else is.
 func citationRecorded(ctx context.Context, w *writer, e contract.Event, p *contract.CitationRecorded) error {
 	c := p.Citation
-	return must(ctx, w, "there is no such source", `INSERT INTO citations (label, source, claim, excerpt, line, support, reason, model, run, task, seq)
+	n, err := w.exec(ctx, `INSERT INTO citations (label, source, claim, excerpt, line, support, reason, model, run, task, seq)
 		SELECT ?,?,?,?,?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM sources WHERE id = ?)
-		ON CONFLICT (label) DO UPDATE SET support = excluded.support, reason = excluded.reason, model = excluded.model, run = excluded.run, task = excluded.task, seq = excluded.seq`,
-		c.Label, c.Source, c.Claim, c.Excerpt, c.Line, string(c.Support), c.Reason, c.Model, e.Run, e.Task, int64(e.Sequence), c.Source)
+		ON CONFLICT (label) DO UPDATE SET support = excluded.support, reason = excluded.reason, model = excluded.model, run = excluded.run, task = excluded.task, seq = excluded.seq
+		WHERE citations.support = ?`,
+		c.Label, c.Source, c.Claim, c.Excerpt, c.Line, string(c.Support), c.Reason, c.Model, e.Run, e.Task, int64(e.Sequence), c.Source, string(contract.SupportUnknown))
+	if err != nil || n > 0 {
+		return err
+	}
+	return must(ctx, w, "there is no such source", "UPDATE citations SET label = label WHERE label = ?", c.Label)
 }

@@ -11,7 +11,8 @@ import (
 var cheese = contract.Citation{Label: "c0123456789", Source: contract.DeriveID("x", "source"), Address: "https://cheese.example/100%_a", Title: "On cheese", Claim: "Cheese is milk.",
 	Excerpt: "Cheese is made of milk.", Line: 3, Support: contract.SupportUnknown, Reason: "nobody judged it"}
 
-// TestTheLibrary: a source is added once, however often it is; a citation keeps its newest judgement; both are found; and a
+// TestTheLibrary: a source is added once, however often it is; a citation keeps its first verdict, which may come after
+// it was unknown; both are found; and a
 // citation of no source is poison.
 func TestTheLibrary(t *testing.T) {
 	l, s := newLog(), newStore(t)
@@ -22,10 +23,13 @@ func TestTheLibrary(t *testing.T) {
 	other := contract.DeriveID("y", "source")
 	judged := cheese
 	judged.Support, judged.Reason, judged.Model = contract.SupportYes, "It says so.", "script/judge"
+	denied := judged
+	denied.Support = contract.SupportNo
 	for _, e := range []struct {
 		subject string
 		data    contract.Payload
-	}{{cheese.Source, source(cheese.Address)}, {task, &contract.CitationRecorded{Citation: cheese}}, {cheese.Source, source(cheese.Address)}, {other, source("workspace/milk.md")}, {task, &contract.CitationRecorded{Citation: judged}}} {
+	}{{cheese.Source, source(cheese.Address)}, {task, &contract.CitationRecorded{Citation: cheese}}, {cheese.Source, source(cheese.Address)}, {other, source("workspace/milk.md")}, {task, &contract.CitationRecorded{Citation: judged}},
+		{task, &contract.CitationRecorded{Citation: cheese}}, {task, &contract.CitationRecorded{Citation: denied}}} {
 		kind := "source.added"
 		if _, ok := e.data.(*contract.CitationRecorded); ok {
 			kind = "citation.recorded"

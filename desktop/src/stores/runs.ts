@@ -6,7 +6,9 @@ import { stoodStill } from '../text/format'
 import { keptStore } from './kept'
 
 export interface ToolCall {
+  /** Unique within the attempt. */
   call: string
+  attempt: number
   name: string
   args: unknown
   /** Absent while the call is under way; of a call that never returned it is unknown. */
@@ -294,14 +296,15 @@ export function reduce(r: RunView, e: Event): RunView {
     }
     case 'tool.called': {
       const d = dataOf(e, e.type)
-      return d ? withTask({ ...next, called: r.called + 1 }, e.task, (t) => ({ ...t, calls: [...t.calls, { call: d.call, name: d.name, args: d.args }].slice(-200) })) : next
+      return d ? withTask({ ...next, called: r.called + 1 }, e.task, (t) => ({ ...t, calls: [...t.calls, { call: d.call, attempt: d.attempt, name: d.name, args: d.args }].slice(-200) })) : next
     }
     case 'tool.returned': {
       const d = dataOf(e, e.type)
       if (!d) return next
       return withTask(next, e.task, (t) => ({
         ...t,
-        calls: t.calls.map((c) => (c.call === d.call ? { ...c, ok: d.ok, output: d.output, ms: d.duration_ms } : c)),
+        // Another attempt may make a call of the same id: what is heard of one says nothing of the other.
+        calls: t.calls.map((c) => (c.call === d.call && c.attempt === d.attempt ? { ...c, ok: d.ok, output: d.output, ms: d.duration_ms } : c)),
       }))
     }
   }

@@ -1,6 +1,7 @@
 package mcpservers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -127,7 +128,9 @@ func (s *Servers) offers(ctx context.Context, name string) ([]mcpclient.Offer, e
 }
 
 // asked returns a server with what it offers now; whoever gets it calls rest after. One that does not say is ended,
-// and if it had been running, another one is started in its place: it may have broken in the call before.
+// and if it had been running, another one is started in its place: it may have broken in the call before. While
+// it works at another's call it may only be busy, and what that call does outside would not be known: then it goes
+// on, and who asked is refused.
 func (s *Servers) asked(ctx context.Context, name string) (*live, []mcpclient.Offer, error) {
 	for {
 		l, ran, err := s.reach(ctx, name)
@@ -137,16 +140,18 @@ func (s *Servers) asked(ctx context.Context, name string) (*live, []mcpclient.Of
 		within, stop := l.within(ctx)
 		offers, err := l.Offers(within)
 		stop()
-		if err == nil {
+		if err == nil && s.living.answered(l) {
 			return l, offers, nil
 		}
-		s.living.rest(l)
 		if ctx.Err() != nil {
+			s.living.leave(l)
 			return nil, nil, context.Cause(ctx)
 		}
-		l.end()
+		if s.living.giveUp(l) {
+			return nil, nil, fault.New("", fault.Unavailable, "Try again once that call is over.", fmt.Errorf("it works at another call, and did not say what it offers: %s", fault.Text(l.hide(err))))
+		}
 		if !ran || s.options.Awake.Err() != nil {
-			return nil, nil, l.hide(err)
+			return nil, nil, l.hide(cmp.Or(err, errEnded))
 		}
 	}
 }

@@ -48,14 +48,17 @@ type live struct {
 	secrets []secret
 	stderr  *lastWords
 
-	calls int // guarded by living.mu, as is used
-	used  time.Duration
+	calls  int // that were begun, of which asking ask what it offers; guarded by living.mu, as are those below
+	asking int
+	used   time.Duration
 }
+
+var errEnded = errors.New("the server ended")
 
 // within is ctx, as long as the server lives.
 func (l *live) within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.life, func() { cancel(errors.New("the server ended")) })
+	stop := context.AfterFunc(l.life, func() { cancel(errEnded) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
@@ -74,6 +77,41 @@ func (v *living) rest(l *live) {
 	l.used = awake.Now()
 }
 
+// answered says that a call has heard what the server offers; false if the server ended meanwhile.
+func (v *living) answered(l *live) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l.life.Err() != nil {
+		return false
+	}
+	l.asking--
+	return true
+}
+
+// leave says that a call which asks what the server offers is over.
+func (v *living) leave(l *live) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l.left()
+}
+
+func (l *live) left() {
+	l.calls--
+	l.asking--
+	l.used = awake.Now()
+}
+
+// giveUp is leave, and ends the server, unless it works at a call.
+func (v *living) giveUp(l *live) (works bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l.left()
+	if works = l.calls > l.asking && l.life.Err() == nil; !works {
+		l.end()
+	}
+	return works
+}
+
 // take returns the server that runs, for a call.
 func (v *living) take(s *slot) *live {
 	v.mu.Lock()
@@ -82,6 +120,7 @@ func (v *living) take(s *slot) *live {
 		return nil
 	}
 	s.now.calls++
+	s.now.asking++
 	return s.now
 }
 
@@ -179,7 +218,7 @@ func (s *Servers) reach(ctx context.Context, name string) (l *live, ran bool, er
 		l.end()
 		return nil, false, fault.New("", fault.Unavailable, "", errAsleep)
 	}
-	l.calls, sl.now = 1, l
+	l.calls, l.asking, sl.now = 1, 1, l
 	return l, false, nil
 }
 

@@ -28,6 +28,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/egress"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/tool"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -293,5 +294,65 @@ func TestAnAddressOfTheMachine(t *testing.T) {
 	}
 	if _, err := s.Show(t.Context(), "near"); err == nil || len(decided()) == 0 || !strings.Contains(decided()[0], "false") {
 		t.Errorf("%v %v", err, decided())
+	}
+}
+
+// TestAServerIsNotEndedUnderAnothersCall shows that a server which works at one task's call, and does not say meanwhile
+// what it offers, goes on: the other task is refused, and is told why.
+func TestAServerIsNotEndedUnderAnothersCall(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+	working, done, busy := make(chan bool), make(chan bool), atomic.Bool{}
+	server.AddTool(&mcp.Tool{Name: "order", Description: "Orders.", InputSchema: json.RawMessage(`{"type":"object","properties":{}}`)},
+		func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			busy.Store(true)
+			defer busy.Store(false)
+			working <- true
+			select {
+			case <-done:
+			case <-ctx.Done():
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "ordered"}}}, nil
+		})
+	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "tools/list" && busy.Load() {
+				return nil, errors.New("one thing after the other")
+			}
+			return next(ctx, method, req)
+		}
+	})
+	host, b, _ := elsewhere(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{DisableLocalhostProtection: true}))
+	j := &journal{}
+	s := j.open(t, b)
+	ctx, cancel := context.WithCancel(t.Context())
+	kept := make(chan error, 1)
+	go func() { kept <- s.Keep(ctx) }()
+	defer func() { cancel(); <-kept }()
+	if _, err := s.Add(t.Context(), owner, view.NewMCPServer{Name: "far", URL: "https://" + host + "/mcp"}); err != nil {
+		t.Fatal(err)
+	}
+	shown, err := s.Show(t.Context(), "far")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Approve(t.Context(), owner, "far", []view.MCPApproval{{Tool: "order", Digest: shown.Tools[0].Digest}}); err != nil {
+		t.Fatal(err)
+	}
+	call := func() tool.Result {
+		res, err := j.offered[0].Call(t.Context(), catalogue.HostCall{Run: contract.NewID(), Task: contract.NewID(), Args: json.RawMessage(`{}`)})
+		if err != nil {
+			t.Error(err)
+		}
+		return res
+	}
+	first := make(chan tool.Result, 1)
+	go func() { first <- call() }()
+	<-working
+	if res := call(); res.OK || res.Ended == nil || res.Ended.Outcome != contract.EffectFailed || !strings.Contains(res.Output, "works at another call") {
+		t.Errorf("the second task heard %q, and its call came to %+v", res.Output, res.Ended)
+	}
+	close(done)
+	if res := <-first; !res.OK || res.Ended == nil || res.Ended.Outcome != contract.EffectDone {
+		t.Errorf("the first task heard %q, and its call came to %+v", res.Output, res.Ended)
 	}
 }

@@ -55,7 +55,11 @@ func (m Models) Inward(s ports.ModelScope, g ports.ModelGrant) http.Handler {
 	return inward.Handler(inward.Options{
 		Turner: m.Gateway, Scope: m.scope(s), Token: g.Token,
 		Model: func(ctx context.Context) (provider, name string, err error) {
-			provider, name, err = m.Resolve(ctx, s.Role, s.Model)
+			model := s.Model
+			if s.Chosen != nil {
+				model, _ = s.Chosen()
+			}
+			provider, name, err = m.Resolve(ctx, s.Role, model)
 			if err == nil && provider == ports.Rehearsal {
 				err = fault.New("runspace.Inward", fault.Missing, "Set a key: choir secrets set ANTHROPIC_API_KEY", errors.New("this computer has no model, only the rehearsal, which plays plans"))
 			}

@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/acp"
 	"choir.dev/choiros/internal/associate"
 	"choir.dev/choiros/internal/awake"
+	"choir.dev/choiros/internal/dispatch/loops"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
@@ -33,10 +34,9 @@ When the goal is reached, or can't be, end your turn and say honestly what you d
 
 // Bounds of a program's start and of its words.
 const (
-	programStart  = 3 * time.Minute        // until its session is open
-	programLook   = 250 * time.Millisecond // how often its clock is looked at
-	programInput  = 256 << 10              // bytes of one prompt
-	programStderr = 4 << 10                // bytes of its error stream's end that a failure quotes
+	programStart = 3 * time.Minute        // until its session is open
+	programLook  = 250 * time.Millisecond // how often its clock is looked at
+	programInput = 256 << 10              // bytes of one prompt
 )
 
 // letProgramWork has the task's agent program work in a box until it ends its turn. What goes wrong with the
@@ -97,7 +97,7 @@ func (a *attempt) watchProgram(ctx context.Context) error {
 			return a.boxEnded(0)
 		case <-look.C:
 			if wall > 0 && a.worked+a.spent() > wall {
-				return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d seconds is used up", a.task.Budget.WallS))
+				return a.outOfTime()
 			}
 		}
 	}
@@ -142,7 +142,7 @@ type programTalk struct {
 	attempt *attempt
 	words   *telling
 	conn    *acp.Conn
-	stderr  tail
+	stderr  loops.Tail
 	told    int // how many of the user's words it was told
 
 	mu    sync.Mutex
@@ -302,29 +302,8 @@ func (p *programTalk) failure(err error) string {
 	}
 	p.mu.Unlock()
 	out := fmt.Sprintf("The agent program %s failed: %s.%s", p.attempt.task.Program, why, hint(err))
-	if said := strings.TrimSpace(p.stderr.text()); said != "" {
-		out += " The end of its error stream: " + summary.OneLine(said, programStderr)
+	if said := strings.TrimSpace(p.stderr.Text()); said != "" {
+		out += " The end of its error stream: " + summary.OneLine(said, loops.TailMost)
 	}
 	return out
-}
-
-// tail keeps the end of a stream.
-type tail struct {
-	mu   sync.Mutex
-	kept []byte
-}
-
-// Write implements io.Writer.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept = append(t.kept, b[max(0, len(b)-programStderr):]...)
-	t.kept = append(t.kept[:0], t.kept[max(0, len(t.kept)-programStderr):]...)
-	return len(b), nil
-}
-
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(t.kept), "")
 }

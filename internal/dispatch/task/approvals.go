@@ -178,9 +178,8 @@ func (a *attempt) awaitApprovals(ctx context.Context, list []*waiting) error {
 	if len(list) == 0 {
 		return nil
 	}
-	r.Waits(1)
-	defer r.Waits(-1)
-	if err := r.Move(ctx, contract.RunWaiting, "something waits for you on the console"); err != nil {
+	defer r.Waits("something waits for you on the console")()
+	if err := r.Settle(ctx); err != nil {
 		return err
 	}
 	return r.Rest(a.ref.Task, func() error {

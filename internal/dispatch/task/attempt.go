@@ -117,14 +117,14 @@ type attempt struct {
 	overlay ports.Overlay
 	box     ports.Box       // the task's box; nil for kind git
 	began   time.Duration   // when its boxes were opened
-	worked  time.Duration   // how long its loop had worked in the boxes before these
+	worked  time.Duration   // how long its loop had worked in the boxes before these, over restarts
 	now     machine.Attempt // its state when the step under way began
 	merged  *ports.Merged   // the merge, if this process computed it
 	lost    error           // why its boxes were lost the last time
 	early   int             // how many starts were lost before task.started
 	pause   time.Duration   // how long to wait before what failed is tried again
 	failed  int             // how often it has failed in a row
-	told    bool            // whether the user was told
+	told    func()          // ends that the user is told; nil while they are not
 	tries   int             // how often publishing was tried
 	until   time.Duration   // when a publish that gives no answer is left as it is
 
@@ -157,6 +157,9 @@ func at(h *Host, r Run, id string, n int) *attempt {
 		a.task, a.ref = s.Task(id).Request, ports.TaskRef{Run: s.ID, Task: id, Attempt: n}
 		a.model, a.effort = s.Prompt.Model, s.Prompt.Effort
 		a.task.Attempt = n
+		if t := s.Task(id); t.Now.Number == n {
+			a.worked = s.TaskWorked(t) // in processes before this one
+		}
 		a.reset(s)
 	})
 	return a
@@ -249,11 +252,12 @@ func (a *attempt) converse(ctx context.Context, resume bool, opens *loops.Openin
 	for _, t := range turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
-	m.Turns, m.Window = summary.Sent(turns), o.Models.Window(ctx, contract.KindAssociate, a.model)
+	chosen, _ := a.run.Chosen()
+	m.Turns, m.Window = summary.Sent(turns), o.Models.Window(ctx, contract.KindAssociate, chosen)
 	wall := time.Duration(given.Budget.WallS)*time.Second + o.Times.Grace
 	d, err := loops.Converse[associate.Draft](ctx, loop, o.Times.Silence, "/task", m, func() error {
 		if a.spent() > wall {
-			return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d seconds is used up", a.task.Budget.WallS))
+			return a.outOfTime()
 		}
 		return a.boxEnded(0)
 	})
@@ -311,7 +315,7 @@ func (a *attempt) brief(ctx context.Context, told bool) (string, error) {
 	if told || a.box == nil || !a.task.Kind.Thinks() {
 		return "", nil
 	}
-	provider, _, err := a.host.Models.Resolve(ctx, contract.KindAssociate, a.model)
+	provider, _, err := a.resolve(ctx)
 	if err != nil || provider == ports.Rehearsal {
 		return "", err
 	}
@@ -327,6 +331,15 @@ func (a *attempt) brief(ctx context.Context, told bool) (string, error) {
 // spent returns how much of its time the attempt has used since its boxes were opened.
 func (a *attempt) spent() time.Duration { return awake.Now() - a.began - (a.run.Waited() - a.waited) }
 
+// timeUsedUp reports whether the attempt's loop has worked for as long as it may.
+func (a *attempt) timeUsedUp() bool {
+	return a.worked >= time.Duration(a.task.Budget.WallS)*time.Second
+}
+
+func (a *attempt) outOfTime() error {
+	return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d seconds is used up", a.task.Budget.WallS))
+}
+
 // endsAfter is how long after a failed call to wait for the news that the box has ended.
 const endsAfter = time.Second
 
@@ -338,7 +351,7 @@ func (a *attempt) boxEnded(within time.Duration) error {
 		return nil
 	}
 	err, code := cmp.Or(a.box.Err(), loops.ErrGone), fault.Unavailable
-	if (a.task.Kind != contract.KindAgent || a.task.Program != "") && fault.Is(err, fault.Exhausted) {
+	if (!a.task.Kind.Thinks() || a.task.Program != "") && fault.Is(err, fault.Exhausted) {
 		code = fault.Exhausted
 	}
 	return fault.New("", code, "", fmt.Errorf("its box ended: %w", err))

@@ -2,7 +2,6 @@ package task
 
 import (
 	"fmt"
-	"time"
 
 	"choir.dev/choiros/contract"
 	machine "choir.dev/choiros/internal/attempt"
@@ -63,11 +62,11 @@ func (a *attempt) workAgain() {
 // has changed something since it was last sent back, and repairs, time and calls left.
 func (a *attempt) mayRepair(now machine.Attempt) bool {
 	switch b := a.task.Budget; {
-	case a.task.Kind != contract.KindAgent && a.task.Kind != contract.KindWrite, now.Repairs >= a.host.Repairs, a.run.Context().Err() != nil:
+	case !a.task.Kind.Resumes(), now.Repairs >= a.host.Repairs, a.run.Context().Err() != nil:
 		return false
 	case now.Repairs > 0 && now.Verification.Tree == now.Failed:
 		return false
-	case a.worked >= time.Duration(b.WallS)*time.Second, b.ToolCalls > 0 && a.calls >= b.ToolCalls:
+	case a.timeUsedUp(), b.ToolCalls > 0 && a.calls >= b.ToolCalls:
 		return false
 	}
 	return true

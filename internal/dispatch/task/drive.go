@@ -238,6 +238,9 @@ func (a *attempt) workOn(ctx context.Context) error {
 	if resume && !a.resumable() {
 		return fault.New("", fault.Unavailable, "", cmp.Or(a.lost, errors.New(interrupted)))
 	}
+	if a.now.State == contract.AttemptWorking && a.timeUsedUp() {
+		return a.workedUntil(stopped(a.outOfTime()))
+	}
 	loop := a.openLoop(ctx)
 	if err := a.open(ctx, resume); err != nil {
 		loop.Close()
@@ -261,7 +264,7 @@ func (a *attempt) workOn(ctx context.Context) error {
 	switch {
 	case err == nil:
 	case fault.Is(err, fault.Exhausted):
-		draft = associate.Draft{Status: contract.ResultFailed, Summary: "The task was stopped: " + err.Error() + "."}
+		draft = stopped(err)
 	case lost(err) && ctx.Err() == nil && a.early+1 < maxStarts:
 		// The attempt goes on in other boxes, if its state allows that.
 		a.lost = err
@@ -277,7 +280,17 @@ func (a *attempt) workOn(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	res := a.draft(draft)
+	return a.workedUntil(draft)
+}
+
+// stopped is what a loop that has used up what it may use ends with.
+func stopped(why error) associate.Draft {
+	return associate.Draft{Status: contract.ResultFailed, Summary: "The task was stopped: " + why.Error() + "."}
+}
+
+// workedUntil records with what the attempt's loop has ended.
+func (a *attempt) workedUntil(d associate.Draft) error {
+	res := a.draft(d)
 	a.now = a.standing()
 	return a.move(&contract.AttemptMoved{State: contract.AttemptFinished, Result: &res})
 }
@@ -288,7 +301,7 @@ func (a *attempt) resumable() bool {
 	if a.task.Program != "" && a.now.State == contract.AttemptWorking {
 		return false
 	}
-	return (a.task.Kind == contract.KindAgent || a.task.Kind == contract.KindWrite) && a.now.Resumes < maxStarts
+	return a.task.Kind.Resumes() && a.now.Resumes < maxStarts
 }
 
 // from is what the attempt's tree is made from.

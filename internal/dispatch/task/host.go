@@ -102,18 +102,16 @@ type Run interface {
 	Before(ctx context.Context, task string) (string, error)
 	// Append stores events of the run. When it returns, the story contains them.
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
-	// Move sets the run's status, MoveTo also if only the reason has changed; Settle sets it to what the
-	// run is doing now.
-	Move(ctx context.Context, to contract.RunStatus, reason string) error
-	MoveTo(ctx context.Context, to contract.RunStatus, reason string) error
+	// Settle sets the run's status to what the run is doing now, or waits for.
 	Settle(ctx context.Context) error
 	// Stood records that the run stood still.
 	Stood(d time.Duration, why contract.StoodWhy)
 	// CountRead counts one more try to read the page of an address, and returns how many there were since this process took the run
 	// up.
 	CountRead(address string) int
-	// Waits adds to how many of the run's tasks and questions wait for its user.
-	Waits(n int)
+	// Waits says that the run waits, until over is called, and for what, as its user is told with the next Settle; ""
+	// where that is told otherwise.
+	Waits(reason string) (over func())
 	// ModelWaits returns what is told when a call of a task's loop waits for its model, and Chosen the model that the
 	// user has chosen meanwhile.
 	ModelWaits(task string) ports.ModelWaiter

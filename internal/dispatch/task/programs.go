@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -30,14 +31,26 @@ func (a *attempt) newModelToken() string {
 	return "choir-box-" + newFence()
 }
 
+// scope is on whose behalf the attempt asks a model: its loop, which may also wait for one, its judge and the programs
+// in its box.
+func (a *attempt) scope() ports.ModelScope {
+	return ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task, Role: contract.KindAssociate, Model: a.model, Effort: a.effort,
+		Budget: a.run.Budget(), TaskBudget: a.task.Budget, Chosen: a.run.Chosen}
+}
+
+// resolve returns the model that answers the attempt now.
+func (a *attempt) resolve(ctx context.Context) (provider, name string, err error) {
+	chosen, _ := a.run.Chosen()
+	return a.host.Models.Resolve(ctx, contract.KindAssociate, chosen)
+}
+
 // programs serves what a task's box asks of the host: the model, if its programs have a token for it, and
 // out for the rest. What they ask the model ends with the attempt's other requests, and so at the latest
 // with the box.
 func (a *attempt) programs(token string, out http.Handler) http.Handler {
 	var model http.Handler
 	if token != "" || defence.Off(defence.InwardGrant) {
-		model = a.requests.Guard(http.StripPrefix(strings.TrimSuffix(modelPath, "/"), a.host.Models.Inward(ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task,
-			Role: contract.KindAssociate, Model: a.model, Effort: a.effort, Budget: a.run.Budget(), TaskBudget: a.task.Budget}, ports.ModelGrant{Token: cmp.Or(token, newFence()), Ready: a.modelReady})))
+		model = a.requests.Guard(http.StripPrefix(strings.TrimSuffix(modelPath, "/"), a.host.Models.Inward(a.scope(), ports.ModelGrant{Token: cmp.Or(token, newFence()), Ready: a.modelReady})))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

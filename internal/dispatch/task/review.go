@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"choir.dev/choiros/contract"
 	machine "choir.dev/choiros/internal/attempt"
@@ -34,19 +33,14 @@ func (a *attempt) reviewOf(now machine.Attempt, m ports.Merged) *contract.Review
 // takes, nothing is published meanwhile, and the task keeps no place from others.
 func (a *attempt) awaitReview(ctx context.Context) error {
 	r := a.run
-	r.Waits(1)
-	reason, said := fmt.Sprintf("what “%s” made waits until you have looked at it", summary.Title(a.task.Goal)), false
-	r.Story(func(s *story.Run) { said = s.Status == contract.RunWaiting && s.Reason == reason }) // before a restart
-	err := error(nil)
-	if !said {
-		err = r.MoveTo(ctx, contract.RunWaiting, reason)
-	}
+	over := r.Waits(fmt.Sprintf("what “%s” made waits until you have looked at it", summary.Title(a.task.Goal)))
+	err := r.Settle(ctx)
 	if err == nil {
 		err = r.Rest(a.ref.Task, func() error {
 			return r.Until(ctx, func(s *story.Run) bool { return s.Task(a.ref.Task).Now.State != contract.AttemptReviewing })
 		})
 	}
-	r.Waits(-1)
+	over()
 	if err != nil {
 		return err
 	}
@@ -70,7 +64,7 @@ func (a *attempt) afterReview(ctx context.Context) error {
 		return a.askAgain(&contract.ReviewRequested{Attempt: a.ref.Attempt, Review: a.now.Review + 1, Base: a.now.Base, Work: a.now.Work, Paths: len(a.now.Result.Changes),
 			Reason: "What was chosen of it can't be taken: " + summary.OneLine(fault.Text(err), 2000) + "."})
 	case contract.ReviewRevise:
-		if b := a.task.Budget; a.worked >= time.Duration(b.WallS)*time.Second || b.ToolCalls > 0 && a.calls >= b.ToolCalls {
+		if b := a.task.Budget; a.timeUsedUp() || b.ToolCalls > 0 && a.calls >= b.ToolCalls {
 			return a.askAgain(&contract.ReviewRequested{Attempt: a.ref.Attempt, Review: a.now.Review + 1, Base: a.now.Base, Work: a.now.Work, Paths: len(a.now.Result.Changes),
 				Reason: "It can't be sent back, for its budget is used up. Take it, or a part of it, or discard it: what it wrote is kept, and another prompt can go on from it."})
 		}

@@ -200,13 +200,11 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 		}
 		return false, nil // the user has not been told yet what cancelling would do here
 	}
-	if !a.told {
-		a.told = true
-		a.run.Waits(1)
-		reason := fmt.Sprintf("%s: %s.%s %s.", t.what, summary.OneLine(fault.Text(err), 1500), hint(err), t.how)
+	if a.told == nil {
+		a.told = a.run.Waits(harness.Clip(fmt.Sprintf("%s: %s.%s %s.", t.what, summary.OneLine(fault.Text(err), 1500), hint(err), t.how), 4<<10))
 		ctx, cancel := a.cleanUp()
 		defer cancel()
-		if err := a.run.MoveTo(ctx, contract.RunWaiting, harness.Clip(reason, 4<<10)); err != nil {
+		if err := a.run.Settle(ctx); err != nil {
 			a.host.Logger.Warn("the user could not be told what can't be done", "task", a.ref.Task, "error", err)
 		}
 	}
@@ -220,11 +218,11 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 // overcome tells the user that the trouble is over, if they were told of it.
 func (a *attempt) overcome() {
 	a.pause, a.failed = 0, 0
-	if !a.told {
+	if a.told == nil {
 		return
 	}
-	a.told = false
-	a.run.Waits(-1)
+	a.told()
+	a.told = nil
 	ctx, cancel := a.cleanUp()
 	defer cancel()
 	if err := a.run.Settle(ctx); err != nil && !a.host.closing() {

@@ -30,10 +30,10 @@ const maxLogged = 16 << 10
 
 // handler serves what an Associate's box may ask of the host.
 func (a *attempt) handler() http.Handler {
-	r := a.run
 	mux := http.NewServeMux()
-	mux.Handle("POST /model/turns", a.fenced(a.host.Models.Handler(ports.ModelScope{Run: a.ref.Run, Task: a.ref.Task, Role: contract.KindAssociate,
-		Model: a.model, Effort: a.effort, Budget: r.Budget(), TaskBudget: a.task.Budget, Waiter: r.ModelWaits(a.ref.Task), Chosen: r.Chosen})))
+	loop := a.scope()
+	loop.Waiter = a.run.ModelWaits(a.ref.Task)
+	mux.Handle("POST /model/turns", a.fenced(a.host.Models.Handler(loop)))
 	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, a.wake)))
 	mux.Handle("POST /facts", a.fenced(loops.Endpoint(1<<10, a.known)))
 	mux.Handle("POST /clock", a.fenced(loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {

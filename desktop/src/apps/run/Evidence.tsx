@@ -25,7 +25,7 @@ export function Evidence({ run, task }: { run: RunView; task: TaskView }) {
       </header>
       {r && r.status !== 'ok' && !saysAlready(run.summary, r.summary) && <p className={css.summary}>{r.summary}</p>}
       {!r && task.calls.slice(-6).map((c) => (
-        <Card key={c.call} icon={Wrench} mark={callStands(run, task.task, c.ok)} title={c.name} note={oneLine(argsOf(c.args), 90)} time={c.ms}>
+        <Card key={`${c.attempt} ${c.call}`} icon={Wrench} mark={callStands(run, task.task, c.ok)} title={c.name} note={oneLine(argsOf(c.args), 90)} time={c.ms}>
           {c.output && <pre tabIndex={0}>{c.output.slice(0, 8000)}</pre>}
         </Card>
       ))}
