@@ -51,11 +51,15 @@ describe('themes', () => {
     }
     expect(contrast(got.onDesktop.text, theme.colors.background)).toBeGreaterThanOrEqual(4.5)
     expect(contrast(got.onDesktop.muted, theme.colors.background)).toBeGreaterThanOrEqual(4.5)
+    for (const mark of ['accent', 'ok', 'warn', 'danger'] as const) expect(contrast(got.onDesktop[mark], theme.colors.background), `${mark} on the desktop`).toBeGreaterThanOrEqual(3)
+    for (const ground of ['surface', 'surface-raised'] as const) expect(contrast(got.field, got.colors[ground]), `a field's edge on ${ground}`).toBeGreaterThanOrEqual(3)
     // The grounds stay as they were asked for.
     expect(got.colors.background).toBe(theme.colors.background)
     expect(useTheme.getState().apply(theme)).toBe(true)
     expect(css('--choir-background')).toBe(theme.colors.background)
     expect(css('--on-desktop')).toBe(got.onDesktop.text)
+    expect(css('--on-desktop-danger')).toBe(got.onDesktop.danger)
+    expect(css('--field')).toBe(got.field)
   })
 
   it('name exactly the colours of the contract', () => {

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { browse, Choir, claim, desktop, gallery, modelServer, say, sizes, until, visitor } from './harness.mjs'
+import { axe, browse, Choir, claim, desktop, gallery, modelServer, say, sizes, until, visitor } from './harness.mjs'
 
 const bash = (command) => ({ name: 'bash', args: { command } })
 const usage = { in: 900, out: 40, cache_read: 2100 }
@@ -163,8 +163,18 @@ test('a trace', async (t) => {
       await open.getByTestId('trace-health').click()
       await open.getByTestId('part').first().waitFor()
       await g.all(page, f, `${theme}-health`)
+      await open.getByRole('button', { name: 'Close Trace', exact: true }).click()
     }
     g.clean(t2)
+  })
+  await t.test('two windows of Trace are told apart by the names of their regions', async () => {
+    const f = await desktop(page)
+    await f.getByTestId('icon-trace').click()
+    await f.locator('[data-testid=window][data-active=true][aria-label="Trace"]').getByTestId('trace-run').first().waitFor()
+    await say(f, '/runs')
+    await f.locator('[data-testid=window][data-active=true]').getByTestId('run-trace').click()
+    await until('two are open', async () => (await f.locator('[data-testid=window][data-app=trace][data-hidden=false] nav[aria-label^="Runs in"]').count()) === 2)
+    assert.deepEqual((await axe(f)).filter((v) => v.startsWith('landmark-unique')), [])
   })
   assert.deepEqual(faults, [])
 })

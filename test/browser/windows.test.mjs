@@ -99,6 +99,48 @@ test('windows, keys, commands, events, offline', async (t) => {
     assert.deepEqual(second.faults, [])
     await second.context.close()
   })
+  await t.test('an icon raises the window of its app', async () => {
+    await frame.getByTestId('icon-trace').click()
+    await frame.locator('[data-testid=window][data-app=trace][data-active=true]').waitFor()
+    await frame.getByTestId('icon-files').click()
+    await frame.locator('[data-testid=window][data-app=files][data-active=true]').waitFor()
+    await frame.getByTestId('icon-trace').click()
+    await frame.locator('[data-testid=window][data-app=trace][data-active=true]').waitFor()
+    assert.equal(await win('trace').count(), 1)
+  })
+  await t.test('the Tab key raises the window that it gets into, and an icon that a window covers', async () => {
+    const unseen = () => frame.evaluate(() => {
+      const e = document.activeElement
+      const r = e.getBoundingClientRect()
+      const at = document.elementFromPoint(r.left + r.width / 2, r.top + r.height / 2)
+      return at && (e.contains(at) || at.contains(e)) ? '' : `${e.ariaLabel ?? e.textContent}`
+    })
+    await say(frame, '/open files')
+    await frame.locator('[data-testid=window][data-app=files][data-active=true]').getByRole('button', { name: /^Maximise/ }).click()
+    await frame.getByTestId('prompt').focus()
+    const entered = new Set()
+    for (let i = 0; i < 60; i++) {
+      await page.keyboard.press('Shift+Tab')
+      await until(async () => `what has the focus can be seen: ${await unseen()}`, async () => (await unseen()) === '')
+      entered.add(await frame.evaluate(() => document.activeElement.closest('[data-testid=window]')?.dataset.app ?? document.activeElement.closest('ul')?.ariaLabel))
+      if (entered.has('Apps')) break
+    }
+    for (const where of ['files', 'trace', 'welcome', 'Apps']) assert.ok(entered.has(where), `${where} of ${[...entered]}`)
+    for (const app of ['Trace', 'Files']) await frame.getByRole('button', { name: `Close ${app}`, exact: true }).click()
+  })
+  await t.test('long output is followed to its end, and the line outlives the page', async () => {
+    await say(frame, '!seq 1 2500; sleep 1; seq 2501 4000; echo the end')
+    await win('command').getByText('exit 0').waitFor()
+    const log = win('command').getByRole('log')
+    await log.getByText('the end').waitFor()
+    await until(async () => `the end is in sight: ${await log.evaluate((e) => [e.scrollTop, e.scrollHeight, e.clientHeight])}`, () => log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 5))
+    await until('the window is in the log', () => choir.events().some((e) => e.type === 'window.opened' && e.data.app === 'command'))
+    await page.reload()
+    frame = await desktop(page)
+    await win('command').locator('header code').filter({ hasText: 'echo the end' }).waitFor()
+    await win('command').getByRole('button', { name: 'Again' }).waitFor()
+    await win('command').getByRole('button', { name: /^Close/ }).click()
+  })
   await t.test('a command shows its output and its exit code', async () => {
     await say(frame, '!echo "hi from $((6*7))"; echo complaint >&2; exit 3')
     const command = win('command')
@@ -121,6 +163,8 @@ test('windows, keys, commands, events, offline', async (t) => {
     await frame.getByTestId('offline').waitFor()
     await page.locator('#state[data-state=gone]').waitFor()
     assert.ok(await frame.getByTestId('event').first().isVisible(), 'what is there can be read')
+    const [band, below] = await frame.evaluate(() => [document.querySelector('[data-testid=offline]').getBoundingClientRect().top, Math.max(...[...document.querySelectorAll('[data-testid=window][data-hidden=false]')].map((w) => w.getBoundingClientRect().bottom))])
+    assert.ok(below <= band, `the band at ${band} covers no window; the lowest ends at ${below}`)
     const at = await box('events')
     await drag([at[0] + 120, at[1] + 18], [at[0] + 100, at[1] + 48])
     await frame.getByTestId('offline').filter({ hasText: /\d+ changes? waiting/ }).waitFor()

@@ -12,7 +12,7 @@ export function AllWindows({ labels, active, more }: { labels: Record<string, st
   useAway(open, list, close)
   return (
     <>
-      <button type="button" className={css.more} aria-expanded={open} aria-label={`All windows, ${more} more`} data-testid="all-windows" onPointerDown={(e) => e.stopPropagation()} onClick={() => setOpen(!open)}>
+      <button type="button" className={css.more} data-on-desktop aria-expanded={open} aria-label={`All windows, ${more} more`} data-testid="all-windows" onPointerDown={(e) => e.stopPropagation()} onClick={() => setOpen(!open)}>
         +{more}
       </button>
       {/* The bar clips what is in its row of windows. */}

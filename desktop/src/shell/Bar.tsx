@@ -1,17 +1,16 @@
-import { useEffect, useState } from 'react'
+import { useEffect, useLayoutEffect, useRef, useState, type RefObject } from 'react'
 import { Moon, Sun } from 'lucide-react'
 import { useApps } from '../apps/registry'
-import parts from '../parts/parts.module.css'
 import { useConnection } from '../stores/connection'
 import { useTheme } from '../stores/theme'
 import { front, labelled, useWindows } from '../stores/windows'
 import { clock } from '../text/format'
 import { day, night } from '../theme/themes'
 import css from './Bar.module.css'
+import { chips } from './chips'
 import { setTheme, tell } from './intents'
 import { AllWindows } from './AllWindows'
 import { PromptBar } from './PromptBar'
-import { useScreen } from './screen'
 import { Waiting } from './Waiting'
 
 const words = { connecting: 'Connecting', online: 'Connected', 'catching-up': 'Catching up', offline: 'Offline', ended: 'Signed out' }
@@ -24,43 +23,41 @@ export function Bar() {
   const scheme = useTheme((s) => s.theme.scheme)
   const active = front(windows)?.window
   const { raise, place } = useWindows.getState()
-  const { area, phone } = useScreen()
-  // With many windows only the icons are shown, and the name of the front one.
-  const tight = Object.keys(windows).length > (phone ? 2 : area.w < 1300 ? 2 : 3)
+  const row = useRef<HTMLDivElement>(null)
+  const room = useWidth(row)
   const labels = labelled(windows)
   const all = Object.values(windows).sort((a, b) => (a.window < b.window ? -1 : 1))
-  const most = phone ? 3 : area.w < 1300 ? 5 : 7
+  const { most, tight } = chips(all.length, room)
   // The front window is always among those that are shown.
   const shown = all.length <= most ? all : all.filter((w, i) => i < most - 1 || w.window === active).slice(0, most)
   const other = scheme === 'dark' ? day : night
   return (
     <footer className={css.bar}>
-      <ul className={css.windows} aria-label="Open windows">
-        {shown.map((w) => {
-            const Icon = apps[w.app]?.icon
-            const label = labels[w.window] ?? w.title
-            return (
-              <li key={w.window}>
-                <button
-                  type="button"
-                  className={css.chip}
-                  title={label}
-                  aria-current={w.window === active}
-                  data-minimised={w.state === 'minimised'}
-                  onClick={() => (w.window === active ? place(w.window, w.frame, 'minimised') : raise(w.window))}
-                >
-                  {Icon && <Icon size={14} strokeWidth={1.9} aria-hidden />}
-                  <span className={tight && w.window !== active ? 'sr-only' : undefined}>{label}</span>
-                </button>
-              </li>
-            )
-          })}
-        {all.length > shown.length && (
-          <li>
-            <AllWindows labels={labels} active={active} more={all.length - shown.length} />
-          </li>
-        )}
-      </ul>
+      <div className={css.windows} ref={row}>
+        <ul className={css.chips} aria-label="Open windows">
+          {shown.map((w) => {
+              const Icon = apps[w.app]?.icon
+              const label = labels[w.window] ?? w.title
+              return (
+                <li key={w.window}>
+                  <button
+                    type="button"
+                    className={css.chip}
+                    data-on-desktop
+                    title={label}
+                    aria-current={w.window === active}
+                    data-minimised={w.state === 'minimised'}
+                    onClick={() => (w.window === active ? place(w.window, w.frame, 'minimised') : raise(w.window))}
+                  >
+                    {Icon && <Icon size={14} strokeWidth={1.9} aria-hidden />}
+                    <span className={tight && w.window !== active ? 'sr-only' : undefined}>{label}</span>
+                  </button>
+                </li>
+              )
+            })}
+        </ul>
+        {all.length > shown.length && <AllWindows labels={labels} active={active} more={all.length - shown.length} />}
+      </div>
       <div className={css.prompt}>
         <PromptBar />
       </div>
@@ -71,7 +68,7 @@ export function Bar() {
           {state === 'online' ? <span className="sr-only">Connected</span> : words[state]}
         </span>
         {!readOnly && (
-          <button type="button" className={parts.icon} aria-label={`Theme ${other.name}`} title={`Theme ${other.name}`} onClick={() => void setTheme(other).catch(tell)}>
+          <button type="button" className={css.theme} data-on-desktop aria-label={`Theme ${other.name}`} title={`Theme ${other.name}`} onClick={() => void setTheme(other).catch(tell)}>
             {scheme === 'dark' ? <Sun size={16} aria-hidden /> : <Moon size={16} aria-hidden />}
           </button>
         )}
@@ -79,6 +76,19 @@ export function Bar() {
       </div>
     </footer>
   )
+}
+
+/** The width of an element, as it changes. */
+function useWidth(of: RefObject<HTMLElement | null>): number {
+  const [width, setWidth] = useState(0)
+  useLayoutEffect(() => {
+    const el = of.current
+    if (!el) return
+    const observer = new ResizeObserver(() => setWidth(el.clientWidth))
+    observer.observe(el) // which also tells the first width, before it is painted
+    return () => observer.disconnect()
+  }, [of])
+  return width
 }
 
 function Clock() {

@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react'
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from 'react'
 import { CloudOff } from 'lucide-react'
 import { preload, useApps, visible } from '../apps/registry'
 import type { Frame } from '../contract/types'
@@ -81,7 +81,7 @@ export function Desktop() {
         <ul className={css.icons} aria-label="Apps">
           {visible(apps).map((app) => (
             <li key={app.id}>
-              <button type="button" className={css.icon} data-testid={`icon-${app.id}`} data-fault={app.fault !== undefined} onPointerEnter={() => preload(app)} onFocus={() => preload(app)} onClick={(e) => e.detail < 2 && openApp(app.id)}>
+              <button type="button" className={css.icon} data-on-desktop data-testid={`icon-${app.id}`} data-fault={app.fault !== undefined} onPointerEnter={() => preload(app)} onFocus={() => preload(app)} onClick={(e) => e.detail < 2 && openApp(app.id)}>
                 <span className={css.tile}>
                   <app.icon size={21} strokeWidth={1.6} aria-hidden />
                 </span>
@@ -97,10 +97,13 @@ export function Desktop() {
           .map((w) => (
             <Window key={w.window} record={w} label={labels[w.window] ?? w.title} app={apps[w.app]} area={area} active={w.window === active} phone={phone} swipe={swipe} hint={setHint} />
           ))}
-        <Band />
-        <SourceError />
         <Toasts />
       </main>
+      {/* Beside the windows, not over them: it may stay for hours. */}
+      <div className={css.bands}>
+        <Band />
+        <SourceError />
+      </div>
       <Bar />
     </div>
   )
@@ -113,8 +116,8 @@ function Band() {
   if (!down) return null
   const words =
     state === 'ended' ? detail : loaded ? 'Offline. What you see stays; what you do is kept and sent later.' : 'Connecting to your computer…'
-  return (
-    <div className={css.band} data-late={state !== 'ended'} role="status" data-testid="offline">
+  const band = (
+    <div className={css.band} role="status" data-testid="offline">
       <CloudOff size={15} aria-hidden />
       <span>
         {words}
@@ -127,6 +130,18 @@ function Band() {
       )}
     </div>
   )
+  // A connection that is lost only for a moment is not mentioned.
+  return state === 'ended' ? band : <After ms={900}>{band}</After>
+}
+
+/** Shows its content, and gives it room, only when it has been there for a while. */
+function After({ ms, children }: { ms: number; children: ReactNode }) {
+  const [late, setLate] = useState(false)
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), ms)
+    return () => clearTimeout(timer)
+  }, [ms])
+  return late && children
 }
 
 /** Opens Welcome, once, on a computer that has done nothing yet. */

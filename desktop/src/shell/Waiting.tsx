@@ -22,7 +22,7 @@ export function Waiting() {
   if (queued.length === 0 || (online && stuck === 0)) return null
   return (
     <div className={css.waiting} ref={box}>
-      <button type="button" className={css.count} data-stuck={stuck > 0} aria-expanded={open} data-testid="waiting" onClick={() => setOpen(!open)}>
+      <button type="button" className={css.count} data-on-desktop data-stuck={stuck > 0} aria-expanded={open} data-testid="waiting" onClick={() => setOpen(!open)}>
         {stuck > 0 ? `${stuck} not sent` : `${count(queued.length, 'change')} waiting`}
       </button>
       {open && (

@@ -113,6 +113,8 @@ export const Window = memo(function Window({ record, label, app, area, active, p
       data-phone={phone}
       style={phone ? { zIndex: record.z } : { left: shown.x, top: shown.y, width: shown.w, height: shown.h, zIndex: record.z }}
       onPointerDownCapture={() => !active && raise(id)}
+      // The Tab key also gets into windows that others cover; the event comes to where the focus is then.
+      onKeyUpCapture={(e) => e.key === 'Tab' && !active && raise(id)}
     >
       <header className={css.bar}>
         <button

@@ -13,6 +13,8 @@ export type Zone = 'left' | 'right' | 'top' | 'bottom' | 'top-left' | 'top-right
 export const edges: Edge[] = ['n', 's', 'e', 'w', 'ne', 'nw', 'se', 'sw']
 export const minimum: Size = { w: 280, h: 180 }
 export const gap = 8
+/** The area that windows opened on a phone get their frames for. */
+export const larger: Size = { w: 1280, h: 700 }
 const titleHeight = 40
 const icons = 120 // the column of icons on the left
 const reach = 96 // how much of a title bar must stay within reach

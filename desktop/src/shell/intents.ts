@@ -9,11 +9,11 @@ import { useCheckpoints } from '../stores/checkpoints'
 import { useRuns } from '../stores/runs'
 import { useTheme } from '../stores/theme'
 import { useToasts } from '../stores/toasts'
-import { useWindows } from '../stores/windows'
+import { stacked, useWindows } from '../stores/windows'
 import { clock, count, oneLine, short } from '../text/format'
 import { builtIn } from '../theme/themes'
 import { carried, type Chosen } from './choices'
-import { cascade } from './geometry'
+import { cascade, larger } from './geometry'
 import type { SlashCommand } from './prompt'
 import { usePromptBar } from './promptStore'
 import { useScreen } from './screen'
@@ -37,17 +37,20 @@ export function tell(e: unknown): void {
   else useToasts.getState().say('danger', 'Something went wrong.', e instanceof Error ? e.message : String(e))
 }
 
-/** Opens an app's window, or raises the one that shows the same thing. Returns the window's id, or null when there is no such app. */
+/** Opens an app's window, or raises the front one of those that show the same thing. Returns the window's id, or null when there is no such app. */
 export function openApp(id: string, props: Record<string, string> = {}, title?: string): string | null {
   const app = useApps.getState().apps[id]
   if (!app) return null
   const { windows, open, raise } = useWindows.getState()
-  const same = Object.values(windows).find((w) => w.app === id && (app.single || sameProps(w.props ?? {}, props)))
-  if (same && (app.single || Object.keys(props).length > 0)) {
+  const same = stacked(windows).findLast((w) => w.app === id && (app.single || sameProps(w.props ?? {}, props)))
+  if (same) {
     raise(same.window)
     return same.window
   }
-  const area = useScreen.getState().area
+  const { area: here, phone } = useScreen.getState()
+  // On a phone a window fills the screen whatever its frame is; the frame is for the larger
+  // screens where it is shown later.
+  const area = phone ? larger : here
   const taken: Frame[] = Object.values(windows).map((w) => w.frame)
   return open({ app: id, title: title ?? app.name, frame: cascade(taken, app.window, area), state: 'normal', props })
 }
@@ -57,10 +60,10 @@ export function appFor(kind: string): App | undefined {
   return Object.values(useApps.getState().apps).find((a) => a.opens?.includes(kind))
 }
 
-/** Opens a thing with the app for its kind. */
-export function openThing(kind: string, id: string, title: string): void {
+/** Opens a thing with the app for its kind, which may get more than the thing's id. */
+export function openThing(kind: string, id: string, title: string, more: Record<string, string> = {}): void {
   const app = appFor(kind)
-  if (app) openApp(app.id, { [kind]: id }, oneLine(title, 80))
+  if (app) openApp(app.id, { [kind]: id, ...more }, oneLine(title, 80))
   else useToasts.getState().say('warn', `No app opens a ${kind}.`)
 }
 
@@ -75,13 +78,17 @@ export async function submitPrompt(text: string, more: { continues?: string; how
 /** Has a run's model output shown as it arrives. */
 export const follow = (run: string): void => link.follow(run)
 
+// How many characters a window's property may have in the log.
+const mostProp = 4096
+
 /** Runs the user's own command and opens a window on its output. */
 export async function runCommand(line: string): Promise<void> {
   const id = newID()
   useCommands.getState().begin(id, line)
   const answer = await ask('exec.run', { id, argv: ['sh', '-c', line] })
   if (answer.command !== id) useCommands.getState().begin(answer.command, line)
-  openThing('command', answer.command, line)
+  // The window has the line for a page that does not know it: after a reload, in another browser.
+  openThing('command', answer.command, line, line.length <= mostProp ? { line } : {})
 }
 
 // The new file replaces the old one in one rename, so that a reader sees either theme

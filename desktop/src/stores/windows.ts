@@ -133,6 +133,9 @@ export function labelled(windows: Record<string, WindowRecord>): Record<string, 
   return labels
 }
 
+/** A window's label, for the names of its regions: two windows of an app have the same regions. */
+export const useLabel = (id: string): string => useWindows((s) => labelled(s.windows)[id] ?? '')
+
 function without<T>(map: Record<string, T>, key: string): Record<string, T> {
   const { [key]: _, ...rest } = map
   return rest

@@ -25,7 +25,7 @@ export function faultOf(theme: unknown): string | null {
 type Colour = keyof Theme['colors']
 
 /** The colours used on surfaces and the contrast that each needs there (WCAG): AA for running text, that of large text for marks. */
-const inks: [ink: Colour, least: number][] = [['text', 4.5], ['muted', 4.5], ['accent', 3], ['ok', 3], ['warn', 3], ['danger', 3]]
+const inks = [['text', 4.5], ['muted', 4.5], ['accent', 3], ['ok', 3], ['warn', 3], ['danger', 3]] as const
 
 function mix(from: string, to: number, part: number): string {
   const h = from.length === 4 ? [...from.slice(1)].map((c) => c + c).join('') : from.slice(1, 7)
@@ -46,14 +46,19 @@ export function legible(ink: string, grounds: string[], least: number): string {
   return worst('#ffffff') > worst('#000000') ? '#ffffff' : '#000000'
 }
 
-/** The colours as they are painted: a colour that would be illegible on its grounds is changed until it is legible. */
-export function painted(theme: Theme): { colors: Theme['colors']; onDesktop: { text: string; muted: string }; changed: Colour[] } {
+/** Inks as they are painted directly on the desktop's background. */
+type OnDesktop = Pick<Theme['colors'], (typeof inks)[number][0]>
+
+/** The colours as they are painted: a colour that would be illegible on its grounds is changed until it is legible. A field's edge is a border that can be seen (WCAG 1.4.11). */
+export function painted(theme: Theme): { colors: Theme['colors']; onDesktop: OnDesktop; field: string; changed: Colour[] } {
   const colors = { ...theme.colors }
   const grounds = [colors.surface, colors['surface-raised']]
   for (const [ink, least] of inks) colors[ink] = legible(colors[ink], grounds, least)
-  const onDesktop = { text: legible(theme.colors.text, [colors.background], 4.5), muted: legible(theme.colors.muted, [colors.background], 4.5) }
-  const changed = inks.map(([ink]) => ink).filter((ink) => colors[ink] !== theme.colors[ink] || ((ink === 'text' || ink === 'muted') && onDesktop[ink] !== theme.colors[ink]))
-  return { colors, onDesktop, changed }
+  const onDesktop = Object.fromEntries(inks.map(([ink, least]) => [ink, legible(theme.colors[ink], [colors.background], least)])) as OnDesktop
+  // Fields lie on surfaces and have the ground of a well, which is a little nearer to the text.
+  const field = legible(theme.colors.border, grounds, 3.3)
+  const changed: Colour[] = inks.map(([ink]) => ink).filter((ink) => colors[ink] !== theme.colors[ink] || ((ink === 'text' || ink === 'muted') && onDesktop[ink] !== theme.colors[ink]))
+  return { colors, onDesktop, field, changed }
 }
 
 function luminance(hex: string): number {
@@ -73,10 +78,10 @@ export function contrast(a: string, b: string): number {
 
 /** Sets a theme's values on an element as CSS variables, with illegible colours changed. The theme must be valid. */
 export function paint(theme: Theme, root: HTMLElement): void {
-  const { colors, onDesktop } = painted(theme)
+  const { colors, onDesktop, field } = painted(theme)
   for (const name of THEME_COLORS) root.style.setProperty(`--choir-${name}`, colors[name])
-  root.style.setProperty('--on-desktop', onDesktop.text)
-  root.style.setProperty('--on-desktop-muted', onDesktop.muted)
+  for (const [ink] of inks) root.style.setProperty(ink === 'text' ? '--on-desktop' : `--on-desktop-${ink}`, onDesktop[ink])
+  root.style.setProperty('--field', field)
   root.style.setProperty('--on-accent', contrast(colors.accent, '#ffffff') > contrast(colors.accent, '#0a0a0b') ? '#ffffff' : '#0a0a0b')
   root.style.setProperty('--choir-radius', `${theme.radius}px`)
   root.style.colorScheme = theme.scheme

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'react'
+import { useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { RotateCcw, Square } from 'lucide-react'
 import { HostError } from '../../link/protocol'
 import { Pill } from '../../parts/Mark'
@@ -17,11 +17,13 @@ export default function Command({ props }: AppProps) {
   const id = props.command ?? ''
   const command = useCommands((s) => s.commands[id])
   const online = useConnection((s) => s.state === 'online')
-  const end = useRef<HTMLDivElement>(null)
   const log = useRef<HTMLDivElement>(null)
+  // Whether the end is in sight and the output is followed; how far it was scrolled when that was decided.
+  const follows = useRef({ so: true, top: 0 })
   const [gone, setGone] = useState(false)
   const running = command?.running ?? true
   const shown = command?.next ?? 0
+  const line = command?.line || props.line || ''
 
   // Each piece of output is requested when the last one has been painted, so a command that
   // writes faster waits for this page. After a reload the host sends what it has kept.
@@ -51,11 +53,18 @@ export default function Command({ props }: AppProps) {
     }
   }, [id, online])
 
-  useEffect(() => {
+  // Scrolls to the end unless the reader has scrolled up.
+  useLayoutEffect(() => {
     const el = log.current
-    // Scrolls to the end unless the reader has scrolled up.
-    if (el && el.scrollHeight - el.scrollTop - el.clientHeight < 120) end.current?.scrollIntoView({ block: 'end' })
-  }, [shown])
+    if (el && follows.current.so) el.scrollTop = el.scrollHeight
+  }, [shown, running, gone])
+
+  // The text grows between two scrolls, so that the end may be far away although nobody has
+  // scrolled: only a scroll upwards ends the following.
+  const scrolled = (el: HTMLElement) => {
+    const atEnd = el.scrollHeight - el.scrollTop - el.clientHeight < 24
+    follows.current = { so: atEnd || (follows.current.so && el.scrollTop >= follows.current.top), top: el.scrollTop }
+  }
 
   if (!command) return <Skeleton />
   const ok = command.exit === 0
@@ -63,7 +72,7 @@ export default function Command({ props }: AppProps) {
   return (
     <div className={css.page}>
       <header className={css.head}>
-        <code>{command.line || 'command'}</code>
+        <code>{line || 'command'}</code>
         {running ? <Pill kind="active" text="running" /> : <Pill kind={unseen ? 'unknown' : ok ? 'pass' : 'fail'} text={unseen ? 'ended' : `exit ${command.exit}`} />}
         {command.ms !== undefined && !unseen && <span className={css.time}>{duration(command.ms)}</span>}
         {running ? (
@@ -71,14 +80,14 @@ export default function Command({ props }: AppProps) {
             <Square size={12} aria-hidden /> Stop
           </button>
         ) : (
-          command.line && (
-            <button type="button" className={parts.ghost} onClick={() => void runCommand(command.line).catch(tell)}>
+          line && (
+            <button type="button" className={parts.ghost} onClick={() => void runCommand(line).catch(tell)}>
               <RotateCcw size={13} aria-hidden /> Again
             </button>
           )
         )}
       </header>
-      <div className={css.output} ref={log} tabIndex={0} role="log" aria-label="Output">
+      <div className={css.output} ref={log} onScroll={(e) => scrolled(e.currentTarget)} tabIndex={0} role="log" aria-label="Output">
         {command.truncated && <p className={css.note}>The beginning was left out.</p>}
         <pre>
           {command.output.map((c) => (
@@ -103,7 +112,6 @@ export default function Command({ props }: AppProps) {
             </ul>
           </div>
         )}
-        <div ref={end} />
       </div>
     </div>
   )

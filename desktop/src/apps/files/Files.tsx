@@ -7,6 +7,7 @@ import { ask } from '../../shell/intents'
 import { usePromptBar } from '../../shell/promptStore'
 import { useConnection } from '../../stores/connection'
 import { useEvents } from '../../stores/events'
+import { useLabel } from '../../stores/windows'
 import { clock, count, dayOf, size } from '../../text/format'
 import css from './Files.module.css'
 import { childrenOf, unkeptIn } from './listing'
@@ -15,7 +16,8 @@ import type { AppProps } from '../types'
 const icons = { file: File, dir: Folder, symlink: Link2, other: Plug }
 
 /** The workspace's files, and beside each path whether it is in no checkpoint. */
-export default function Files({ props }: AppProps) {
+export default function Files({ window, props }: AppProps) {
+  const label = useLabel(window)
   const [path, setPath] = useState(props.folder ?? '')
   const [only, setOnly] = useState(false)
   const { listing, fault, older } = useFolder(path)
@@ -30,7 +32,7 @@ export default function Files({ props }: AppProps) {
   return (
     <div className={css.page}>
       <header className={css.top}>
-        <nav className={css.crumbs} aria-label="Folder">
+        <nav className={css.crumbs} aria-label={`Folder of ${label}`}>
           <button type="button" onClick={() => go('')} aria-current={path === '' ? 'page' : undefined}>
             Computer
           </button>
@@ -61,7 +63,7 @@ export default function Files({ props }: AppProps) {
           </label>
         </div>
       )}
-      <div className={css.list} tabIndex={0} role="region" aria-label={path || 'Computer'}>
+      <div className={css.list} tabIndex={0} role="group" aria-label={path || 'Computer'}>
         {fault && <p role="alert">{fault}</p>}
         {!listing && !fault && <Skeleton />}
         {listing && shown.length === 0 && !fault && (

@@ -15,6 +15,8 @@ import css from './Trace.module.css'
 import { kindWords, textOf, took, type Node } from './tree'
 
 interface Props {
+  /** Its window's. */
+  label: string
   /** Its heading, which has the focus once the details are entered. */
   head: Ref<HTMLHeadingElement>
   node: Node
@@ -27,7 +29,7 @@ interface Props {
 }
 
 /** What is known of one span: what went in and came out, who caused it, its attributes, its events. */
-export function Details({ head, node, run, origin, now, close, select, zoom }: Props) {
+export function Details({ label, head, node, run, origin, now, close, select, zoom }: Props) {
   const { span } = node
   const [contents, setContents] = useState<Contents | null>(null)
   const [fault, setFault] = useState('')
@@ -56,7 +58,7 @@ export function Details({ head, node, run, origin, now, close, select, zoom }: P
   return (
     <aside
       className={css.details}
-      aria-label={`Details of ${name}`}
+      aria-label={`Details of ${name} in ${label}`}
       data-testid="trace-details"
       onKeyDown={(e) => {
         if (e.key !== 'Escape') return
@@ -78,7 +80,7 @@ export function Details({ head, node, run, origin, now, close, select, zoom }: P
           <X size={15} aria-hidden />
         </button>
       </header>
-      <div className={css.inside} tabIndex={0} role="region" aria-label="Details">
+      <div className={css.inside} tabIndex={0} role="group" aria-label="Details">
         <p className={css.facts}>
           {capital(standingWord(node.standing))}
           {span.error && `: ${span.error.replaceAll('_', ' ')}`}. Began {at > 0 ? `${duration(at)} into the run, ` : ''}at {clockSeconds(span.start)}; {Number.isNaN(node.to) ? `goes on since ${took(node, now)}` : `took ${took(node, now)}`}.

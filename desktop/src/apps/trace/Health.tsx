@@ -17,7 +17,7 @@ import css from './Health.module.css'
 const every = 5000
 
 /** The computer's parts as the tree that keeps them going, what its runs wait for, and what happened to parts. */
-export function Health() {
+export function Health({ label }: { label: string }) {
   const [health, setHealth] = useState<ComputerHealth | null>(null)
   const [fault, setFault] = useState('')
   const pacer = useRef<Pacer | null>(null)
@@ -63,7 +63,7 @@ export function Health() {
     )
   }
   return (
-    <div className={css.page} tabIndex={0} role="region" aria-label="Health" data-testid="health">
+    <div className={css.page} tabIndex={0} role="region" aria-label={`Health in ${label}`} data-testid="health">
       {fault && <p role="alert">This is as it was last read: {fault}</p>}
       <section>
         <h2>What is kept running</h2>

@@ -16,7 +16,7 @@ import { extentOf, kindWords, noFilter, filters, rowsOf, totalsOf, treeOf, type 
 import { Waterfall } from './Waterfall'
 
 /** The trace of one run, live while it goes on. */
-export function RunTrace({ run, active, back }: { run: string; active: boolean; back: () => void }) {
+export function RunTrace({ label, run, active, back }: { label: string; run: string; active: boolean; back: () => void }) {
   const { trace, fault, again } = useTrace(run)
   const view = useRuns((s) => s.runs[run])
   const [filter, setFilter] = useState<Filter>(noFilter)
@@ -41,7 +41,7 @@ export function RunTrace({ run, active, back }: { run: string; active: boolean; 
   if (!trace) {
     if (!fault) return <Skeleton />
     return (
-      <section className={css.trace} aria-label="Trace">
+      <section className={css.trace} aria-label={`What took time in ${label}`}>
         <div className={parts.empty} role="alert">
           <h2>This run’s trace can’t be shown</h2>
           <p>{fault}</p>
@@ -75,7 +75,7 @@ export function RunTrace({ run, active, back }: { run: string; active: boolean; 
     setClosed(shut)
   }
   return (
-    <section className={css.trace} aria-label="Trace" data-testid="trace" data-run={run} data-ended={trace.ended} data-open={open}>
+    <section className={css.trace} aria-label={`What took time in ${label}`} data-testid="trace" data-run={run} data-ended={trace.ended} data-open={open}>
       <header className={css.head}>
         <div className={css.title}>
           <button type="button" className={`${parts.ghost} ${css.back}`} onClick={back}>
@@ -104,7 +104,7 @@ export function RunTrace({ run, active, back }: { run: string; active: boolean; 
           </p>
         )}
       </header>
-      <Tools filter={filter} set={setFilter} zoomed={zoom !== null} whole={() => setZoom(null)} />
+      <Tools label={label} filter={filter} set={setFilter} zoomed={zoom !== null} whole={() => setZoom(null)} />
       {rows.length === 0 ? (
         <div className={parts.empty}>
           <h2>Nothing matches</h2>
@@ -117,7 +117,7 @@ export function RunTrace({ run, active, back }: { run: string; active: boolean; 
         <Waterfall ref={grid} rows={rows} extent={zoom ?? whole} origin={whole[0]} now={now} at={chosen?.node.span.id ?? ''} active={active} choose={setAt} toggle={filters(filter) ? null : toggle} enter={enter} leave={leave} />
       )}
       {open && chosen && (
-        <Details key={chosen.node.span.id} head={head} node={chosen.node} run={run} origin={whole[0]} now={now} close={leave} select={select} zoom={(n) => setZoom([n.from, Math.max(n.from + 1, Number.isNaN(n.to) ? now : n.to)])} />
+        <Details key={chosen.node.span.id} label={label} head={head} node={chosen.node} run={run} origin={whole[0]} now={now} close={leave} select={select} zoom={(n) => setZoom([n.from, Math.max(n.from + 1, Number.isNaN(n.to) ? now : n.to)])} />
       )}
       <footer className={css.foot}>
         {filters(filter) ? `${count(rows.filter((r) => !r.faint).length, 'span')} of ${trace.spans.length.toLocaleString('en')}` : count(trace.spans.length, 'span')}
@@ -200,9 +200,9 @@ function Sums({ t }: { t: Totals }) {
   )
 }
 
-function Tools({ filter, set, zoomed, whole }: { filter: Filter; set: (f: Filter) => void; zoomed: boolean; whole: () => void }) {
+function Tools({ label, filter, set, zoomed, whole }: { label: string; filter: Filter; set: (f: Filter) => void; zoomed: boolean; whole: () => void }) {
   return (
-    <div className={css.tools} role="search" aria-label="Filter spans">
+    <div className={css.tools} role="search" aria-label={`Filter ${label}`}>
       <label className={css.search}>
         <ListFilter size={14} aria-hidden />
         <input data-framed value={filter.text} onChange={(e) => set({ ...filter, text: e.target.value })} placeholder="Filter by name, model or id" aria-label="Filter" />

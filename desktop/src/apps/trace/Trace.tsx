@@ -5,6 +5,7 @@ import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
 import { useConnection } from '../../stores/connection'
 import { ended, useRuns, type RunView } from '../../stores/runs'
+import { useLabel } from '../../stores/windows'
 import { clock, dayOf, duration, money, oneLine } from '../../text/format'
 import { standing } from '../run/standing'
 import type { AppProps } from '../types'
@@ -13,7 +14,8 @@ import { RunTrace } from './RunTrace'
 import css from './Trace.module.css'
 
 /** What took time in a run, and how the computer's parts are. */
-export default function Trace({ props, active }: AppProps) {
+export default function Trace({ window, props, active }: AppProps) {
+  const label = useLabel(window)
   const given = props.trace ?? ''
   const [part, setPart] = useState<'runs' | 'health'>('runs')
   const [chosen, setChosen] = useState(given)
@@ -26,7 +28,7 @@ export default function Trace({ props, active }: AppProps) {
 
   return (
     <div className={css.page}>
-      <nav className={css.parts} aria-label="Parts of Trace">
+      <nav className={css.parts} aria-label={`Parts of ${label}`}>
         <button type="button" aria-current={part === 'runs' ? 'page' : undefined} onClick={() => setPart('runs')}>
           <Activity size={14} aria-hidden /> Runs
         </button>
@@ -35,7 +37,7 @@ export default function Trace({ props, active }: AppProps) {
         </button>
       </nav>
       {part === 'health' ? (
-        <Health />
+        <Health label={label} />
       ) : !loaded ? (
         <Skeleton />
       ) : run === '' ? (
@@ -47,6 +49,7 @@ export default function Trace({ props, active }: AppProps) {
       ) : (
         <div className={css.runs} data-detail={detail}>
           <RunList
+            label={label}
             list={list}
             chosen={run}
             choose={(id) => {
@@ -54,14 +57,14 @@ export default function Trace({ props, active }: AppProps) {
               setDetail(true)
             }}
           />
-          <RunTrace key={run} run={run} active={active} back={() => setDetail(false)} />
+          <RunTrace key={run} label={label} run={run} active={active} back={() => setDetail(false)} />
         </div>
       )}
     </div>
   )
 }
 
-function RunList({ list, chosen, choose }: { list: RunView[]; chosen: string; choose: (run: string) => void }) {
+function RunList({ label, list, chosen, choose }: { label: string; list: RunView[]; chosen: string; choose: (run: string) => void }) {
   const goesOn = list.some((r) => !ended(r.status))
   const [now, setNow] = useState(() => Date.now())
   useEffect(() => {
@@ -70,7 +73,7 @@ function RunList({ list, chosen, choose }: { list: RunView[]; chosen: string; ch
     return () => clearInterval(timer)
   }, [goesOn])
   return (
-    <nav className={css.list} aria-label="Runs">
+    <nav className={css.list} aria-label={`Runs in ${label}`}>
       {list.map((r, i) => {
         const { kind, text } = standing(r)
         const day = dayOf(r.started, now)
