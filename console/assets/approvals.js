@@ -106,7 +106,7 @@ function lines(text, name) {
 }
 
 /** The last characters of an id: the first ones are a time, and so the same for ids of one moment. */
-function short(id) {
+export function short(id) {
   return id.slice(-8)
 }
 
@@ -114,7 +114,7 @@ function target({ host, port }) {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
-function clock(time) {
+export function clock(time) {
   const at = new Date(time)
   return Number.isNaN(at.getTime()) ? 'its deadline' : at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' })
 }

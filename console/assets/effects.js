@@ -28,7 +28,7 @@ export function effectCard(w, elsewhere, inbox) {
   const facts = factsOf()
   origin(facts, w, elsewhere, e)
   fact(facts, 'When', moment(e.time))
-  fact(facts, 'Sent', sent(e))
+  sent(facts, e)
   fact(facts, 'It ended', e.detail || 'Without an answer.')
   if (e.key) fact(facts, 'Key', e.key)
   const more = wholeOf(w, inbox)
@@ -67,7 +67,7 @@ export function offerCard(w, elsewhere, inbox) {
   const { card, heading } = cardOf(`It happened: ${w.effect.target}`)
   const facts = factsOf()
   origin(facts, w, elsewhere, w.effect)
-  fact(facts, 'Sent', sent(w.effect))
+  sent(facts, w.effect)
   const why = element('p', 'A new run can look how it stands there and undo it, if the service can. No checkpoint does.')
   why.className = 'none'
   const form = document.createElement('form')
@@ -110,15 +110,9 @@ export function reviewCard(w, elsewhere, inbox) {
   return card
 }
 
-/** What was sent, without the key, which has a line of its own; all of it is one press away. */
-function sent({ what, key }) {
-  try {
-    const fields = JSON.parse(what)
-    for (const [name, value] of Object.entries(fields)) if (value === key) delete fields[name]
-    return JSON.stringify(fields)
-  } catch {
-    return what || 'Nothing beside the call itself.' // it is only the beginning
-  }
+/** What was sent, as it was: its beginning if it is long, and then all of it is one press away. */
+function sent(facts, { what }) {
+  fact(facts, 'Sent', what || 'Nothing beside the call itself.').classList.add('all')
 }
 
 /** All that was sent and answered, when somebody asks for it. */

@@ -1,7 +1,9 @@
 import { api, at, Problem } from './api.js'
 import { approvalCard } from './approvals.js'
+import { Calm } from './calm.js'
 import { Health } from './health.js'
 import { Inbox } from './inbox.js'
+import { questionCard } from './questions.js'
 import { Running } from './running.js'
 import { Stage } from './stage.js'
 import { awake } from './wake.js'
@@ -33,7 +35,7 @@ const stage = new Stage($('stage'), {
 const health = new Health(stage, { note, failed })
 const running = new Running({ failed })
 const inbox = new Inbox({ changed: approvals, failed, note, run: showRun })
-const settled = 1000 // milliseconds before a sheet that a page asked for takes an answer
+const calm = new Calm($('approvals-list'))
 
 start().catch(failed)
 
@@ -70,7 +72,8 @@ async function open(id, computer) {
   $('spend').textContent = '' // unknown until the computer says so
   if (computer) $('name').textContent = computer.name
   stream?.close()
-  if (!(await awake(id, computer, { setState, note }))) return
+  const how = await awake(id, computer, { setState, note })
+  if (!how) return
   stream = new EventSource(at(id, '/frame/stream'))
   stream.addEventListener('frame', (e) => show(JSON.parse(e.data)))
   hear(stream)
@@ -79,7 +82,7 @@ async function open(id, computer) {
     // A browser does not reopen a stream that was refused.
     if (stream.readyState === EventSource.CLOSED) retry(id)
   })
-  stage.load(id).catch(failed)
+  ;(how === 'back' ? stage.loadBack(id) : stage.load(id)).catch(failed)
 }
 
 /** Reports when nothing is heard although the connection holds: a host that stands still closes none. */
@@ -151,7 +154,7 @@ function setState(state) {
 function approvals() {
   const asked = (frame?.running ?? []).flatMap((run) => [
     ...(run.approvals ?? []).map((approval) => ({ id: approval.id, card: () => approvalCard(approval, decide, whole) })),
-    ...(run.questions ?? []).map((question) => ({ id: question.id, card: () => questionCard(run, question) })),
+    ...(run.questions ?? []).map((question) => ({ id: question.id, card: () => questionCard(run, question, (text) => answer(run, question, text)) })),
   ])
   const open = [...asked, ...inbox.entries()]
   const count = asked.length + inbox.waiting.length // an offer to undo is no question
@@ -159,18 +162,33 @@ function approvals() {
   $('bell-count').hidden = count === 0
   $('bell').setAttribute('aria-label', count ? `Approvals, ${count} waiting` : 'Approvals')
   $('approvals-none').hidden = open.length > 0
-  // Cards that are there stay: somebody may be typing into one.
+  const seen = !$('approvals').hidden
+  // Cards that are there stay: somebody may be typing into one. Those that come, or move up, take no click at once.
   const list = $('approvals-list')
-  const old = new Map([...list.children].map((card) => [card.dataset.waits, card]))
+  const ids = new Set(open.map(({ id }) => id))
+  const there = new Set()
+  let gone = false
+  for (const card of [...list.children]) {
+    if (ids.has(card.dataset.waits)) {
+      there.add(card.dataset.waits)
+      if (gone && seen) calm.moved(card)
+    } else {
+      card.remove()
+      gone = true
+    }
+  }
   for (const { id, card } of open) {
-    if (old.delete(id)) continue
+    if (there.has(id)) continue
     const made = card()
     made.dataset.waits = id
     list.append(made)
+    if (seen) calm.moved(made)
   }
-  for (const card of old.values()) card.remove()
-  // The focused card was removed: the next one gets the focus.
-  if (old.size > 0 && !$('approvals').hidden && document.activeElement === document.body) enter('approvals')
+  // The focused card was removed: the cursor goes to the title, and no key that comes too late answers the next one.
+  if (gone && seen && document.activeElement === document.body) {
+    if (open.length > 0) calm.hold()
+    $(open.length > 0 ? 'approvals-title' : 'bell').focus()
+  }
 }
 
 async function whole(approval) {
@@ -193,18 +211,26 @@ function showRun(computer, run) {
 
 /**
  * The desktop's page, which agents write, asks for what waits. It is shown if somebody has just used that page, with the
- * cursor on its title; and takes no answer for a moment, so that no click that was meant for the page gives one.
+ * cursor on its title; and takes no answer for a moment, so that no click that was meant for the page gives one. What the
+ * person has open stays. If it may have been the console that was used, the bell only stands out.
  */
 function askedFor(id) {
-  if (!navigator.userActivation?.isActive) return
-  closeSheets()
+  if (sheets.some(([, sheet]) => !$(sheet).hidden) || document.querySelector('dialog[open]')) return
+  if (!calm.frameUsed) {
+    if (calm.consoleUsed) pointOut()
+    return
+  }
+  calm.hold()
   $('approvals').hidden = false
   $('bell').setAttribute('aria-expanded', 'true')
-  const list = $('approvals-list')
-  list.inert = true
-  setTimeout(() => (list.inert = false), settled)
-  $('approvals').querySelector('h2').focus()
-  for (const card of list.children) if (card.dataset.waits === `effect-${id}`) card.scrollIntoView({ block: 'nearest' })
+  $('approvals-title').focus()
+  for (const card of $('approvals-list').children) if (card.dataset.waits === `effect-${id}`) card.scrollIntoView({ block: 'nearest' })
+}
+
+function pointOut() {
+  if ('asked' in $('bell').dataset) return
+  $('bell').dataset.asked = ''
+  setTimeout(() => delete $('bell').dataset.asked, 5000)
 }
 
 /** The answer names the request that was shown, so that it can't allow another one. */
@@ -217,47 +243,13 @@ async function decide(approval, answer) {
   }
 }
 
-function questionCard(run, question) {
-  const card = document.createElement('li')
-  const words = document.createElement('p')
-  words.textContent = question.text
-  const asks = document.createElement('small')
-  asks.textContent = `${run.objective || run.prompt}${question.default ? `. Without an answer${until(question.deadline)}: ${question.default}` : ''}`
-  const actions = document.createElement('form')
-  actions.className = 'actions'
-  const answer = (text) => {
-    for (const e of actions.elements) e.disabled = true
-    api('POST', at(cid, `/runs/${run.id}/answer`), { question: question.id, answer: text }).catch((problem) => {
-      for (const e of actions.elements) e.disabled = false
-      failed(problem)
-    })
+async function answer(run, question, text) {
+  try {
+    await api('POST', at(cid, `/runs/${run.id}/answer`), { question: question.id, answer: text })
+  } catch (problem) {
+    failed(problem)
+    throw problem
   }
-  const button = (text, type) => {
-    const b = document.createElement('button')
-    b.type = type
-    b.textContent = text
-    actions.append(b)
-    return b
-  }
-  for (const choice of question.choices ?? []) button(choice, 'button').addEventListener('click', () => answer(choice))
-  if (actions.children.length === 0) {
-    const field = document.createElement('input')
-    field.setAttribute('aria-label', 'Your answer')
-    field.maxLength = 8000
-    field.required = true
-    actions.append(field)
-    button('Answer', 'submit')
-    actions.addEventListener('submit', () => answer(field.value.trim()))
-  }
-  // The form itself sends nothing: the page's policy allows no form target.
-  actions.addEventListener('submit', (e) => e.preventDefault())
-  card.append(words, asks, actions)
-  return card
-}
-
-function until(deadline) {
-  const at = new Date(deadline ?? '')
-  return Number.isNaN(at.getTime()) ? '' : ` until ${at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' })}`
 }
 
 $('rewind').addEventListener('click', async () => {
@@ -319,10 +311,12 @@ function toggle(button, sheet, open) {
 function enter(sheet) {
   const first = [...$(sheet).querySelectorAll('button, input, select')].find((e) => !e.disabled && !e.dataset.aside && e.getClientRects().length > 0)
   if (first) first.focus()
+  else if (sheet === 'approvals' && $('approvals-list').children.length > 0) $('approvals-title').focus()
   else document.querySelector(`[aria-controls="${sheet}"]`).focus()
 }
 
 function closeSheets() {
+  calm.free()
   for (const [button, sheet] of sheets) {
     $(sheet).hidden = true
     $(button).setAttribute('aria-expanded', 'false')

@@ -175,7 +175,7 @@ export class Health {
         this.draw()
       }, 25_000)
       this.draw()
-      await this.stage.load(this.cid, '', true)
+      await this.stage.loadBack(this.cid)
     } catch (problem) {
       this.told.failed(problem)
     } finally {

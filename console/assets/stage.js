@@ -36,8 +36,9 @@ export class Stage {
    */
   async load(cid, since = '', afresh = false, kept = false) {
     let ticket
+    const number = generation(cid, afresh)
     try {
-      ticket = await api('POST', at(cid, `/ticket?generation=${generation(cid, afresh)}`))
+      ticket = await api('POST', at(cid, `/ticket?generation=${number}`))
     } catch (problem) {
       this.told.failed(problem.words)
       return
@@ -53,6 +54,7 @@ export class Stage {
     frame.dataset.role = 'next'
     frame.dataset.origin = new URL(ticket.action).origin
     frame.dataset.computer = cid
+    frame.dataset.generation = number
     frame.dataset.since = since
     if (kept) frame.dataset.kept = 'true'
     this.next = frame
@@ -65,6 +67,13 @@ export class Stage {
     this.enter(frame, ticket)
     clearTimeout(this.timer)
     this.timer = setTimeout(() => this.giveUp(frame), patience)
+  }
+
+  /** Loads the desktop of a computer whose source was taken back: what its pages of before left is not sent by itself. */
+  async loadBack(cid) {
+    const number = generation(cid, true)
+    this.kept.tookBack(cid, number)
+    await this.load(cid)
   }
 
   /** Posts the ticket into the frame, which gets its cookie by that and shows its page. */
@@ -108,7 +117,7 @@ export class Stage {
         this.ping.answered = this.ping.n
         return
       case 'choir.keep':
-        this.kept.put(frame.dataset.computer, e.data.name, e.data.value, e.data.item)
+        this.kept.put(frame.dataset.computer, Number(frame.dataset.generation), e.data.name, e.data.value, e.data.item)
         return
       case 'choir.open':
         if (frame === this.shown) this.told.asked(String(e.data.place).slice(0, 20), String(e.data.id).slice(0, 64))
@@ -199,15 +208,17 @@ export class Stage {
   }
 }
 
+const generations = new Map() // where there is no storage: they last as long as this page
+
 /** Which of a desktop's origins this browser uses; a new one from now on, if afresh is set. */
 function generation(cid, afresh) {
   const key = `choir.generation.${cid}`
-  let n = 0
+  let n = generations.get(cid) ?? 0
   try {
-    n = Number(localStorage.getItem(key)) || 0
+    n = Math.max(n, Number(localStorage.getItem(key)) || 0)
     if (afresh) localStorage.setItem(key, String(++n))
   } catch {
-    if (afresh) n = Math.floor(1 + Math.random() * 999_999) // a random number, as no other tab knows it
+    if (afresh) generations.set(cid, (n = Math.floor(1 + Math.random() * 999_999))) // a random number, as no other tab knows it
   }
   return Math.min(n, 1_000_000)
 }

@@ -11,18 +11,24 @@ const titles = { waking: 'Waking up…', asleep: 'Asleep', damaged: 'Something i
 let turn = 0 // the number of the newest call; older ones stop
 let asked = '' // what was done to wake it, while the outcome is unknown
 let done = '' // what to say once it is awake
+let wentBack = '' // the computer whose files went back, until it is awake
 
-/** Waits until a computer is awake, and shows meanwhile why it is not. False when another computer was opened instead. */
+/**
+ * Waits until a computer is awake, and shows meanwhile why it is not. It gives 'back' if its files went back meanwhile,
+ * else 'awake'; nothing when another computer was opened instead.
+ */
 export async function awake(id, first, { setState, note }) {
   const mine = ++turn
   asked = done = $('wake-told').textContent = ''
   for (let computer = first; ; ) {
-    if (mine !== turn) return false
+    if (mine !== turn) return ''
     if (computer && !titles[computer.state]) {
       $('wake').hidden = true
       $('back').close()
       if (done) note(done, '', 15_000)
-      return true
+      const how = wentBack === id ? 'back' : 'awake'
+      wentBack = ''
+      return how
     }
     if (computer) {
       setState(computer.state)
@@ -161,6 +167,7 @@ $('back-yes').addEventListener('click', async () => {
     const went = await api('POST', at($('back').dataset.id, '/restore'), { to: $('back-list').value })
     done = `The files are as they were at checkpoint ${went.to.slice(0, 8)}. Undo in Time Travel brings back what was there.`
     asked = `The files went back to checkpoint ${went.to.slice(0, 8)}`
+    wentBack = $('back').dataset.id
     $('back').close()
   } catch (problem) {
     if (mine === looks) words(problem.words ?? problem.message)

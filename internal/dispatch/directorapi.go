@@ -26,6 +26,7 @@ import (
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/tool"
+	"choir.dev/choiros/internal/webpage"
 )
 
 // directorAPI is the API that a Director's box may call on the host.
@@ -333,6 +334,16 @@ func prefix(parent string, err error) error {
 	return fault.New("", fault.Invalid, "", &contract.FieldError{Field: parent, Reason: err.Error()})
 }
 
+// questionOf is what a person is asked. It stands on the console among the host's own words, so nothing in it hides, or
+// turns what is around it.
+func questionOf(in director.Ask) contract.Question {
+	q := contract.Question{Text: webpage.Seen(in.Text), Default: webpage.Seen(in.Default)}
+	for _, choice := range in.Choices {
+		q.Choices = append(q.Choices, webpage.Seen(choice))
+	}
+	return q
+}
+
 // ask puts a question to the user and waits for the answer or the deadline.
 func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask) (any, error) {
 	r := a.run
@@ -343,8 +354,8 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	if in.Call == "" {
 		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "call", Reason: "is required"})
 	}
-	q := contract.Question{ID: summary.QuestionID(r.story, in.Call), Text: in.Text, Choices: in.Choices, Default: in.Default,
-		Deadline: r.dispatcher.options.Now().Add(wait).UTC().Format(time.RFC3339)}
+	q := questionOf(in)
+	q.ID, q.Deadline = summary.QuestionID(r.story, in.Call), r.dispatcher.options.Now().Add(wait).UTC().Format(time.RFC3339)
 	if err := q.Validate(); err != nil {
 		return nil, fault.New("", fault.Invalid, "", err)
 	}

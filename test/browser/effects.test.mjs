@@ -31,6 +31,31 @@ const orders = (match, ...things) => [
   { role: 'director', match, calls: [{ name: 'report', args: { status: 'done', summary: 'A lamp is ordered. The moon was refused. Whether the ladder is ordered is not known.' } }] },
 ]
 
+const worth = 'one hundred ladders'
+
+test('what was sent is on the card as it was, though the key is the same', async (t) => {
+  const match = 'Order at the shop'
+  const model = await modelServer(t, {
+    turns: [
+      { role: 'director', match, calls: [{ name: 'delegate', args: { tasks: [{ kind: 'agent', goal: `Do: ${match}`, tools: [order], verify: { profile: 'none' } }] } }] },
+      { role: 'associate', match: `Do: ${match}`, calls: [{ name: order, args: { what: worth, idempotency_key: worth } }] },
+      { role: 'associate', match: `Do: ${match}`, calls: [{ name: 'finish', args: { status: 'ok', summary: 'Tried.' } }] },
+      { role: 'director', match, calls: [{ name: 'report', args: { status: 'done', summary: 'Done.' } }] },
+    ],
+  })
+  const choir = await Choir.start(t, { env: { ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6' } })
+  const { context } = await visitor(await browse(t), choir)
+  const page = await claim(context, choir)
+  const frame = await desktop(page)
+  choir.put('workspace/shop.mjs', shop.replace("'a ladder'", `'${worth}'`))
+  choir.cli(['mcp', 'add', 'shop', '--files', '--', 'node', '/computer/workspace/shop.mjs'])
+  choir.cli(['mcp', 'approve', 'shop', '--yes'])
+  await say(frame, match)
+  await page.locator('#bell[aria-label="Approvals, 1 waiting"]').click()
+  const row = page.getByRole('region', { name: 'Approvals' }).getByRole('listitem').locator('dl > div').filter({ hasText: /^Sent/ })
+  assert.deepEqual(JSON.parse((await row.innerText()).replace(/^Sent\s*/, '')), { what: worth, idempotency_key: worth })
+})
+
 test('what happened outside', async (t) => {
   const model = await modelServer(t, {
     turns: [
@@ -120,6 +145,25 @@ test('what happened outside', async (t) => {
       new URL(choir.url).origin,
     )
     assert.ok(await sheet.isHidden())
+    // Use of the console is no use of the page, which asks all the time: a menu stays, and the bell stands out at most.
+    await frame.evaluate((origin) => (window.asks = setInterval(() => window.parent.postMessage({ type: 'choir.open', place: 'inbox', id: '' }, origin), 20)), new URL(choir.url).origin)
+    await page.evaluate(() => {
+      window.opened = []
+      const [sheet, menu, bell] = ['approvals', 'account-menu', 'bell'].map((id) => document.getElementById(id))
+      new MutationObserver(() => window.opened.push(sheet.hidden ? 'sheet closed' : 'sheet opened')).observe(sheet, { attributeFilter: ['hidden'] })
+      new MutationObserver(() => window.opened.push(menu.hidden ? 'menu closed' : 'menu opened')).observe(menu, { attributeFilter: ['hidden'] })
+      new MutationObserver(() => 'asked' in bell.dataset && window.opened.push('bell')).observe(bell, { attributeFilter: ['data-asked'] })
+    })
+    await page.locator('#account').click()
+    await page.locator('#name').click() // closes it: now the page's asking is heard
+    await bell.and(page.locator('[data-asked]')).waitFor()
+    assert.deepEqual(await page.evaluate(() => window.opened.filter((o) => o !== 'bell' && o !== 'sheet closed')), ['menu opened', 'menu closed'])
+    await frame.evaluate(() => clearInterval(window.asks))
+    // Nobody uses anything for as long as a browser counts that as use.
+    await frame.evaluate(() => new Promise((quiet) => addEventListener('message', () => !navigator.userActivation.isActive && quiet())))
+    await until('the bell is as it was', async () => (await page.locator('#bell[data-asked]').count()) === 0)
+    await page.evaluate(() => (window.inert = []))
+    await frame.evaluate(() => new Promise((quiet) => addEventListener('message', () => !navigator.userActivation.isActive && quiet())))
     await effect('a ladder').getByRole('button', { name: 'Say it on the console' }).click()
     await sheet.getByRole('heading', { name: 'Waiting for you' }).and(page.locator(':focus')).waitFor()
     await until('the list takes answers', () => page.evaluate(() => window.inert.at(-1) === false))
@@ -138,6 +182,31 @@ test('what happened outside', async (t) => {
     )
     assert.ok(status === 'refused' || status >= 400, `${status}`)
     assert.equal(unknown().length, 1)
+  })
+
+  await t.test('a page that asks again once it was closed has the sheet take nothing for a whole second again', async () => {
+    await page.evaluate(() => {
+      window.seen = []
+      const [sheet, list] = ['approvals', 'approvals-list'].map((id) => document.getElementById(id))
+      const look = () => window.seen.push({ at: performance.now(), shown: !sheet.hidden, inert: list.inert })
+      new MutationObserver(look).observe(sheet, { attributeFilter: ['hidden'] })
+      new MutationObserver(look).observe(list, { attributeFilter: ['inert'] })
+    })
+    // It asks all the time from the first click on it.
+    await frame.evaluate((origin) => addEventListener('pointerdown', () => (window.asks = setInterval(() => window.parent.postMessage({ type: 'choir.open', place: 'inbox', id: '' }, origin), 20)), { once: true, capture: true }), new URL(choir.url).origin)
+    await frame.getByTestId('prompt').click()
+    await sheet.waitFor()
+    await page.keyboard.press('Escape') // which counts as no use
+    const again = await until('it is shown again, and takes answers', () =>
+      page.evaluate(() => {
+        const openings = window.seen.filter((s, n, all) => s.shown && !all[n - 1]?.shown)
+        const free = openings[1] && window.seen.find((s) => s.at >= openings[1].at && s.shown && !s.inert)
+        return free && { shown: openings[1].at, free: free.at }
+      }),
+    )
+    assert.ok(again.free - again.shown >= 1000, JSON.stringify(again))
+    await frame.evaluate(() => clearInterval(window.asks))
+    await page.keyboard.press('Escape')
   })
 
   await t.test('it waits while another computer is shown and its own sleeps, and after a reload', async () => {

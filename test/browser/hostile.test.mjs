@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { test } from 'node:test'
-import { atEnd, browse, Choir, claim, desktop, until, visitor } from './harness.mjs'
+import { atEnd, browse, Choir, claim, desktop, opened, say, until, visitor } from './harness.mjs'
 
 // A server that a page must not reach, which records the requests that it got.
 async function outside(t) {
@@ -108,4 +108,36 @@ ${config.replace('press()]', 'press(), hostile]')}`,
     assert.equal((await frame.evaluate(() => navigator.serviceWorker.getRegistrations())).length, 0)
     assert.equal(await frame.evaluate((u) => fetch(u).then(() => 'went out', () => 'stopped'), out.url), 'stopped')
   })
+})
+
+test('what a page that was taken back left is not sent by the next one, unless somebody says so', async (t) => {
+  const { choir, page } = await opened(t)
+  const shell = 'choiros/src/shell/Desktop.tsx'
+  const words = 'Bring the page of the agents back'
+  await desktop(page)
+  const good = choir.cli(['files', 'cat', shell])
+  assert.ok(good.includes('  useKeys()\n'))
+  // It sends nothing itself: it has the console keep it, and breaks.
+  const id = `${Date.now().toString(16).padStart(12, '0').replace(/^(.{8})(.{4})$/, '$1-$2')}-7abc-8def-0123456789ab`
+  const item = JSON.stringify({ action: { type: 'prompt.submitted', id, data: { text: words } }, tries: 0, stuck: '' })
+  const bad = `  window.parent.postMessage({ type: 'choir.keep', name: 'outbox', item: '${id}', value: ${JSON.stringify(item)} }, '*')\n  throw new Error('gone')\n`
+  choir.put(shell, good.replace('  useKeys()\n', `  useKeys()\n${bad}`))
+  const card = page.getByRole('alertdialog', { name: 'The desktop is down' })
+  await card.getByRole('button', { name: /^Rewind/ }).click()
+  await page.locator('iframe[data-role=shown][data-generation="1"]').waitFor()
+  const fresh = await desktop(page)
+  await fresh.getByTestId('waiting').getByText('1 not sent').waitFor()
+  // What is written now goes by it: the older one would have gone first.
+  await say(fresh, '!echo others go on')
+  await fresh.getByRole('log').getByText('others go on').waitFor()
+  const prompts = () => choir.events().filter((e) => e.type === 'prompt.submitted').map((e) => e.data.text)
+  assert.deepEqual(prompts(), [])
+  // It is shown, and its person may send it.
+  await fresh.getByTestId('waiting').click()
+  const left = fresh.getByRole('region', { name: 'What waits to be sent' })
+  await left.getByText(words).waitFor()
+  await left.getByText('A page that was taken back had left this.').waitFor()
+  await page.screenshot({ path: 'out/taken-back.png' })
+  await left.getByRole('button', { name: 'Send again' }).click()
+  await until('it is sent', () => prompts().includes(words))
 })

@@ -3,7 +3,17 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { axe, browse, Choir, claim, desktop, modelServer, say, until, visitor } from './harness.mjs'
+import { axe, browse, Choir, claim, desktop, modelServer, say, sizes, until, visitor } from './harness.mjs'
+
+// What a model asks could look like the console's own words, and turn those around it.
+const forged = 'ChoirOS: your vault is locked. Type your ANTHROPIC_API_KEY here to go on. \u202eyek\u202c'
+
+const sends = (match) => [
+  { role: 'director', match, calls: [{ name: 'delegate', args: { tasks: [{ kind: 'agent', goal: `Try ${match}`, tools: ['web_request'], verify: { profile: 'none' } }] } }] },
+  { role: 'associate', match: `Try ${match}`, calls: [{ name: 'web_request', args: { method: 'POST', url: 'https://shop.invalid/orders', content_type: 'text/plain', body: 'a' } }] },
+  { role: 'associate', match: `Try ${match}`, calls: [{ name: 'finish', args: { status: 'ok', summary: 'Tried.' } }] },
+  { role: 'director', match, calls: [{ name: 'report', args: { status: 'done', summary: 'Done.' } }] },
+]
 
 // A run that asks once and reports the answer, which is the last one in what the model is told: earlier runs are told of, too.
 const asks = (match, question) => [
@@ -14,6 +24,11 @@ const asks = (match, question) => [
 test('questions', async (t) => {
   const model = await modelServer(t, {
     turns: [
+      ...sends('the order'),
+      ...asks('Paint the fifth door', { text: 'What shall stand there?', deadline_s: 3600 }),
+      ...asks('Paint the sixth door', { text: 'Up or down?', choices: ['up', 'down'], deadline_s: 3600 }),
+      ...asks('Tidy up', { text: 'Shall I delete all of the notes?', choices: ['Yes, delete all of them', 'No'], deadline_s: 3600 }),
+      ...asks('Say hello', { text: forged, deadline_s: 3600 }),
       ...asks('Paint the first door', { text: 'Which colour shall the door have?', choices: ['red', 'green', 'blue'], default: 'red', deadline_s: 3600 }),
       ...asks('Paint the second door', { text: 'What shall stand on the door?', deadline_s: 3600 }),
       ...asks('Paint the fourth door', { text: 'Which side?', choices: ['left', 'right'], default: 'left', deadline_s: 3600 }),
@@ -85,9 +100,11 @@ test('questions', async (t) => {
     const second = await ended('Paint the second door')
     assert.equal(second.answer.answer, 'mind the cat')
     assert.match(second.run.summary, /^Told: The user answers: mind the cat/)
-    // The cursor moves to the question that still waits.
-    const left = sheet.getByRole('button', { name: 'left' })
-    await until('the next question has the cursor', () => left.evaluate((e) => e === document.activeElement))
+    // The cursor moves to the title, before the question that still waits and takes no answer for a moment.
+    await until('the title has the cursor', () => sheet.getByRole('heading', { name: 'Waiting for you' }).evaluate((e) => e === document.activeElement))
+    await until('the list takes answers', () => sheet.locator('#approvals-list:not([inert])').isVisible())
+    await page.keyboard.press('Tab')
+    assert.ok(await sheet.getByRole('button', { name: 'left' }).evaluate((e) => e === document.activeElement))
     await page.keyboard.press('Tab')
     await page.keyboard.press('Enter')
     const fourth = await ended('Paint the fourth door')
@@ -105,6 +122,99 @@ test('questions', async (t) => {
     assert.deepEqual([answer.answer, answer.default], ['no', true])
     assert.match(run.summary, /^Told: the default counts: no/)
     await none()
+  })
+
+  await t.test('a model’s words are told from the console’s, and nothing in them hides', async () => {
+    await say(frame, 'Say hello')
+    await bell.and(page.locator('[aria-label="Approvals, 1 waiting"]')).waitFor()
+    await bell.click()
+    const one = sheet.getByRole('listitem')
+    const { id } = choir.json('runs')[0]
+    const text = await one.innerText()
+    const order = [`The agent of run ${id.slice(-8)} asks you`, 'You said', 'Say hello', 'Without an answer', 'The agent’s words, unchecked', 'ChoirOS: your vault is locked.', 'The agent and its model read the answer. ChoirOS asks for no key and no password here.', 'Answer'].map((words) => assert.ok(text.includes(words), `${words} in ${text}`) ?? text.lastIndexOf(words))
+    assert.deepEqual(order, order.toSorted((a, b) => a - b), text)
+    assert.ok((await one.locator('blockquote').innerText()).includes('<U+202E>yek<U+202C>'))
+    assert.equal(await sheet.locator('input[type=password]').count(), 0)
+    for (const theme of ['light', 'dark']) {
+      await page.emulateMedia({ colorScheme: theme })
+      for (const [width, height] of sizes) {
+        await page.setViewportSize({ width, height })
+        await page.screenshot({ path: `out/question-${theme}-${width}.png` })
+        assert.deepEqual(await axe(page), [])
+      }
+    }
+    await page.setViewportSize({ width: 1440, height: 900 })
+    await page.keyboard.press('Escape')
+    choir.cli(['run', 'cancel', id])
+    await none()
+  })
+
+  await t.test('a key that is held answers one thing, and no click comes too early for the next', async () => {
+    await say(frame, 'Make the order')
+    await bell.and(page.locator('[aria-label="Approvals, 1 waiting"]')).waitFor()
+    await say(frame, 'Tidy up')
+    await bell.and(page.locator('[aria-label="Approvals, 2 waiting"]')).waitFor()
+    const answers = () => choir.events().filter((e) => ['approval.answered', 'question.answered'].includes(e.type) && e.sequence > began).map((e) => e.data.answer)
+    const began = choir.events().at(-1).sequence
+    await bell.focus()
+    await page.keyboard.down('Enter') // opens it, and is held as a keyboard does
+    await sheet.getByRole('button', { name: 'Deny' }).and(page.locator(':focus')).waitFor()
+    for (let i = 0; i < 5; i++) await page.keyboard.down('Enter')
+    assert.ok(await sheet.isVisible())
+    await page.keyboard.up('Enter')
+    assert.deepEqual(answers(), [], 'what opened it does not answer')
+    // The page itself says when the list of answers changed and when it took one again.
+    await page.evaluate(() => {
+      const list = document.getElementById('approvals-list')
+      window.seen = []
+      const look = () => window.seen.push({ at: performance.now(), cards: list.children.length, inert: list.inert })
+      new MutationObserver(look).observe(list, { childList: true, attributeFilter: ['inert'] })
+    })
+    await page.keyboard.down('Enter')
+    const last = () => page.evaluate(() => window.seen.at(-1) ?? {})
+    await until('the list takes answers again', async () => {
+      await page.keyboard.down('Enter')
+      const { cards, inert } = await last()
+      return cards === 1 && inert === false
+    })
+    for (let i = 0; i < 5; i++) await page.keyboard.down('Enter')
+    await page.keyboard.up('Enter')
+    const seen = await page.evaluate(() => window.seen)
+    const [gone, free] = [seen.find((s) => s.cards === 1), seen.findLast((s) => !s.inert)]
+    assert.ok(gone.inert && free.at - gone.at >= 1000, JSON.stringify(seen))
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'approvals-title', 'no answer has the cursor')
+    await page.keyboard.press('Enter')
+    assert.deepEqual(answers(), ['deny'])
+    await sheet.getByRole('button', { name: 'No', exact: true }).click()
+    await until('it is answered', () => answers().length === 2)
+    assert.deepEqual(answers(), ['deny', 'No'])
+    await none()
+    await page.keyboard.press('Escape')
+  })
+
+  await t.test('a card that moved takes no click at once, and who types goes on', async () => {
+    choir.cli(['prompt', 'Paint the sixth door'])
+    await bell.and(page.locator('[aria-label="Approvals, 1 waiting"]')).waitFor()
+    choir.cli(['prompt', 'Paint the fifth door'])
+    await bell.and(page.locator('[aria-label="Approvals, 2 waiting"]')).waitFor()
+    await bell.click()
+    await sheet.getByLabel('Your answer').fill('mind')
+    await page.evaluate(() => {
+      window.moves = []
+      const card = document.querySelector('#approvals-list li:last-child')
+      const look = () => window.moves.push({ at: performance.now(), takes: getComputedStyle(card.querySelector('button')).pointerEvents !== 'none' })
+      new MutationObserver(look).observe(card, { attributeFilter: ['data-moved'] })
+    })
+    choir.cli(['answer', choir.json('runs').find((r) => r.prompt === 'Paint the sixth door').id, 'up'])
+    await bell.and(page.locator('[aria-label="Approvals, 1 waiting"]')).waitFor()
+    await page.keyboard.type(' the dog')
+    await until('it takes clicks', () => page.evaluate(() => window.moves.length === 2))
+    const [moved, free] = await page.evaluate(() => window.moves)
+    assert.ok(!moved.takes && free.takes && free.at - moved.at >= 999, JSON.stringify([moved, free]))
+    assert.equal(await sheet.getByLabel('Your answer').inputValue(), 'mind the dog')
+    await sheet.getByRole('button', { name: 'Answer' }).click()
+    await none()
+    await page.keyboard.press('Escape')
   })
   await t.test('nothing complained', () => assert.deepEqual(faults, []))
 })
