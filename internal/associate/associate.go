@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	"choir.dev/choiros/internal/tool"
 	"choir.dev/choiros/internal/tool/boxtools"
@@ -125,7 +126,7 @@ func Execute(ctx context.Context, o Options, m Message) Draft {
 		err = fmt.Errorf("tasks of kind %q are not executed here", m.Task.Kind)
 	}
 	if err != nil {
-		d.Status, d.Summary = contract.ResultFailed, harness.Clip(err.Error(), 4096)
+		d.Status, d.Summary = contract.ResultFailed, harness.Clip(fault.Text(err), 4096)
 		if ctx.Err() != nil {
 			d.Status, d.Summary = contract.ResultCancelled, "The task was cancelled."
 		}

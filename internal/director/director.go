@@ -13,6 +13,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/associate"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	"choir.dev/choiros/internal/tool"
 )
@@ -108,7 +109,7 @@ func Direct(ctx context.Context, o Options, m Message) Report {
 	case ctx.Err() != nil:
 		rep.Status, rep.Summary = contract.RunCancelled, "The run was cancelled."
 	case err != nil:
-		rep.Status, rep.Detail = contract.RunFailed, harness.Clip(err.Error(), 2000)
+		rep.Status, rep.Detail = contract.RunFailed, harness.Clip(fault.Text(err), 2000)
 		rep.Summary = "The Director stopped: " + rep.Detail
 	case out.Reason != harness.Finished:
 		rep.Status = contract.RunFailed

@@ -77,7 +77,7 @@ func TestACheckOfTheBaseThatCantBeMadeIsNoPass(t *testing.T) {
 	}
 	h.report(h.submit("go"))
 	res := h.results()
-	if len(res) != 1 || res[0].Verification.Status != contract.VerificationUnknown || !strings.Contains(res[0].Verification.Reason, "before the change is not known: boxes: no box can be had") {
+	if len(res) != 1 || res[0].Verification.Status != contract.VerificationUnknown || !strings.Contains(res[0].Verification.Reason, "before the change is not known: no box can be had") {
 		t.Errorf("%+v", res)
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/fault"
 )
 
 func TestADyingTaskBoxIsResumedThenGivenUp(t *testing.T) {
@@ -222,5 +224,44 @@ func TestADelegationOutlivesItsDirector(t *testing.T) {
 	}
 	if all := must(h.log.Read(t.Context(), 0, 1000)); all[len(all)-1].Type != "run.reported" {
 		t.Errorf("the run went on after its report:\n%s", h.story())
+	}
+}
+
+// leaving is a workspace whose keeper is away at the first merges.
+type leaving struct {
+	ports.Workspace
+	left   atomic.Int32 // how many merges find it away
+	merges atomic.Int32
+}
+
+func (w *leaving) Merge(ctx context.Context, o ports.Overlay, took ports.Took) (ports.Merged, error) {
+	w.merges.Add(1)
+	if w.left.Add(-1) >= 0 {
+		return ports.Merged{}, fault.New("merge", fault.Unavailable, "", syscall.EPIPE)
+	}
+	return w.Workspace.Merge(ctx, o, took)
+}
+
+// TestAKeeperThatRestartsAtTheMergeLosesNoWork shows that a loop that has finished is not made to work again because the
+// keeper was away for a moment when its tree was to be merged.
+func TestAKeeperThatRestartsAtTheMergeLosesNoWork(t *testing.T) {
+	h := newHouse(t)
+	h.model.director, h.model.associate = plan(agentTask), steps(edit("c1"))
+	var w *leaving
+	h.tune = func(o *dispatch.Options) {
+		w = &leaving{Workspace: o.Workspace}
+		w.left.Store(3)
+		o.Workspace = w
+	}
+	h.sleep()
+	h.wake()
+	rep := h.report(h.submit("go"))
+	h.quiet()
+	res := h.results()
+	if rep.Status != contract.RunDone || len(res) != 1 || res[0].Attempt != 1 || w.merges.Load() != 4 {
+		t.Errorf("after %d merges the report is %+v, the results are %+v", w.merges.Load(), rep, res)
+	}
+	if n := len(h.events("task.started")); n != 1 {
+		t.Errorf("its loop was started %d times", n)
 	}
 }

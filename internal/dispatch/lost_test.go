@@ -2,17 +2,23 @@ package dispatch_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/test/choirtest"
@@ -256,5 +262,181 @@ func TestARunsEndIsRecordedOnceTheLogTakesIt(t *testing.T) {
 	h.quiet()
 	if n := len(h.events("run.reported")); n != 1 {
 		t.Errorf("%d reports", n)
+	}
+}
+
+// crowdedLog takes nothing of the events that full names while the disk is full.
+type crowdedLog struct {
+	ports.Log
+	full    func(contract.Draft) bool
+	freed   atomic.Bool
+	refused atomic.Int32
+}
+
+func (l *crowdedLog) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	if !l.freed.Load() && slices.ContainsFunc(drafts, l.full) {
+		l.refused.Add(1)
+		return nil, fault.New("ledger.Append", fault.DiskFull, fault.FreeSpace, syscall.ENOSPC)
+	}
+	return l.Log.Append(ctx, drafts...)
+}
+
+// endsATask reports whether an event is one that a task without its end needs.
+func endsATask(d contract.Draft) bool {
+	p, moved := d.Data.(*contract.AttemptMoved)
+	return d.Type == "tool.called" || d.Type == "task.finished" || moved && p.State != contract.AttemptBegun
+}
+
+// TestATaskEndsOnceTheLogTakesItsEnd shows of a task what TestARunsEndIsRecordedOnceTheLogTakesIt shows of a run: nobody
+// waits for ever for a task whose end met a full disk, and no run is reported before its tasks have their results.
+func TestATaskEndsOnceTheLogTakesItsEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		during func(h *house, run string)
+		want   contract.RunStatus
+	}{
+		"there is room again": {func(*house, string) {}, contract.RunFailed},
+		"its user cancels the run": {func(h *house, run string) {
+			must(h.d.Command(h.t.Context(), contract.Person("u"), run, contract.CommandCancel))
+			h.told(run, "run.commanded", nil)
+		}, contract.RunCancelled},
+		"the computer sleeps and wakes": {func(h *house, _ string) {
+			h.wrap = nil
+			h.restart()
+		}, contract.RunDone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.model.director, h.model.associate = plan(agentTask), steps(edit("c1"))
+			l := &crowdedLog{full: endsATask}
+			h.wrap = func(real ports.Log) ports.Log { l.Log = real; return l }
+			h.sleep()
+			h.wake()
+			run := h.submit("go")
+			// The call, its attempt's end, giving it up, and that again for as long as there is no room.
+			choirtest.Eventually(t, time.Minute, "its end is refused a second time", func() bool { return l.refused.Load() > 4 })
+			c.during(h, run)
+			if n := len(h.events("run.reported")); n > 0 && h.wrap != nil {
+				t.Error("the run is reported and its task has no result")
+			}
+			l.freed.Store(true)
+			rep := h.report(run)
+			h.quiet()
+			if res := h.results(); rep.Status != c.want || len(res) != 1 || len(h.events("run.reported")) != 1 {
+				t.Errorf("%+v, %+v\n%s", rep, res, h.story())
+			}
+		})
+	}
+}
+
+// TestNoRunEndsBeforeItsTasks shows that a run whose task can't be ended is not reported, also when it is cancelled and
+// all that is recorded beside the task's end has room; and that the next start ends both.
+func TestNoRunEndsBeforeItsTasks(t *testing.T) {
+	h := newHouse(t)
+	h.model.director, h.model.associate = plan(agentTask), steps(edit("c1"))
+	l := &crowdedLog{full: func(d contract.Draft) bool {
+		p, ok := d.Data.(*contract.AttemptMoved)
+		return d.Type == "task.finished" || ok && p.State == contract.AttemptTakingBack
+	}}
+	h.wrap = func(real ports.Log) ports.Log { l.Log = real; return l }
+	h.sleep()
+	h.wake()
+	run := h.submit("go")
+	choirtest.Eventually(t, time.Minute, "its end is refused", func() bool { return l.refused.Load() > 0 })
+	must(h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel))
+	refused := l.refused.Load()
+	choirtest.Eventually(t, time.Minute, "its end is refused after it was cancelled", func() bool { return l.refused.Load() > refused+1 })
+	if n := len(h.events("run.reported")); n > 0 {
+		t.Error("the run is reported and its task has no result")
+	}
+	h.wrap = nil
+	h.restart()
+	h.report(run)
+	h.quiet()
+	if res := h.results(); len(res) != 1 {
+		t.Errorf("the results are %+v\n%s", res, h.story())
+	}
+}
+
+// hostFile is where a host keeps something, which no loop has any business with.
+const hostFile = "/home/host/data/computers/x/blobs/.tmp/put-1"
+
+// fullBlobs has no room for anything.
+type fullBlobs struct{ ports.Blobs }
+
+func (fullBlobs) Put(context.Context, contract.CID, io.Reader) (contract.BlobRef, int64, error) {
+	return "", 0, fault.Wrap("blob.Put", &fs.PathError{Op: "write", Path: hostFile, Err: syscall.ENOSPC})
+}
+
+// TestNoPathOfTheHostIsTold shows that what a loop, its Director and the task's result are told of a disk that is full is
+// what people get: what to free, and no path of the host.
+func TestNoPathOfTheHostIsTold(t *testing.T) {
+	h := newHouse(t)
+	h.tune = func(o *dispatch.Options) { o.Blobs = fullBlobs{o.Blobs} }
+	h.sleep()
+	h.wake()
+	var mu sync.Mutex
+	var told strings.Builder
+	hear := func(say func(int, contract.TurnRequest) []contract.Part) func(int, contract.TurnRequest) []contract.Part {
+		return func(n int, req contract.TurnRequest) []contract.Part {
+			mu.Lock()
+			told.Write(must(json.Marshal(req)))
+			mu.Unlock()
+			return say(n, req)
+		}
+	}
+	h.model.director = hear(plan(agentTask))
+	h.model.associate = hear(steps(use("b", "bash", m{"command": "seq 1 20000"})))
+	rep := h.report(h.submit("go"))
+	h.quiet()
+	mu.Lock()
+	defer mu.Unlock()
+	res := h.results()
+	if rep.Status != contract.RunFailed || len(res) != 1 || !strings.Contains(res[0].Summary, "no space left on device. "+fault.FreeSpace) {
+		t.Errorf("the results are %+v", res)
+	}
+	if !strings.Contains(told.String(), "no space left on device. "+fault.FreeSpace) {
+		t.Error("nobody was told what to free")
+	}
+	for _, e := range must(h.log.Read(t.Context(), 0, 1000)) {
+		told.Write(e.Data)
+	}
+	for _, never := range []string{hostFile, "blob.Put"} {
+		if at := strings.Index(told.String(), never); at >= 0 {
+			t.Errorf("it is told %q", told.String()[max(0, at-200):at+len(never)])
+		}
+	}
+}
+
+// TestWhatIsDecidedOutlivesAFullDisk shows that work which is published, and what a task that only reads has found, is not
+// called failed because the log had no room for the result.
+func TestWhatIsDecidedOutlivesAFullDisk(t *testing.T) {
+	for name, task := range map[string]m{"published": agentTask, "found": {"kind": "inspect", "goal": "look", "tools": []string{"read"}}} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.model.director, h.model.associate = plan(task), steps(edit("c1"))
+			if name == "found" {
+				h.model.associate = steps()
+			}
+			l := &crowdedLog{full: func(d contract.Draft) bool {
+				p, ok := d.Data.(*contract.AttemptMoved)
+				return d.Type == "task.finished" || ok && p.State == contract.AttemptTakingBack
+			}}
+			h.wrap = func(real ports.Log) ports.Log { l.Log = real; return l }
+			h.sleep()
+			h.wake()
+			h.ws.race = sync.OnceFunc(func() {
+				asked := h.events("task.requested")[0].(*contract.TaskRequested).Task
+				must(h.log.Append(t.Context(), contract.Draft{Actor: contract.System(), Type: "publish.started", Run: asked.Run, Task: asked.ID,
+					Data: contract.PublishStarted{Publish: contract.NewID(), Base: strings.Repeat("1", 40), Commit: strings.Repeat("2", 40), Paths: 1}}))
+			})
+			run := h.submit("go")
+			choirtest.Eventually(t, time.Minute, "its end is refused", func() bool { return l.refused.Load() > 3 })
+			l.freed.Store(true)
+			rep := h.report(run)
+			h.quiet()
+			if res := h.results(); rep.Status != contract.RunDone || len(res) != 1 || res[0].Status != contract.ResultOK || name == "published" && h.liveNow() != "echo two\nred\n" {
+				t.Errorf("%+v, %+v, live %q\n%s", rep, res, h.liveNow(), h.story())
+			}
+		})
 	}
 }

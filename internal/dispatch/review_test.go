@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -212,26 +214,61 @@ func TestWhatIsDiscardedIsKeptAndTold(t *testing.T) {
 	}
 }
 
-// TestADecisionOutlivesAKeeperThatRestarts shows that what a person has decided is done once the keeper is there
-// again: nobody is asked once more, and nothing begins anew.
-func TestADecisionOutlivesAKeeperThatRestarts(t *testing.T) {
+// TestADecisionOutlivesWhatPasses shows that what a person has decided is done once the keeper is there again, or
+// the disk has room: nobody is asked once more, and nothing begins anew.
+func TestADecisionOutlivesWhatPasses(t *testing.T) {
+	for name, why := range map[string]error{
+		"the keeper is being restarted": fault.New("choose", fault.Unavailable, "", errors.New("the keeper is being restarted")),
+		"the disk is full":              fault.New("choose", fault.DiskFull, fault.FreeSpace, syscall.ENOSPC),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.reviewed()
+			h.model.director, h.model.associate = plan(agentTask), steps(blue, edit("c1"))
+			var tried atomic.Int32
+			h.ws.choose = func() error {
+				if tried.Add(1) < 3 {
+					return why
+				}
+				return nil
+			}
+			run := h.submit("go")
+			if err := h.look(run, h.review(run, 1), contract.ReviewAnswered{Decision: contract.ReviewPublish, Only: []contract.Choice{{Path: "choiros/x.css"}}}); err != nil {
+				t.Fatal(err)
+			}
+			rep := h.report(run)
+			h.quiet()
+			res := h.results()
+			if rep.Status != contract.RunDone || len(res) != 1 || res[0].Attempt != 1 || h.liveNow() != "echo one\nblue\n" || len(h.events("review.requested")) != 1 {
+				t.Errorf("%+v, %+v, live %q", rep, res, h.liveNow())
+			}
+		})
+	}
+}
+
+// TestADecisionThatCanNotBeDoneIsTold shows that the result of an attempt which could not do what a person decided says
+// what they took, that it was not published, and what is in the way.
+func TestADecisionThatCanNotBeDoneIsTold(t *testing.T) {
 	h := newHouse(t)
 	h.reviewed()
 	h.model.director, h.model.associate = plan(agentTask), steps(blue, edit("c1"))
-	var once sync.Once
-	h.ws.choose = func() (err error) {
-		once.Do(func() { err = fault.New("choose", fault.Unavailable, "", errors.New("the keeper is being restarted")) })
-		return err
+	h.ws.choose = func() error {
+		return fault.New("choose", fault.Damaged, "Restore it.", errors.New("a part of it is damaged"))
 	}
 	run := h.submit("go")
 	if err := h.look(run, h.review(run, 1), contract.ReviewAnswered{Decision: contract.ReviewPublish, Only: []contract.Choice{{Path: "choiros/x.css"}}}); err != nil {
 		t.Fatal(err)
 	}
-	rep := h.report(run)
+	h.report(run)
 	h.quiet()
-	res := h.results()
-	if rep.Status != contract.RunDone || len(res) != 1 || res[0].Attempt != 1 || h.liveNow() != "echo one\nblue\n" || len(h.events("review.requested")) != 1 {
-		t.Errorf("%+v, %+v, live %q", rep, res, h.liveNow())
+	res := h.results()[0]
+	if res.Status != contract.ResultFailed || res.Reviewed == nil || res.Kept == nil || h.liveNow() != "echo one\nred\n" {
+		t.Errorf("live %q, %+v", h.liveNow(), res)
+	}
+	for _, want := range []string{"a part of it is damaged. Restore it.", "took a part of it: 1 of 2 changed files in whole or in part. It was not published."} {
+		if !strings.Contains(res.Summary, want) {
+			t.Errorf("its summary lacks %q: %q", want, res.Summary)
+		}
 	}
 }
 

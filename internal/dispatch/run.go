@@ -437,25 +437,27 @@ func (r *run) fail(err error) {
 	}
 }
 
-// These are how long a run whose end can't be recorded waits at first and at most before it tries again.
-const (
-	concludeFirst = 100 * time.Millisecond
-	concludeMost  = 30 * time.Second
-)
-
-// conclude is finish, tried again for as long as the log takes nothing, such as on a full disk: a run that
-// nobody drives and that has no end could not be cancelled, and would keep its computer awake.
+// conclude ends the tasks that have no result, and then the run, each once the log takes it.
 func (r *run) conclude(rep director.Report) error {
-	for pause := concludeFirst; ; pause = min(2*pause, concludeMost) {
-		err := r.finish(rep)
-		if !fault.Is(err, fault.DiskFull) && !fault.Is(err, fault.Unavailable) {
-			return err
-		}
-		r.dispatcher.log.Error("a run's end could not be recorded; it is tried again until it is, also after a restart", "run", r.story.ID, "after", pause, "error", err)
-		if !awake.Pause(r.dispatcher.ctx, pause) {
-			return nil // the computer goes to sleep, and Recover takes the run up
+	r.mu.Lock()
+	var left []string
+	for _, t := range r.story.Tasks {
+		if !t.Ended() && r.story.Report == nil {
+			left = append(left, t.Request.ID)
 		}
 	}
+	r.mu.Unlock()
+	for _, id := range left {
+		task.Abandon(r.dispatcher.host, r, id, errEnded)
+	}
+	if r.closing() {
+		return nil // the run is not reported before its tasks have their results, and Recover takes it up
+	}
+	err := r.dispatcher.host.Insist("a run's end", r.story.ID, func() error { return r.finish(rep) })
+	if errors.Is(err, task.ErrClosing) {
+		return nil
+	}
+	return err
 }
 
 // finish appends the run's only run.reported, with the host's own verdict.
@@ -467,16 +469,7 @@ func (r *run) finish(rep director.Report) error {
 		r.mu.Unlock()
 		return nil
 	}
-	var left []string
-	for _, t := range r.story.Tasks {
-		if !t.Ended() {
-			left = append(left, t.Request.ID)
-		}
-	}
 	r.mu.Unlock()
-	for _, id := range left {
-		task.Abandon(r.dispatcher.host, r, id, errEnded)
-	}
 	if err := r.closeApprovals(ctx); err != nil {
 		return err
 	}

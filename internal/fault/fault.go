@@ -9,7 +9,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -245,6 +248,44 @@ func Answer(err error) string {
 		return err.Error()
 	}
 	return Text(err)
+}
+
+// Told returns Text and the hint, for a loop, its model, and whoever reads what they make of it: the paths of
+// files and sockets of the host are none of theirs.
+func Told(err error) string {
+	text, paths := Text(err), hostPaths(err)
+	slices.SortFunc(paths, func(a, b string) int { return len(b) - len(a) })
+	for _, p := range paths {
+		text = strings.ReplaceAll(text, p, "a file of the host")
+	}
+	if hint := HintOf(err); hint != "" {
+		text = strings.TrimSuffix(text, ".") + ". " + hint
+	}
+	return text
+}
+
+// hostPaths returns the absolute paths that the errors of the operating system in err's tree name.
+func hostPaths(err error) (paths []string) {
+	switch e := err.(type) {
+	case *fs.PathError:
+		paths = append(paths, e.Path)
+	case *os.LinkError:
+		paths = append(paths, e.Old, e.New)
+	case *net.OpError:
+		if e.Addr != nil {
+			paths = append(paths, e.Addr.String())
+		}
+	}
+	paths = slices.DeleteFunc(paths, func(p string) bool { return !filepath.IsAbs(p) })
+	switch x := err.(type) {
+	case interface{ Unwrap() error }:
+		paths = append(paths, hostPaths(x.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, e := range x.Unwrap() {
+			paths = append(paths, hostPaths(e)...)
+		}
+	}
+	return paths
 }
 
 // Is reports whether err has the code.

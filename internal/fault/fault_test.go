@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -145,5 +146,23 @@ func TestTextLeavesOutWhatLedToIt(t *testing.T) {
 	}
 	if got := fault.Answer(fault.Wrap("keeper.Restore", cause)); got != "keeper.Restore: the disk is full" {
 		t.Errorf("a fault of ours is told whole: %q", got)
+	}
+}
+
+// TestToldNamesNoFileOfTheHost shows that what a loop is told of an error has the hint that people get, and no path of a
+// file or socket of the host, however it is wrapped.
+func TestToldNamesNoFileOfTheHost(t *testing.T) {
+	const file = "/data/blobs/.tmp/put-1"
+	for want, err := range map[string]error{
+		"no space left on device. " + fault.FreeSpace:                             fault.Wrap("blob.Put", &fs.PathError{Op: "write", Path: file, Err: syscall.ENOSPC}),
+		"kept: read a file of the host: input/output error":                       fault.Wrap("op", fmt.Errorf("kept: %w", &fs.PathError{Op: "read", Path: file, Err: syscall.EIO})),
+		"close\nrename a file of the host a file of the host: input/output error": errors.Join(errors.New("close"), &os.LinkError{Op: "rename", Old: file, New: file + "2", Err: syscall.EIO}),
+		"dial unix a file of the host: connection refused":                        fault.New("op", fault.Unavailable, "", &net.OpError{Op: "dial", Net: "unix", Addr: &net.UnixAddr{Name: file, Net: "unix"}, Err: syscall.ECONNREFUSED}),
+		"open workspace/a.txt: file exists":                                       &fs.PathError{Op: "open", Path: "workspace/a.txt", Err: syscall.EEXIST},
+		"It is taken. Take another.":                                              fault.New("op", fault.Conflict, "Take another.", errors.New("It is taken.")),
+	} {
+		if got := fault.Told(err); got != want {
+			t.Errorf("%v is told as %q, want %q", err, got, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,7 +59,7 @@ func (h Host) Used(ctx context.Context) (time.Duration, error) {
 const MaxReply = 16 << 20
 
 // Post sends in as JSON and decodes the answer into out, which may be nil. A
-// 4xx answer is a *Refusal.
+// 4xx answer is a *Refusal; of any other that is not 200 the error has the host's reason.
 func (h Host) Post(ctx context.Context, path string, header map[string]string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -99,6 +100,10 @@ func (h Host) Post(ctx context.Context, path string, header map[string]string, i
 		return r
 	}
 	if resp.StatusCode != http.StatusOK {
+		var r Refusal
+		if json.Unmarshal(b, &r) == nil && r.Reason != "" {
+			return fault.New("harness.Post "+path, fault.Unavailable, "", errors.New(r.Error()))
+		}
 		return fault.New("harness.Post "+path, fault.Unavailable, "", fmt.Errorf("the host answered %s: %s", resp.Status, Clip(string(b), 500)))
 	}
 	if out == nil {

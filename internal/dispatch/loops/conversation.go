@@ -37,9 +37,10 @@ func readJSON(w http.ResponseWriter, r *http.Request, max int64, v any) error {
 	return contract.DecodeStrict(b, int(max), v)
 }
 
-// Refuse answers with a harness.Refusal. With status 0 the error determines the status.
+// Refuse answers with a harness.Refusal, in the words that people get. With status 0 the error determines the
+// status.
 func Refuse(w http.ResponseWriter, status int, err error) {
-	no := harness.Refusal{Reason: harness.Clip(err.Error(), 2000)}
+	no := harness.Refusal{Reason: harness.Clip(fault.Told(err), 2000)}
 	if fe := contract.AsFieldError(err); fe != nil {
 		no.Field, no.Reason = fe.Field, fe.Reason
 	}

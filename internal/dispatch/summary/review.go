@@ -93,7 +93,14 @@ func TellReview(res *contract.AssociateResult, reviews []story.Review) {
 	case k.Decision == contract.ReviewDiscard:
 		said = "The user looked at it and wants none of it, so nothing was published."
 	case len(k.Only) > 0:
-		said = fmt.Sprintf("The user looked at it and took a part of it: %d of %d changed files in whole or in part.", len(res.Changes), last.Paths)
+		paths := map[string]bool{}
+		for _, c := range k.Only {
+			paths[c.Path] = true
+		}
+		said = fmt.Sprintf("The user looked at it and took a part of it: %d of %d changed files in whole or in part.", len(paths), last.Paths)
+	}
+	if k.Decision == contract.ReviewPublish && res.Status != contract.ResultOK {
+		said += " It was not published."
 	}
 	for _, c := range k.Comments {
 		said += "\n" + Comment(c)

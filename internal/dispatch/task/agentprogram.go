@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/loops"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/summary"
+	"choir.dev/choiros/internal/dispatch/telling"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
@@ -58,7 +59,7 @@ func (a *attempt) letProgramWork(ctx context.Context) (associate.Draft, error) {
 		return associate.Draft{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &programTalk{attempt: a, words: newTelling(a)}
+	p := &programTalk{attempt: a, words: a.telling()}
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer cancel(nil)
@@ -75,7 +76,7 @@ func (a *attempt) letProgramWork(ctx context.Context) (associate.Draft, error) {
 		if ended := a.boxEnded(endsAfter); ended != nil {
 			return draft, ended
 		}
-		if host := p.words.failed(); host != nil {
+		if host := p.words.Failed(); host != nil {
 			return draft, host
 		}
 		run() // so that all that it wrote to its error stream is there
@@ -140,7 +141,7 @@ var errProgramEnded = errors.New("the program has ended")
 // programTalk is the conversation with a program.
 type programTalk struct {
 	attempt *attempt
-	words   *telling
+	words   *telling.Telling
 	conn    *acp.Conn
 	stderr  loops.Tail
 	told    int // how many of the user's words it was told
@@ -155,7 +156,7 @@ func (p *programTalk) start(ctx context.Context, program ports.Program) (end fun
 	ctx, cancel := context.WithCancel(ctx)
 	in, toProgram := io.Pipe()
 	fromProgram, out := io.Pipe()
-	p.conn = acp.Connect(fromProgram, toProgram, acp.Options{Update: p.words.hear})
+	p.conn = acp.Connect(fromProgram, toProgram, acp.Options{Update: p.words.Hear})
 	var work sync.WaitGroup
 	work.Go(func() {
 		why := supervise.Safely(func() error {
@@ -197,7 +198,7 @@ func (p *programTalk) work(ctx context.Context, text string) (associate.Draft, e
 		}
 		stop, interrupted, err := p.turn(ctx, harness.Clip(text, programInput))
 		if err == nil {
-			err = p.words.flush()
+			err = p.words.Flush()
 		}
 		if err != nil {
 			return associate.Draft{}, err
@@ -275,7 +276,7 @@ func (p *programTalk) turn(ctx context.Context, text string) (stop acp.Stop, int
 
 // draft is what the end of a turn says. Whether the goal is reached the checks decide.
 func (p *programTalk) draft(stop acp.Stop) associate.Draft {
-	said := cmp.Or(strings.TrimSpace(p.words.last()), "(It said nothing.)")
+	said := cmp.Or(strings.TrimSpace(p.words.Last()), "(It said nothing.)")
 	d := associate.Draft{Status: contract.ResultFailed}
 	switch stop {
 	case acp.EndTurn:
@@ -306,4 +307,20 @@ func (p *programTalk) failure(err error) string {
 		out += " The end of its error stream: " + summary.OneLine(said, loops.TailMost)
 	}
 	return out
+}
+
+// telling records what the attempt's program reports.
+func (a *attempt) telling() *telling.Telling {
+	return telling.New(telling.Options{MaxCalls: a.task.Budget.ToolCalls,
+		Calls: func(add int) int {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.calls += add
+			return a.calls
+		},
+		Record: func(p contract.ProgramReported) error {
+			p.Attempt, p.Program = a.ref.Attempt, a.task.Program
+			_, err := a.run.Append(a.run.Context(), contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "program.reported", Subject: a.ref.Task, Task: a.ref.Task, Data: &p})
+			return err
+		}})
 }

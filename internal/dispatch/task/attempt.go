@@ -76,11 +76,19 @@ func lost(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Timeout)
 }
 
-// Abandon records a result for a task that can't go on, unless the computer goes to sleep: then Recover
-// continues the task.
+// Abandon records a result for a task that can't go on, once the log takes it, unless the computer goes to
+// sleep: then Recover continues the task.
 func Abandon(h *Host, r Run, id string, why error) {
+	err := h.Insist("a task's result", id, func() error { return abandon(h, r, id, why) })
+	if err != nil && !h.closing() {
+		h.Logger.Error("a task's result could not be recorded; it is recovered at the next start", "task", id, "error", err, "because", why)
+	}
+}
+
+// abandon is Abandon, tried once. What it has recorded before is not recorded again.
+func abandon(h *Host, r Run, id string, why error) error {
 	if h.closing() {
-		return
+		return ErrClosing
 	}
 	n, ended := 0, false
 	r.Story(func(s *story.Run) {
@@ -88,22 +96,19 @@ func Abandon(h *Host, r Run, id string, why error) {
 		n, ended = max(t.Now.Number, 1), t.Ended()
 	})
 	if ended {
-		return
+		return nil
 	}
 	a := at(h, r, id, n)
+	defer a.overcome()
 	a.now = a.standing()
-	err := error(nil)
-	if a.now.State != contract.AttemptTakingBack {
-		err = a.fail(why)
+	if !a.settled(why) {
+		if err := a.fail(why); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		ctx, cancel := a.cleanUp()
-		defer cancel()
-		err = a.drive(ctx)
-	}
-	if err != nil && !h.closing() {
-		h.Logger.Error("a task's result could not be recorded; it is recovered at the next start", "task", id, "error", err, "because", why)
-	}
+	ctx, cancel := a.cleanUp()
+	defer cancel()
+	return a.drive(ctx)
 }
 
 // attempt is one attempt under way.
@@ -189,7 +194,7 @@ func (a *attempt) reset(s *story.Run) {
 // drive drives one attempt to its end. An error means that the attempt has no result yet.
 func drive(h *Host, r Run, id string, n int) error {
 	a := at(h, r, id, n)
-	defer func() { a.stop(nil); a.requests.End() }()
+	defer func() { a.stop(nil); a.requests.End(); a.overcome() }()
 	return a.drive(r.Context())
 }
 

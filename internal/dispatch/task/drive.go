@@ -64,7 +64,7 @@ func (a *attempt) drive(ctx context.Context) error {
 		if a.host.closing() {
 			return ErrClosing
 		}
-		err := a.do(ctx, step)
+		err := a.persist(ctx, step, a.do(ctx, step))
 		if err == nil {
 			continue
 		}
@@ -74,9 +74,8 @@ func (a *attempt) drive(ctx context.Context) error {
 		if now := a.standing(); now.State != a.now.State && now.State != contract.AttemptWorking {
 			continue // the transition was stored although its answer was lost
 		}
-		switch a.now.State {
-		case contract.AttemptTakingBack, contract.AttemptLeft, contract.AttemptEnded:
-			return err // the result is decided, and can't be recorded now
+		if a.settled(err) {
+			return err // it can't be recorded now
 		}
 		if err := a.fail(err); err != nil {
 			return err
@@ -106,13 +105,7 @@ func (a *attempt) do(ctx context.Context, step machine.Step) error {
 	case machine.Review:
 		return a.awaitReview(ctx)
 	case machine.Follow:
-		err := a.afterReview(ctx)
-		if err == nil || !lost(err) || ctx.Err() != nil {
-			return err
-		}
-		// What a person has decided is done once it can be.
-		_, err = a.again(trouble{what: fmt.Sprintf("What you decided about “%s” can't be done now", summary.Title(a.task.Goal)), how: "It is tried again"}, err)
-		return err
+		return a.afterReview(ctx)
 	case machine.Publish:
 		return a.publishNow(ctx)
 	case machine.GiveUp:
@@ -432,8 +425,7 @@ func (a *attempt) publishNow(ctx context.Context) error {
 	force := a.now.Try > verifyTries
 	p, err := a.publish(ctx, m, a.now.Verification.Status, force)
 	if fault.Is(err, fault.Conflict) && !force {
-		a.overcome()
-		return a.mergeNow(ctx)
+		return a.persist(ctx, machine.Merge, a.mergeNow(ctx))
 	}
 	if err != nil {
 		return a.undecided(ctx, err)
@@ -540,7 +532,7 @@ func (a *attempt) broken(err error, cancelled bool) contract.AssociateResult {
 	if a.now.Result != nil {
 		res.Egress, res.Usage = a.now.Result.Egress, a.now.Result.Usage
 	}
-	res.Status, res.Summary = contract.ResultFailed, cmp.Or(summary.OneLine(fault.Text(err), 4000), "failed")
+	res.Status, res.Summary = contract.ResultFailed, cmp.Or(summary.OneLine(fault.Told(err), 4000), "failed")
 	if cancelled {
 		res.Status, res.Summary = contract.ResultCancelled, "The task was cancelled: "+summary.OneLine(fault.Text(err), 4000)+"."
 		if errors.Is(err, ErrCancelled) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	machine "choir.dev/choiros/internal/attempt"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/dispatch/summary"
@@ -213,6 +214,42 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 		err = nil // a cancelled run gets no slot again, and goes on without one
 	}
 	return left, err
+}
+
+// persist waits, so that a step which failed with err is tried again, where what is lost otherwise is the whole
+// work of a loop that has finished, or what a person has decided. It returns err when that does not help, or
+// the step was tried as often as a step may be.
+func (a *attempt) persist(ctx context.Context, step machine.Step, err error) error {
+	what := "What “%s” made can't be merged and checked now"
+	switch step {
+	case machine.Follow:
+		what = "What you decided about “%s” can't be done now"
+	case machine.Merge, machine.Check, machine.Verify, machine.Decide:
+	default:
+		return err
+	}
+	if err == nil {
+		a.overcome()
+		return nil
+	}
+	if !passing(err) || ctx.Err() != nil || a.failed+1 >= maxRepeats {
+		return err
+	}
+	_, err = a.again(trouble{what: fmt.Sprintf(what, summary.Title(a.task.Goal)), how: fmt.Sprintf("It is tried again, %d times in all", maxRepeats)}, err)
+	return err
+}
+
+// settled reports whether the attempt's result is decided, so that an error does not change it: it is given up,
+// its publish was begun, or it has only to be concluded. Of the last two an error that does not pass still
+// makes a failure.
+func (a *attempt) settled(err error) bool {
+	now := a.standing()
+	switch now.State {
+	case contract.AttemptTakingBack, contract.AttemptLeft, contract.AttemptEnded:
+		return true
+	}
+	step := now.Next(a.task.Kind)
+	return passing(err) && (step == machine.Conclude || step == machine.Publish && now.Decided)
 }
 
 // overcome tells the user that the trouble is over, if they were told of it.

@@ -345,7 +345,7 @@ func (a *attempt) show(ctx context.Context, res *tool.Result) {
 	if err != nil {
 		// The task has not failed: everything is published at its end.
 		a.host.Logger.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
-		res.Output += "\n(not shown to the user yet: " + summary.OneLine(err.Error(), 300) + ")"
+		res.Output += "\n(not shown to the user yet: " + summary.OneLine(fault.Told(err), 300) + ")"
 	}
 }
 
@@ -382,7 +382,7 @@ func (a *attempt) git(ctx context.Context, args json.RawMessage) (tool.Result, e
 		if ctx.Err() != nil || lost(err) {
 			return tool.Result{}, err
 		}
-		return tool.Result{Output: summary.OneLine(err.Error(), 2000)}, nil
+		return tool.Result{Output: summary.OneLine(fault.Told(err), 2000)}, nil
 	}
 	if got.Checkpoint != "" {
 		a.mu.Lock()

@@ -46,7 +46,7 @@ func (a *attempt) render(ctx context.Context, m ports.Merged, e *verify.Evidence
 	}
 	cmd, err := a.host.Render.Render(ctx, a.overlay, m.Commit)
 	if err != nil {
-		cmd = contract.Command{Argv: []string{"render"}, ExitCode: -1, Stderr: summary.OneLine(err.Error(), 1000)}
+		cmd = contract.Command{Argv: []string{"render"}, ExitCode: -1, Stderr: summary.OneLine(fault.Told(err), 1000)}
 	}
 	e.Sent = append(e.Sent, verify.Ran{Check: verify.Check{Name: "renders"}, Command: bound(cmd), Count: verify.Count{Runner: verify.ExitCode}})
 }
@@ -201,7 +201,7 @@ func (a *attempt) check(ctx context.Context, commit string, c verify.Check, rest
 		})
 	}
 	if err != nil {
-		got.Command.ExitCode, got.Command.Stderr = -1, summary.OneLine(err.Error(), 1000)
+		got.Command.ExitCode, got.Command.Stderr = -1, summary.OneLine(fault.Told(err), 1000)
 		got.Count, got.NotRun = verify.Count{Runner: verify.ExitCode}, true
 	}
 	got.Command = bound(got.Command)

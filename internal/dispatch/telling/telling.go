@@ -1,4 +1,5 @@
-package task
+// Package telling records what an agent program reports of its work, within bounds.
+package telling
 
 import (
 	"fmt"
@@ -17,10 +18,10 @@ const (
 	maxWords     = 12 << 10 // bytes of what is told at once
 )
 
-// telling records what a program reports: text when it is whole or long, each call when it begins and
+// Telling records what a program reports: text when it is whole or long, each call when it begins and
 // when it ends, each plan that is another.
-type telling struct {
-	attempt *attempt
+type Telling struct {
+	options Options
 
 	mu    sync.Mutex
 	text  strings.Builder // what it said, of which the log does not know yet
@@ -39,10 +40,20 @@ type toldCall struct {
 	concluded bool
 }
 
-func newTelling(a *attempt) *telling { return &telling{attempt: a, calls: map[string]*toldCall{}} }
+// Options are what a Telling needs of the attempt.
+type Options struct {
+	MaxCalls int // the task's budget of calls; 0: none
+	// Calls returns how many calls the attempt has made, after it has added some.
+	Calls func(add int) int
+	// Record stores a report.
+	Record func(contract.ProgramReported) error
+}
 
-// hear takes an update of the program. What it returns ends the conversation.
-func (t *telling) hear(u acp.Update) error {
+// New returns a Telling of a program that has said nothing yet.
+func New(o Options) *Telling { return &Telling{options: o, calls: map[string]*toldCall{}} }
+
+// Hear takes an update of the program. What it returns ends the conversation.
+func (t *Telling) Hear(u acp.Update) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch u.Kind {
@@ -63,7 +74,7 @@ func (t *telling) hear(u acp.Update) error {
 	return nil
 }
 
-func (t *telling) said(text string) error {
+func (t *Telling) said(text string) error {
 	if t.after {
 		t.whole, t.after = "", false
 	}
@@ -80,16 +91,12 @@ func (t *telling) said(text string) error {
 	return nil
 }
 
-func (t *telling) called(u acp.Update) error {
+func (t *Telling) called(u acp.Update) error {
 	t.after = true
 	c := t.calls[u.Call]
 	if c == nil {
-		a := t.attempt
-		a.mu.Lock()
-		a.calls++
-		n := a.calls
-		a.mu.Unlock()
-		if most := a.task.Budget.ToolCalls; most > 0 && n > most {
+		n := t.options.Calls(1)
+		if most := t.options.MaxCalls; most > 0 && n > most {
 			return fault.New("", fault.Exhausted, "", fmt.Errorf("its budget of %d tool calls is used up", most))
 		}
 		if len(t.calls) >= maxToldCalls {
@@ -120,14 +127,14 @@ func (t *telling) called(u acp.Update) error {
 	return t.tell(contract.ProgramReported{What: contract.ProgramCall, Text: c.title, Call: u.Call, Status: status})
 }
 
-// flush records what is not in the log yet.
-func (t *telling) flush() error {
+// Flush records what is not in the log yet.
+func (t *Telling) Flush() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.flushed()
 }
 
-func (t *telling) flushed() error {
+func (t *Telling) flushed() error {
 	if t.text.Len() == 0 {
 		return nil
 	}
@@ -137,31 +144,27 @@ func (t *telling) flushed() error {
 }
 
 // tell records one report, as long as there were not too many.
-func (t *telling) tell(p contract.ProgramReported) error {
+func (t *Telling) tell(p contract.ProgramReported) error {
 	if t.told++; t.told > maxTold {
 		return nil
 	}
-	a := t.attempt
-	a.mu.Lock()
-	p.Calls = a.calls
-	a.mu.Unlock()
-	p.Attempt, p.Program = a.ref.Attempt, a.task.Program
-	_, err := a.run.Append(a.run.Context(), contract.Draft{Actor: contract.AssociateOf(a.ref.Task), Type: "program.reported", Subject: a.ref.Task, Task: a.ref.Task, Data: &p})
+	p.Calls = t.options.Calls(0)
+	err := t.options.Record(p)
 	if t.err == nil {
 		t.err = err
 	}
 	return err
 }
 
-// last is what the program said last.
-func (t *telling) last() string {
+// Last is what the program said last.
+func (t *Telling) Last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.ToValidUTF8(t.whole, "")
 }
 
-// failed is why something could not be recorded.
-func (t *telling) failed() error {
+// Failed is why something could not be recorded.
+func (t *Telling) Failed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
