@@ -110,6 +110,15 @@ export function reviewCard(w, elsewhere, inbox) {
   return card
 }
 
+/** A computer that could not be asked: what of it waits is not known, and the others' is listed. */
+export function unaskedCard(w) {
+  const { card } = cardOf(`What waits in ${w.name} is not known`)
+  const why = element('p', `It could not be asked: ${w.reason}`)
+  why.className = 'none'
+  card.append(why)
+  return card
+}
+
 /** What was sent, as it was: its beginning if it is long, and then all of it is one press away. */
 function sent(facts, { what }) {
   fact(facts, 'Sent', what || 'Nothing beside the call itself.').classList.add('all')

@@ -3,7 +3,7 @@
 // others, which may sleep and are not woken for it, are asked for now and then.
 
 import { api, at } from './api.js'
-import { effectCard, offerCard, reviewCard } from './effects.js'
+import { effectCard, offerCard, reviewCard, unaskedCard } from './effects.js'
 
 const every = 10_000
 
@@ -40,8 +40,14 @@ export class Inbox {
     }
   }
 
+  /** What waits. A computer that could not be asked is named in the sheet, and is nothing that waits. */
   get waiting() {
-    return this.here ? [...this.here, ...this.all.filter((w) => w.computer !== this.cid)] : this.all
+    const known = this.all.filter((w) => w.kind !== 'unknown')
+    return this.here ? [...this.here, ...known.filter((w) => w.computer !== this.cid)] : known
+  }
+
+  get unasked() {
+    return this.all.filter((w) => w.kind === 'unknown' && !(this.here && w.computer === this.cid))
   }
 
   /** The entries of the sheet: an id each, and what makes its card. */
@@ -53,7 +59,8 @@ export class Inbox {
         : { id: `review-${w.review.task}-${w.review.attempt}-${w.review.review}${elsewhere(w) && '-elsewhere'}`, card: () => reviewCard(w, elsewhere(w), this) },
     )
     const offers = [...this.offers.values()].map((w) => ({ id: `offer-${w.effect.id}`, card: () => offerCard(w, elsewhere(w), this) }))
-    return [...open, ...offers]
+    const unasked = this.unasked.map((w) => ({ id: `unasked-${w.computer}`, card: () => unaskedCard(w) }))
+    return [...open, ...offers, ...unasked]
   }
 
   run(computer, run) {

@@ -186,11 +186,23 @@ func (l *loop) look(ctx context.Context, c contract.ToolCall) (harness.Return, e
 	return harness.Return{Content: res.Said(), Images: res.Images, IsError: !res.OK}, nil
 }
 
-// end records the report.
-func (l *loop) end(_ context.Context, c contract.ToolCall) (tool.Result, error) {
-	if err := json.Unmarshal(c.Args, &l.report); err != nil {
+// end records the report, if the host takes it: not while the user has said something that this loop was not told.
+func (l *loop) end(ctx context.Context, c contract.ToolCall) (tool.Result, error) {
+	var rep Report
+	if err := json.Unmarshal(c.Args, &rep); err != nil {
 		return tool.Failed("%v", err), nil
 	}
+	var got Reported
+	if no, err := l.post(ctx, "/report", Reporting{Call: c.ID}, &got); no != nil || err != nil {
+		if err != nil {
+			return tool.Result{}, err
+		}
+		return *no, nil
+	}
+	if got.Unheard != "" {
+		return tool.Failed("%s", got.Unheard), nil
+	}
+	l.report = rep
 	return said("The run is over.")
 }
 

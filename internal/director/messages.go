@@ -123,6 +123,17 @@ type Remembered struct {
 	Text string `json:"text"` // for the model
 }
 
+// Reporting is the body of POST /report: the call with which the Director means to end the run.
+type Reporting struct {
+	Call string `json:"call"`
+}
+
+// Reported answers Reporting. Unheard says, for the model, what the user said that it was not told: then the report is
+// not taken, and the run goes on. If it is empty, the run takes no more words.
+type Reported struct {
+	Unheard string `json:"unheard,omitempty"`
+}
+
 // Post is the body of POST /events: one event of a type that a Director's box
 // may post, without envelope.
 type Post struct {

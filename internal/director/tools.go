@@ -97,7 +97,7 @@ func table(agent, helpers []string) []declared {
 			Description: "Write down the objective and the whole plan, as the user sees them in the run's document.",
 			Schema:      tool.Object(`"objective":{"type":"string","minLength":1,"maxLength":8192},"plan":`+planSchema, "objective", "plan")},
 			(*loop).plan},
-		{tool.Tool{Name: "report", Executor: tool.Loop, Callers: caller, Ends: true,
+		{tool.Tool{Name: "report", Executor: tool.Host, Callers: caller, Ends: true,
 			Effects:     []tool.Effect{tool.None},
 			Limits:      tool.Limits{In: 256 << 10, Out: 4 << 10, Time: quick},
 			Description: "End the run. done only if everything asked for was done and nothing needed has failed; otherwise failed.",

@@ -132,12 +132,14 @@ func (r *run) alone(ctx context.Context) (rep director.Report, over bool, err er
 		return rep, false, err
 	}
 	edited := r.doc.Edited(ctx) != ""
-	r.mu.Lock()
-	rep, why := summary.Alone(r.story)
-	r.mu.Unlock()
-	if why == "" && edited {
-		why = "its user wrote into the run's document, which no Associate reads"
-	}
+	var why string
+	r.lastWord(func() bool {
+		rep, why = summary.Alone(r.story)
+		if why == "" && edited {
+			why = "its user wrote into the run's document, which no Associate reads"
+		}
+		return why == ""
+	})
 	if why == "" {
 		return rep, true, nil
 	}

@@ -52,6 +52,7 @@ func (a *directorAPI) handler() http.Handler {
 	mux.HandleFunc("POST /tools/{name}", a.look)
 	mux.HandleFunc("POST /remember", loops.Endpoint(64<<10, a.remember))
 	mux.HandleFunc("POST /ask", loops.Endpoint(64<<10, a.ask))
+	mux.HandleFunc("POST /report", loops.Endpoint(1<<10, a.report))
 	return mux
 }
 

@@ -126,7 +126,7 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{options: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
 	d.briefs = &look.Briefs{Tools: tools, Now: o.Now}
-	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	d.ctx, d.cancel = context.WithCancelCause(awake.Patient(context.Background(), o.Times.Projection))
 	d.host = task.NewHost(task.Options{CID: o.CID, Blobs: o.Blobs, Boxes: o.Boxes, Workspace: o.Workspace, Documents: o.Documents, Models: o.Models,
 		Egress: o.Egress, BeyondGrant: o.BeyondGrant, Logger: o.Logger, Tools: tools, Briefs: d.briefs, Render: o.Render, Install: o.Install, Programs: o.Programs, Version: o.Version, Repairs: o.Repairs, Turns: o.Turns,
 		Parallel: o.Parallel, Times: o.Times, Now: o.Now, Awake: d.ctx})
@@ -305,7 +305,7 @@ func (d *Dispatcher) Steer(ctx context.Context, by contract.Actor, runID, text s
 	if err != nil {
 		return 0, err
 	}
-	seq, err := r.said(ctx, by, "run.steered", &contract.RunSteered{Text: text})
+	seq, err := r.hear(ctx, by, text)
 	return seq, fault.Wrap(op, err)
 }
 

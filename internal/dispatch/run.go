@@ -58,6 +58,8 @@ type run struct {
 	seen      uint64                 // the sequence up to which the log was read
 	places    map[string]*slots.Slot // the slots of its tasks, by task id
 	unread    error                  // why the story does not grow any more
+
+	hearing hearing
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
@@ -373,6 +375,9 @@ func (r *run) plan(b *directorBox) (director.Report, error) {
 	if err == nil {
 		err = r.unpaused(ctx)
 	}
+	if err == nil {
+		err = b.api.askOn(ctx)
+	}
 	if fault.Is(err, fault.Exhausted) {
 		return stopped(err), nil
 	}
@@ -383,11 +388,11 @@ func (r *run) plan(b *directorBox) (director.Report, error) {
 	if err != nil {
 		return director.Report{}, err
 	}
+	turns, closed := r.reopen()
 	chosen, _ := r.Chosen()
 	r.mu.Lock()
 	m := director.Message{Run: r.story.ID, Prompt: r.story.Prompt.Text, Kept: summary.Pinned(r.story.Facts), Model: r.story.Prompt.Model, Budget: r.Budget(), Tools: r.dispatcher.tools.For(tool.Director),
-		MaxTurns: r.dispatcher.options.Turns, Turns: summary.ResumableRun(r.story), Window: r.dispatcher.options.Models.Window(ctx, contract.KindDirector, chosen), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
-	closed := summary.Closed(r.story.Turns, m.Turns)
+		MaxTurns: r.dispatcher.options.Turns, Turns: turns, Window: r.dispatcher.options.Models.Window(ctx, contract.KindDirector, chosen), Heartbeat: int(r.dispatcher.options.Times.Heartbeat / time.Millisecond)}
 	for _, t := range m.Turns {
 		m.Spent = m.Spent.Add(t.Usage)
 	}
@@ -470,6 +475,7 @@ func (r *run) finish(rep director.Report) error {
 		return nil
 	}
 	r.mu.Unlock()
+	r.deafen()
 	if err := r.closeApprovals(ctx); err != nil {
 		return err
 	}

@@ -4,14 +4,22 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
+	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/computer"
 	things "choir.dev/choiros/internal/computer/past"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
 )
 
-// Waiting implements control.Computers. Of a computer that sleeps its state is read once.
+// askMost bounds how long one computer is waited for: the others' inbox does not wait for one that stands still.
+const askMost = 3 * time.Second
+
+// Waiting implements control.Computers. Of a computer that sleeps its state is read once. One that can't be asked is
+// named, with the reason.
 func (fl *Fleet) Waiting(ctx context.Context, cids []contract.CID) ([]view.Waiting, error) {
 	wanted := make(map[contract.CID]bool, len(cids))
 	for _, cid := range cids {
@@ -20,16 +28,28 @@ func (fl *Fleet) Waiting(ctx context.Context, cids []contract.CID) ([]view.Waiti
 	fl.mu.Lock()
 	order := append([]contract.CID(nil), fl.order...)
 	fl.mu.Unlock()
+	order = slices.DeleteFunc(order, func(cid contract.CID) bool { return !wanted[cid] })
+	return inboxOf(ctx, order, askMost, fl.waiting, func(cid contract.CID, err error) view.Waiting {
+		fl.Logger.Warn("a computer could not be asked what of it waits for somebody", "computer", string(cid), "error", err)
+		return view.Waiting{Computer: cid, Name: fl.nameOf(cid), Kind: view.WaitsUnknown, Reason: contract.Clip(fault.Text(err), 500)}
+	})
+}
+
+// inboxOf asks computers one after the other, each for at most so long. What is listed of one that can't be asked, unasked says.
+func inboxOf(ctx context.Context, cids []contract.CID, most time.Duration, ask func(context.Context, contract.CID) ([]view.Waiting, error), unasked func(contract.CID, error) view.Waiting) ([]view.Waiting, error) {
 	out := []view.Waiting{}
-	for _, cid := range order {
-		if !wanted[cid] {
-			continue
+	for _, cid := range cids {
+		timed, cancel := awake.WithTimeout(ctx, most)
+		waits, err := ask(timed, cid)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			out = append(out, unasked(cid, err))
+		default:
+			out = append(out, waits...)
 		}
-		waits, err := fl.waiting(ctx, cid)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, waits...)
 	}
 	return out, nil
 }

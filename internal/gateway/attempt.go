@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
@@ -33,9 +34,14 @@ func (c *call) once(ctx context.Context, t target, sent prepared, maxTokens int,
 	l.Output = min(l.Output, maxTokens*bytesPerToken+moreBytes) // a service that knows no end of its own spends no more
 	ctx, cancel := awake.WithTimeoutCause(ctx, l.Wall, errWall)
 	defer cancel()
-	pulse := &pulse{}
+	ctx, chosen := context.WithCancelCause(ctx)
+	pulse, grows := &pulse{}, &growth{}
 	sink := newCollector(l, red, c.reader.delta, t.provider, c.req)
-	sink.progress = func() { pulse.beat(); progress() }
+	sink.progress = func() { pulse.beat(); grows.note(c.gateway.clock.Now()); progress() }
+	var heeds sync.WaitGroup
+	heeds.Go(func() { c.heed(ctx, chosen, grows) })
+	defer heeds.Wait()
+	defer chosen(nil)
 	finish, err := t.impl.Stream(ctx, provider.Call{
 		Role: c.scope.Role, Provider: t.provider, Model: t.model, Request: sent.request, MaxTokens: maxTokens,
 		Abilities: t.info.abilities(), Dialect: t.dialect, Images: sent.pictures,
@@ -43,6 +49,9 @@ func (c *call) once(ctx context.Context, t target, sent prepared, maxTokens int,
 	}, sink)
 	out = outcome{usage: finish.Usage, bytes: sink.size}
 	wall := err != nil && context.Cause(ctx) == errWall
+	if err != nil && context.Cause(ctx) == errChosen {
+		return out, sink.shown, errChosen
+	}
 	cut := errors.Is(err, provider.ErrFull) || wall && sink.size > 0
 	switch {
 	case wall && !cut:

@@ -118,8 +118,7 @@ func (c *call) run(ctx context.Context) (contract.Turn, error) {
 		if k == nil {
 			switched, err := c.await(ctx, again, changed)
 			if err == nil && switched {
-				c.waitOver(ctx, contract.ModelResumed{Outcome: contract.WaitSwitched})
-				err = c.choose(ctx)
+				err = c.turnTo(ctx, nil)
 			}
 			if err != nil {
 				return contract.Turn{}, c.gateway.outward(err, redactor{})
@@ -133,6 +132,12 @@ func (c *call) run(ctx context.Context) (contract.Turn, error) {
 		permit.Left()
 		if err == nil {
 			return turn, nil
+		}
+		if errors.Is(err, errChosen) && ctx.Err() == nil {
+			if err := c.turnTo(ctx, err); err != nil {
+				return contract.Turn{}, c.gateway.outward(err, redactor{})
+			}
+			continue
 		}
 		if !c.goesOn(ctx, k, permit, err) {
 			te := c.gateway.outward(err, k.red)

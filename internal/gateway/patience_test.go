@@ -9,6 +9,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/gateway"
+	"choir.dev/choiros/test/choirtest"
 	"choir.dev/choiros/test/modelserver"
 )
 
@@ -143,5 +144,67 @@ func TestAnotherModelIsTurnedToAtOnce(t *testing.T) {
 	}
 	if !switched {
 		t.Errorf("resumed: %+v", told.resumed)
+	}
+}
+
+// TestAModelThatHangsIsLeftForTheChosenOne: a request that has had no answer yet, or whose answer has fallen silent, ends
+// once the user chooses another model; one that arrives is not thrown away.
+func TestAModelThatHangsIsLeftForTheChosenOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		turn modelserver.Turn
+		want string
+	}{
+		"nothing came":   {modelserver.Turn{Text: "the first", Hold: "h"}, "the other"},
+		"it fell silent": {modelserver.Turn{Text: "the first, which is longer", Fault: &modelserver.Fault{Kind: "stall"}}, "the other"},
+		"it arrives":     {modelserver.Turn{Text: "the first", Fault: &modelserver.Fault{Kind: "drip", PauseMS: 20}}, "the first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := modelserver.New(modelserver.Script{Turns: []modelserver.Turn{{Text: "the other"}}}).Start()
+			defer other.Close()
+			g, s, m := play(t, modelserver.Anthropic, func(o *gateway.Options) {
+				o.OpenAIBaseURL = other.OpenAIURL()
+				if name != "it arrives" {
+					o.Limits.Tell = 100 * time.Millisecond
+				}
+			}, c.turn)
+			sc, told := scope(), &listener{}
+			sc.Waiter = told
+			var mu sync.Mutex
+			chosen, another := "", make(chan struct{})
+			sc.Chosen = func() (string, <-chan struct{}) {
+				mu.Lock()
+				defer mu.Unlock()
+				return chosen, another
+			}
+			var choose sync.WaitGroup
+			choose.Go(func() {
+				choirtest.Eventually(t, 20*time.Second, "the first is asked, or answers", func() bool {
+					told.mu.Lock()
+					defer told.mu.Unlock()
+					return len(s.Requests()) > 0 && (name == "nothing came" || len(told.resumed) > 0)
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				chosen = "openai/gpt-5.4"
+				close(another)
+				another = make(chan struct{})
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			turn, err := g.Turn(ctx, sc, say("x"), nil)
+			choose.Wait()
+			if err != nil || turn.Message.Parts[0].Text != c.want {
+				t.Fatalf("%+v, %v after %d requests", turn, err, len(s.Requests()))
+			}
+			if c.want == "the other" {
+				var of []string
+				for _, u := range m.taken() {
+					of = append(of, u.Provider)
+				}
+				if fmt.Sprint(of) != "[anthropic openai]" {
+					t.Errorf("metered %v", of)
+				}
+			}
+		})
 	}
 }

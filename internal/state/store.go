@@ -18,6 +18,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/newfile"
 	"choir.dev/choiros/internal/state/schema"
@@ -227,20 +228,29 @@ func (s *Store) CaughtUp(ctx context.Context, log LogEnd) error {
 	return s.Wait(ctx, log.Last())
 }
 
-// Wait returns when everything up to minSeq is projected. It fails when ctx ends or
-// projection has stopped.
+// Wait returns when everything up to minSeq is projected. It fails when ctx ends, or
+// projection has stopped, for longer than an awake.Patient ctx outlasts.
 func (s *Store) Wait(ctx context.Context, minSeq uint64) error {
+	var patience <-chan struct{}
 	for {
 		s.mu.Lock()
 		reached, moved, stopped := s.lastSeq >= minSeq, s.moved, s.stopped
 		s.mu.Unlock()
-		switch {
-		case reached:
+		if reached {
 			return nil
-		case stopped != nil:
-			return fault.New("state.Wait", fault.Unavailable, "The projection has stopped; the server's log says why.", stopped)
+		}
+		var over <-chan struct{} // never, while it is projected
+		if stopped != nil {
+			if patience == nil {
+				ends, stop := awake.PatienceOf(ctx)
+				defer stop()
+				patience = ends
+			}
+			over = patience
 		}
 		select {
+		case <-over:
+			return fault.New("state.Wait", fault.Unavailable, "The projection has stopped; the server's log says why.", stopped)
 		case <-moved:
 		case <-ctx.Done():
 			return fault.New("state.Wait", "", "", fmt.Errorf("sequence %d is not projected yet (at %d): %w", minSeq, s.Last(), ctx.Err()))

@@ -9,10 +9,12 @@ type WaitingKind string
 const (
 	WaitsEffect WaitingKind = "effect" // what may have happened outside: somebody has to look, and say what they found
 	WaitsReview WaitingKind = "review" // work that is not published before somebody has looked at it
+	// WaitsUnknown is nothing that waits: the computer could not be asked. It does not take the others' inbox.
+	WaitsUnknown WaitingKind = "unknown"
 )
 
-// Waiting is something of a computer that stays until a person has dealt with it. Exactly one of Effect and Review is
-// set.
+// Waiting is something of a computer that stays until a person has dealt with it. Exactly one of Effect, Review and
+// Reason is set.
 type Waiting struct {
 	Computer contract.CID `json:"computer"`
 	Name     string       `json:"name"` // the computer's
@@ -22,4 +24,5 @@ type Waiting struct {
 	Over     bool         `json:"over,omitempty"` // whether the run has ended
 	Effect   *Effect      `json:"effect,omitempty"`
 	Review   *Review      `json:"review,omitempty"`
+	Reason   string       `json:"reason,omitempty"` // why the computer could not be asked, in a sentence for a person
 }

@@ -78,6 +78,7 @@ Associate at once.`,
 			if !wait {
 				run, err := c.Run(ctx, acted.Run)
 				if err != nil {
+					fmt.Fprintf(os.Stderr, "choir: the prompt was taken, but how its run stands can't be told now; this tells of it: choir runs %s\n", acted.Run)
 					return err
 				}
 				return t.Show(standing.ResultOf(run), func(w io.Writer) { terminal.Row(w, "run", acted.Run, run.Status) })

@@ -13,6 +13,8 @@ type Times struct {
 	// live; after that it stays. 10 min.
 	TakeBack time.Duration
 	RunWall  time.Duration // the time limit of a run whose prompt sets none; 1 h
+	// Projection is how long a run waits for the state's projection when that has stopped; it is tried again. 30 min.
+	Projection time.Duration
 	// Approval is how long a task waits for a person before what it asks for is denied. 5 min.
 	Approval time.Duration
 }
@@ -30,6 +32,7 @@ func (t Times) WithDefaults() Times {
 	def(&t.CleanUp, 2*time.Minute)
 	def(&t.TakeBack, 10*time.Minute)
 	def(&t.RunWall, time.Hour)
+	def(&t.Projection, 30*time.Minute)
 	def(&t.Approval, 5*time.Minute)
 	return t
 }

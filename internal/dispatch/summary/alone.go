@@ -2,7 +2,6 @@ package summary
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"choir.dev/choiros/contract"
@@ -31,8 +30,7 @@ func Alone(s *story.Run) (rep director.Report, why string) {
 		return rep, "what its Associate did is not verified: " + OneLine(v.Reason, 500)
 	}
 	for i, said := range Words(s) {
-		told := func(turn contract.TurnRecorded) bool { return strings.Contains(turn.Told, said) }
-		if !slices.ContainsFunc(t.Turns, told) {
+		if !heard(t.Turns, said) {
 			return rep, fmt.Sprintf("its user said something (%d) that its Associate was not told any more", i+1)
 		}
 	}

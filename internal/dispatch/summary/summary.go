@@ -378,6 +378,9 @@ func Reported(r *story.Run, rep director.Report, spent contract.Usage) *contract
 	if did := idle(r); did != "" && rep.Status == contract.RunDone {
 		why = append(why, did)
 	}
+	if late := unheard(r); len(late) > 0 {
+		ok, why = false, append(why, late...) // what was asked for is not what was done
+	}
 	p := &contract.RunReported{Status: rep.Status, Summary: harness.Clip(rep.Summary, 16<<10), Document: r.DocumentID(),
 		Checkpoint: r.NewestCheckpoint(), Verified: verified, Usage: spent}
 	if !p.Status.Ended() {
