@@ -251,14 +251,6 @@ func DecodeStrict(b []byte, max int, v any) error {
 	return checkShape(b, reflect.TypeOf(v))
 }
 
-// jsonKind spells what encoding/json says was found, which may be followed by the value itself.
-func jsonKind(found string) string {
-	if found == "bool" {
-		return "boolean"
-	}
-	return found
-}
-
 // kindOf is what of JSON a field of a type takes.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
@@ -287,7 +279,7 @@ func article(noun string) string {
 func decodeReason(err error) error {
 	var te *json.UnmarshalTypeError
 	if errors.As(err, &te) && te.Field != "" {
-		return &FieldError{Field: te.Field, Reason: fmt.Sprintf("is %s; it must be %s", article(jsonKind(te.Value)), article(kindOf(te.Type)))}
+		return &FieldError{Field: te.Field, Reason: fmt.Sprintf("is %s; it must be %s", article(strings.Replace(te.Value, "bool", "boolean", 1)), article(kindOf(te.Type)))}
 	}
 	var pe *time.ParseError
 	if errors.As(err, &pe) { // the envelope's time is the only one that is decoded
