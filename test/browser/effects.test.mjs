@@ -147,6 +147,7 @@ test('what happened outside', async (t) => {
     assert.ok(await sheet.isHidden())
     // Use of the console is no use of the page, which asks all the time: a menu stays, and the bell stands out at most.
     await frame.evaluate((origin) => (window.asks = setInterval(() => window.parent.postMessage({ type: 'choir.open', place: 'inbox', id: '' }, origin), 20)), new URL(choir.url).origin)
+    await sheet.waitFor() // to evaluate counted as use of the page
     await page.evaluate(() => {
       window.opened = []
       const [sheet, menu, bell] = ['approvals', 'account-menu', 'bell'].map((id) => document.getElementById(id))
