@@ -569,15 +569,15 @@ func TestARunIsAllOfItsTasks(t *testing.T) {
 		verified contract.VerificationStatus
 		says     string
 	}{
-		"a failed task and a harmless one":   {[]m{step("the hard part", "workspace/a.sh", broken), step("the easy part", "workspace/b.sh", whole)}, "failed", "unknown", "“the hard part” ended as failed."},
-		"the same goal again":                {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "workspace/a.sh", whole)}, "done", "pass", "An earlier attempt at “the hard part” ended as failed."},
-		"the same goal in another project":   {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "other/b.sh", whole)}, "failed", "unknown", "“the hard part” ended as failed."},
+		"a failed task and a harmless one":   {[]m{step("the hard part", "workspace/a.sh", broken), step("the easy part", "workspace/b.sh", whole)}, "failed", "unknown", "“the hard part” ended as failed"},
+		"the same goal again":                {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "workspace/a.sh", whole)}, "done", "pass", "An earlier attempt at “the hard part” ended as failed"},
+		"the same goal in another project":   {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "other/b.sh", whole)}, "failed", "unknown", "“the hard part” ended as failed"},
 		"one that goes back":                 {[]m{step("a", "workspace/a.sh", whole), {"kind": "git", "goal": "back", "steps": []m{{"git": m{"op": "restore", "ref": strings.Repeat("0", 39) + "1"}}}}}, "done", "unknown", "“back” is not verified"},
 		"one that looks back":                {[]m{step("a", "workspace/a.sh", whole), {"kind": "git", "goal": "back", "steps": []m{{"git": m{"op": "log"}}}}}, "done", "pass", ""},
-		"the same goal, and nothing done":    {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "workspace/a.sh", "echo one\n")}, "failed", "unknown", "“the hard part” ended as failed."},
+		"the same goal, and nothing done":    {[]m{step("the hard part", "workspace/a.sh", broken), step("the hard part", "workspace/a.sh", "echo one\n")}, "failed", "unknown", "“the hard part” ended as failed"},
 		"one that is not verified":           {[]m{step("a", "workspace/a.sh", whole), step("b", "notes/b.txt", "hi")}, "done", "unknown", "“b” is not verified"},
 		"nobody was asked":                   {nil, "done", "unknown", "these are only words"},
-		"another goal for the failed one":    {[]m{step("make it work", "workspace/a.sh", broken), step("make it work, really", "workspace/a.sh", whole)}, "failed", "unknown", "“make it work” ended as failed."},
+		"another goal for the failed one":    {[]m{step("make it work", "workspace/a.sh", broken), step("make it work, really", "workspace/a.sh", whole)}, "failed", "unknown", "“make it work” ended as failed"},
 		"a task that weakens what judges it": {[]m{step("tests", "workspace/test_a.py", "import unittest\n")}, "done", "unknown", "the task changed the test workspace/test_a.py"},
 	} {
 		t.Run(name, func(t *testing.T) {

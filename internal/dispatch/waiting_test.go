@@ -236,6 +236,8 @@ func TestAQuestionsDeadlineHoldsOverARestart(t *testing.T) {
 			}
 			run := h.submit("go")
 			q := h.told(run, "question.asked", nil).(*contract.QuestionAsked).Question
+			// What is recorded later would be stamped with the time that passes below.
+			h.told(run, "run.moved", func(p contract.Payload) bool { return p.(*contract.RunMoved).Status == contract.RunWaiting })
 			passed := 599 * time.Second
 			if down > 0 {
 				passed = 300 * time.Second

@@ -8,7 +8,7 @@ import css from './Run.module.css'
 /** What the run asks for and was not granted, and the way to where that is decided: agents write this page, so it is not decided here. */
 export function AsksConsole({ asks }: { asks: ApprovalView[] }) {
   return (
-    <section className={css.question} aria-label="Approval" data-testid="asks-console">
+    <section role="group" className={css.question} aria-label="Approval" data-testid="asks-console">
       {asks.map((a) => (
         <p key={a.approval}>
           <ShieldQuestion size={17} aria-hidden /> {asksFor(a.act)}

@@ -12,7 +12,7 @@ export function ModelWaits({ run }: { run: RunView }) {
   const [model, setModel] = useState('')
   const readOnly = useConnection((s) => s.readOnly)
   return (
-    <section className={css.waits} aria-label="Waiting for the model" data-testid="model-waits">
+    <section role="group" className={css.waits} aria-label="Waiting for the model" data-testid="model-waits">
       {run.waits.map((w) => (
         <p key={w.task}>
           <Hourglass size={16} aria-hidden /> <span>Waiting for the model: {modelWaits(w)}</span>

@@ -19,7 +19,7 @@ const stands: Record<EffectView['outcome'], { kind: MarkKind; text: string }> = 
 export function Outside({ effects, over }: { effects: EffectView[]; over: boolean }) {
   const unknown = effects.filter((e) => e.outcome === 'unknown').length
   return (
-    <section aria-label="Outside" data-testid="outside">
+    <section role="group" aria-label="Outside" data-testid="outside">
       <h2>Outside</h2>
       <p className={css.about}>
         {unknown > 0 ? `${count(unknown, 'call')} of ${effects.length} may have happened; nobody knows yet.` : 'Going back to a checkpoint does not take these back.'}

@@ -22,7 +22,7 @@ export function QuestionCard({ run, question }: { run: string; question: Questio
   }
   const left = question.deadline ? Date.parse(question.deadline) - now : NaN
   return (
-    <section className={css.question} aria-label="Question" data-testid="question">
+    <section role="group" className={css.question} aria-label="Question" data-testid="question">
       <p>
         <MessageCircleQuestion size={17} aria-hidden /> {question.text}
       </p>

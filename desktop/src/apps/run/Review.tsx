@@ -81,7 +81,7 @@ function Card({ run, shown }: { run: string; shown: Shown }) {
   const many = files.length > mostOpen
   const chosen = files.filter((f) => whole(f).some((k) => picked.has(k))).length
   return (
-    <section className={css.card} aria-label="To be looked at" data-testid="review">
+    <section role="group" className={css.card} aria-label="To be looked at" data-testid="review">
       <header>
         <Eye size={17} aria-hidden />
         <h2>{count(shown.paths, 'changed path')} wait until you have looked at them</h2>

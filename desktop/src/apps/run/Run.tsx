@@ -175,7 +175,7 @@ function Body({ run }: { run: RunView }) {
       {unknown && outside}
 
       {run.plan.length > 0 && (
-        <section aria-label="Plan">
+        <section role="group" aria-label="Plan">
           <h2>Plan</h2>
           <ol className={css.plan}>
             {run.plan.map((item, i) => (
@@ -195,7 +195,7 @@ function Body({ run }: { run: RunView }) {
       )}
 
       {run.tasks.length + denied.length > 0 && (
-        <section aria-label="Evidence">
+        <section role="group" aria-label="Evidence">
           <h2>Evidence</h2>
           {denied.length > 0 && <div className={css.denied}>{denied.map((a) => <Denied key={a.approval} approval={a} />)}</div>}
           {run.tasks.map((t) => (
@@ -217,7 +217,7 @@ function Answer({ run }: { run: RunView }) {
   const none = discarded(run)
   const summary = run.summary ?? ''
   return (
-    <section aria-label="Answer" className={css.answer} data-outcome={none ? 'none' : outcome(run)} data-testid="answer">
+    <section role="group" aria-label="Answer" className={css.answer} data-outcome={none ? 'none' : outcome(run)} data-testid="answer">
       <h2>{none ? 'Discarded by you' : run.status === 'done' ? 'Answer' : run.status === 'failed' ? 'What went wrong' : 'Cancelled'}</h2>
       {none && (
         <p>

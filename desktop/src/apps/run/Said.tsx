@@ -6,7 +6,7 @@ import css from './Run.module.css'
 export function Said({ said }: { said: SaidView[] }) {
   if (said.length === 0) return null
   return (
-    <section aria-label="You said" data-testid="said">
+    <section role="group" aria-label="You said" data-testid="said">
       <h2>You said</h2>
       <ol className={css.saidList}>
         {said.map((s, i) => (
