@@ -130,7 +130,7 @@ bin/cache/modelserver: $(GO_SOURCES)
 	go build -o $@ ./test/modelserver/cmd/modelserver
 
 test-browser: build bin/cache/modelserver desktop/node_modules/.package-lock.json
-	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1000 node --test --test-concurrency=3 --test-timeout=600000 $(filter-out $(PROOF_PAGES),$(notdir $(wildcard test/browser/*.test.mjs)))
+	cd test/browser && ../../scripts/in-memory timeout --kill-after=20 1300 node --test --test-concurrency=3 --test-timeout=600000 $(filter-out $(PROOF_PAGES),$(notdir $(wildcard test/browser/*.test.mjs)))
 
 check: $(GUEST) $(READER) desktop/node_modules/.package-lock.json
 	@LONGEST='$(LONGEST)' scripts/check
