@@ -88,7 +88,7 @@ func badModels() []badModel {
 			status: "failed", says: []string{"called this done; it is not"}, least: 5, most: 5},
 		{name: "more tool calls than granted", turns: join(director(task(object{"tool_calls": 2}), admits), worker(bash("echo 1"), bash("echo 2"), bash("echo 3"), finish("ok", "never"))),
 			status: "failed", says: []string{"The task failed."}, least: 4, most: 5},
-		{name: "more tokens than granted", turns: director(modelserver.Turn{Text: "expensive", Usage: &modelserver.Usage{In: 100, Out: 3_000_000, Exact: true}}, fine),
+		{name: "more tokens than granted", turns: director(modelserver.Turn{Text: "expensive", Usage: &modelserver.Usage{In: 100, Out: 30_000_000, Exact: true}}, fine),
 			status: "failed", says: []string{"tokens is used up"}, least: 1, most: 1},
 	}
 }
