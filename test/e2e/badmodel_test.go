@@ -19,6 +19,7 @@ type badModel struct {
 	says   []string // parts of the summary
 	least  int      // the least number of metered calls
 	most   int
+	hangs  bool // a task uses up its time, which must not stand still
 }
 
 func fault(kind string) modelserver.Turn {
@@ -78,9 +79,9 @@ func badModels() []badModel {
 			status: "failed", says: []string{"no answer", "out of order"}, least: 1, most: 1},
 		{name: "401", turns: director(modelserver.Turn{Text: "who are you", Fault: &modelserver.Fault{Kind: "status", Status: 401}}),
 			status: "failed", says: []string{"no answer"}, least: 1, most: 1},
-		{name: "no answer to a task", turns: join(director(task(object{"wall_s": 2}), admits), worker(again(fault("hang")))),
+		{name: "no answer to a task", hangs: true, turns: join(director(task(object{"wall_s": 2}), admits), worker(again(fault("hang")))),
 			status: "failed", says: []string{"The task failed."}, least: 3, most: 4},
-		{name: "a stream that stalls", turns: join(director(task(object{"wall_s": 2}), admits), worker(again(fault("stall")))),
+		{name: "a stream that stalls", hangs: true, turns: join(director(task(object{"wall_s": 2}), admits), worker(again(fault("stall")))),
 			status: "failed", says: []string{"The task failed."}, least: 3, most: 4},
 		{name: "a task that loops", turns: join(director(task(object{}), admits), worker(again(modelserver.Turn{Calls: call("ls", object{"path": "workspace"})}))),
 			status: "failed", says: []string{"The task failed."}, least: 8, most: 8},
@@ -98,52 +99,67 @@ func TestBadModels(t *testing.T) {
 	for _, wire := range []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI} {
 		t.Run(string(wire), func(t *testing.T) {
 			t.Parallel()
-			cases := badModels()
-			var script modelserver.Script
-			for i, c := range cases {
-				mark := fmt.Sprintf("case %02d:", i)
-				for _, turn := range c.turns {
-					turn.Match = mark
-					for k := range turn.Calls {
-						turn.Calls[k].Args = []byte(strings.ReplaceAll(string(turn.Calls[k].Args), "{{goal}}", mark+" "+c.name))
-					}
-					script.Turns = append(script.Turns, turn)
+			// A task's time stands still while its run waits for a model that has failed others, so a task that
+			// is to use up its time is tried where none fails.
+			var together, alone []badModel
+			for _, c := range badModels() {
+				if c.hangs {
+					alone = append(alone, c)
+				} else {
+					together = append(together, c)
 				}
 			}
-			script.Turns = append(script.Turns, turnsOf("director", "afterwards", again(report("done", "Here I am.")))...)
-			// Ten megabytes cost more than a run may spend by default; see below. All cases
-			// together reserve more than the default for a day, which budget_test.go tests.
-			in, s := startModel(t, wire, script, "CHOIR_BUDGET_COST_USD=50", "CHOIR_BUDGET_DAY_COST_USD=0", "CHOIR_MODELS_PATIENCE_S=20")
-			got := make([]prompted, len(cases))
-			errs := make([]error, len(cases))
-			var wg sync.WaitGroup
-			for i, c := range cases {
-				wg.Add(1)
-				go func() {
-					defer wg.Done()
-					got[i], errs[i] = tryPrompt(in, fmt.Sprintf("case %02d: %s", i, c.name))
-				}()
-			}
-			wg.Wait()
-			metered := map[string][]contract.UsageMetered{}
-			for _, e := range eventsOf(t, in, "usage.metered") {
-				metered[e.Run] = append(metered[e.Run], data[contract.UsageMetered](t, e))
-			}
-			for i, c := range cases {
-				t.Run(c.name, func(t *testing.T) {
-					if errs[i] != nil {
-						t.Fatal(errs[i])
-					}
-					c.check(t, in, s, i, got[i], metered[got[i].Run])
-				})
-			}
-			if p := prompt(t, in, "and afterwards"); p.Status != "done" || p.code != 0 {
-				t.Errorf("afterwards: %+v", p)
-			}
-			usable(t, in)
-			boxesGone(t, in)
+			t.Run("failing", func(t *testing.T) { tryBadModels(t, wire, together) })
+			t.Run("hanging", func(t *testing.T) { tryBadModels(t, wire, alone) })
 		})
 	}
+}
+
+func tryBadModels(t *testing.T, wire modelserver.Wire, cases []badModel) {
+	t.Parallel()
+	var script modelserver.Script
+	for i, c := range cases {
+		mark := fmt.Sprintf("case %02d:", i)
+		for _, turn := range c.turns {
+			turn.Match = mark
+			for k := range turn.Calls {
+				turn.Calls[k].Args = []byte(strings.ReplaceAll(string(turn.Calls[k].Args), "{{goal}}", mark+" "+c.name))
+			}
+			script.Turns = append(script.Turns, turn)
+		}
+	}
+	script.Turns = append(script.Turns, turnsOf("director", "afterwards", again(report("done", "Here I am.")))...)
+	// Ten megabytes cost more than a run may spend by default; see below. All cases
+	// together reserve more than the default for a day, which budget_test.go tests.
+	in, s := startModel(t, wire, script, "CHOIR_BUDGET_COST_USD=50", "CHOIR_BUDGET_DAY_COST_USD=0", "CHOIR_MODELS_PATIENCE_S=20")
+	got := make([]prompted, len(cases))
+	errs := make([]error, len(cases))
+	var wg sync.WaitGroup
+	for i, c := range cases {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			got[i], errs[i] = tryPrompt(in, fmt.Sprintf("case %02d: %s", i, c.name))
+		}()
+	}
+	wg.Wait()
+	metered := map[string][]contract.UsageMetered{}
+	for _, e := range eventsOf(t, in, "usage.metered") {
+		metered[e.Run] = append(metered[e.Run], data[contract.UsageMetered](t, e))
+	}
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if errs[i] != nil {
+				t.Fatal(errs[i])
+			}
+			c.check(t, in, s, i, got[i], metered[got[i].Run])
+		})
+	}
+	if p := prompt(t, in, "and afterwards"); p.Status != "done" || p.code != 0 {
+		t.Errorf("afterwards: %+v", p)
+	}
+	usable(t, in)
+	boxesGone(t, in)
 }
 
 func (c badModel) check(t *testing.T, in *choirtest.Instance, s *modelserver.Server, i int, p prompted, metered []contract.UsageMetered) {
