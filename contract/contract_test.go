@@ -46,7 +46,7 @@ func messages() []message {
 		{"event.json", reflect.TypeFor[contract.Event](), strict(contract.UnmarshalEvent)},
 		{"director-task.json", reflect.TypeFor[contract.DirectorTask](), strict(contract.DecodeTask)},
 		{"associate-result.json", reflect.TypeFor[contract.AssociateResult](), strict(contract.DecodeResult)},
-		{"turn-request.json", reflect.TypeFor[contract.TurnRequest](), strict(contract.DecodeTurnRequest)},
+		{"turn-request.json", reflect.TypeFor[contract.TurnRequest](), strict(direct[contract.TurnRequest])},
 		{"turn.json", reflect.TypeFor[contract.Turn](), strict(direct[contract.Turn])},
 		{"turn-chunk.json", reflect.TypeFor[contract.TurnChunk](), strict(direct[contract.TurnChunk])},
 		{"theme.json", reflect.TypeFor[contract.Theme](), strict(contract.DecodeTheme)},

@@ -153,14 +153,5 @@ func (c TurnChunk) Validate() error { return check(c) }
 // Validate checks a turn's form.
 func (t Turn) Validate() error { return check(t) }
 
-// DecodeTurnRequest decodes and validates a turn request.
-func DecodeTurnRequest(b []byte) (TurnRequest, error) {
-	var r TurnRequest
-	if err := DecodeStrict(b, MaxTurn, &r); err != nil {
-		return TurnRequest{}, within("request", err)
-	}
-	return r, r.Validate()
-}
-
 // Validate checks shape and bounds, not meaning.
 func (r TurnRequest) Validate() error { return check(r) }

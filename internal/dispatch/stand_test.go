@@ -31,6 +31,7 @@ import (
 	story "choir.dev/choiros/internal/run"
 	"choir.dev/choiros/internal/state"
 	"choir.dev/choiros/internal/tool/boxtools"
+	"choir.dev/choiros/internal/turnlines"
 )
 
 // These are the stand-ins of these tests. Boxes are HTTP servers in this process that serve the
@@ -248,7 +249,7 @@ func (s *script) Inward(_ ports.ModelScope, g ports.ModelGrant) http.Handler {
 func (s *script) Handler(scope ports.ModelScope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := must(io.ReadAll(r.Body))
-		req, err := contract.DecodeTurnRequest(b)
+		req, err := turnlines.Decode(b)
 		if err != nil {
 			http.Error(w, err.Error(), 400)
 			return

@@ -44,7 +44,7 @@ func (c *call) once(ctx context.Context, t target, sent prepared, maxTokens int,
 	defer chosen(nil)
 	finish, err := t.impl.Stream(ctx, provider.Call{
 		Role: c.scope.Role, Provider: t.provider, Model: t.model, Request: sent.request, MaxTokens: maxTokens,
-		Abilities: t.info.abilities(), Dialect: t.dialect, Images: sent.pictures,
+		Abilities: t.info.abilities(), Dialect: t.dialect, Images: sent.pictures, Memo: c.gateway.said.memo(c.scope),
 		Endpoint: provider.Endpoint{BaseURL: t.base, Key: t.key, Bearer: t.bearer, Region: t.region, HTTP: c.gateway.client(t.base, pulse)},
 	}, sink)
 	out = outcome{usage: finish.Usage, bytes: sink.size}

@@ -22,7 +22,7 @@ const keepAliveTime = 15 * time.Second
 // that was asked for then. The turn holds only the second.
 const brokeOff = "\n\n(The answer broke off here. The model is asked again.)\n\n"
 
-// Handler serves POST /model/turns for one scope: the body is a contract.TurnRequest, and the
+// Handler serves POST /model/turns for one scope: the body is a request as package turnlines has it, and the
 // answer is NDJSON of contract.TurnChunk that ends in exactly one turn or error. A malformed
 // request is answered with HTTP 400 and one such error.
 func (g *Gateway) Handler(scope Scope) http.Handler {
@@ -44,7 +44,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 		}
 		return // otherwise the caller has gone
 	}
-	req, err := contract.DecodeTurnRequest(body)
+	req, err := g.said.decode(scope, body)
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		out.write(contract.TurnChunk{Error: turnError(provider.CodeInvalid, err.Error(), false)})
@@ -52,7 +52,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 	}
 	stop := sync.OnceFunc(out.keepAlive())
 	defer stop() // after a panic, too: nothing may be written to an answer whose request is over
-	turn, _, err := g.turn(r.Context(), scope, req, reader{
+	turn, _, err := g.ask(r.Context(), scope, req, reader{
 		delta: func(delta string) { out.write(contract.TurnChunk{Delta: delta}) },
 		again: func() { out.write(contract.TurnChunk{Delta: brokeOff}) },
 	})

@@ -65,14 +65,31 @@ func anyCall(r *rapid.T) provider.Call {
 	return c
 }
 
-// strictly decodes what would be sent into the vendor's own type, and fails if anything of it got lost on the way.
-func strictly[T any](r *rapid.T, sent any) (T, []byte) {
-	var back T
-	b, err := json.Marshal(sent)
-	if err == nil {
-		err = json.Unmarshal(b, &back)
-	}
+// encoded returns what would be sent. It is the same whatever its loop asked before: nothing, this, or what this begins with.
+func encoded(r *rapid.T, c provider.Call, body func(provider.Call) ([]byte, error)) []byte {
+	b, err := body(c)
 	if err != nil {
+		r.Fatal(err)
+	}
+	c.Memo = provider.NewMemo()
+	before := c
+	before.Request.Messages = c.Request.Messages[:rapid.IntRange(0, len(c.Request.Messages)).Draw(r, "before")]
+	before.Dialect.Reasoning = rapid.SampledFrom([]string{"", "thoughts"}).Draw(r, "dialect before")
+	if _, err := body(before); err != nil {
+		r.Fatal(err)
+	}
+	for range 2 {
+		if again, err := body(c); err != nil || !bytes.Equal(again, b) {
+			r.Fatalf("after another request it is (%v)\n%s\nand by itself\n%s", err, again, b)
+		}
+	}
+	return b
+}
+
+// strictly decodes what would be sent into the vendor's own type, and fails if anything of it got lost on the way.
+func strictly[T any](r *rapid.T, b []byte) (T, []byte) {
+	var back T
+	if err := json.Unmarshal(b, &back); err != nil {
 		r.Fatalf("%s: %v", b, err)
 	}
 	again, err := json.Marshal(back)
@@ -89,11 +106,7 @@ var takenID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 func TestAnyConversationKeepsAnthropicsRules(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		c := anyCall(r)
-		params, err := anthropic.Params(c)
-		if err != nil {
-			r.Fatal(err)
-		}
-		p, sent := strictly[anthropicsdk.MessageNewParams](r, params)
+		p, sent := strictly[anthropicsdk.MessageNewParams](r, encoded(r, c, anthropic.Body))
 		if n := len(p.Messages); n == 0 || p.Messages[0].Role != "user" || p.Messages[n-1].Role != "user" {
 			r.Fatalf("the user does not begin and end: %s", sent)
 		}
@@ -156,11 +169,8 @@ func TestAnyConversationKeepsTheRulesOfChatCompletions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		c := anyCall(r)
 		c.Dialect = provider.Dialect{} // the vendor's type has no field of others
-		params, err := openai.Params(c, rapid.Bool().Draw(r, "vendor"))
-		if err != nil {
-			r.Fatal(err)
-		}
-		p, sent := strictly[openaisdk.ChatCompletionNewParams](r, params)
+		vendor := rapid.Bool().Draw(r, "vendor")
+		p, sent := strictly[openaisdk.ChatCompletionNewParams](r, encoded(r, c, func(c provider.Call) ([]byte, error) { return openai.Body(c, vendor) }))
 		var open []string
 		for _, m := range p.Messages {
 			if len(open) > 0 {
@@ -196,11 +206,7 @@ func TestAnyConversationKeepsTheRulesOfChatCompletions(t *testing.T) {
 func TestAnyConversationKeepsTheRulesOfResponses(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		c := anyCall(r)
-		params, err := openai.ResponsesParams(c)
-		if err != nil {
-			r.Fatal(err)
-		}
-		p, sent := strictly[responsessdk.ResponseNewParams](r, params)
+		p, sent := strictly[responsessdk.ResponseNewParams](r, encoded(r, c, openai.ResponsesBody))
 		if p.Store.Value || !p.Store.Valid() {
 			r.Fatalf("the service would keep it: %s", sent)
 		}

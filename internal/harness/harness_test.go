@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/harness"
+	"choir.dev/choiros/internal/turnlines"
 )
 
 // wire is a scripted gateway over real HTTP with real NDJSON. Each element answers one request, and
@@ -47,11 +49,12 @@ func newWire(t *testing.T, play ...func(http.ResponseWriter, *http.Request, cont
 			w.clock(rw)
 			return
 		}
-		var req contract.TurnRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
 			t.Errorf("request: %v", err)
 		}
-		if err := req.Validate(); err != nil {
+		req, err := turnlines.Decode(body)
+		if err != nil {
 			t.Errorf("the harness sent an invalid request: %v", err)
 		}
 		w.mu.Lock()

@@ -15,10 +15,11 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/turnlines"
 )
 
 // HTTPModel asks the host's gateway for turns: POST {Base}/model/turns with a
-// contract.TurnRequest, answered by NDJSON contract.TurnChunk lines. It needs no key; the
+// request as package turnlines has it, answered by NDJSON contract.TurnChunk lines. It needs no key; the
 // host knows by the tether who asks.
 type HTTPModel struct {
 	Client *http.Client
@@ -35,7 +36,7 @@ var errIdle = errors.New("the stream fell silent")
 
 // Turn implements Model.
 func (m HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta func(string)) (contract.Turn, error) {
-	body, err := json.Marshal(req)
+	body, err := turnlines.Encode(req)
 	if err != nil {
 		return contract.Turn{}, fault.New("harness.Turn", fault.Invalid, "", err)
 	}
@@ -75,7 +76,7 @@ func (m HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta f
 	if err != nil {
 		return contract.Turn{}, fault.New("harness.Turn", fault.Invalid, "", err)
 	}
-	hr.Header.Set("Content-Type", "application/json")
+	hr.Header.Set("Content-Type", "application/x-ndjson")
 	if m.Fence != "" {
 		hr.Header.Set(HeaderFence, m.Fence)
 	}

@@ -31,14 +31,14 @@ func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink)
 
 // stream asks for one turn. to says where, and who asks.
 func stream(ctx context.Context, c provider.Call, sink provider.Sink, to ...option.RequestOption) (provider.Finish, error) {
-	params, err := Params(c)
+	body, err := Body(c)
 	if err != nil {
 		return provider.Finish{}, &provider.Error{Code: provider.CodeInvalid, Message: err.Error(), Err: err}
 	}
 	// The service is made without the SDK's client, which would read keys,
 	// addresses and headers from the environment and the home directory.
 	messages := sdk.NewMessageService(append(to, option.WithHTTPClient(c.Endpoint.HTTP), option.WithMaxRetries(0))...)
-	stream := messages.NewStreaming(ctx, params)
+	stream := messages.NewStreaming(ctx, sdk.MessageNewParams{}, option.WithRequestBody("application/json", body))
 	defer stream.Close()
 	var r reader
 	for stream.Next() {

@@ -11,10 +11,39 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// Params returns the request in the SDK's types. The system prompt, the tools and the last two messages of the user end
+// Body returns the request as it is sent. The system prompt, the tools and the last two messages of the user end
 // in cache breakpoints, of which the service allows four: the system prompt and the tools stay the same through a loop,
 // the last message is where the next request goes on, and the one before is where this one was read up to.
-func Params(c provider.Call) (sdk.MessageNewParams, error) {
+func Body(c provider.Call) ([]byte, error) {
+	p, err := params(c)
+	if err != nil {
+		return nil, err
+	}
+	content := make([][]sdk.ContentBlockParamUnion, len(c.Request.Messages))
+	for i, m := range c.Request.Messages {
+		content[i] = blocks(m, c.Images)
+	}
+	marked := breakpoints(c.Request.Messages, content)
+	think(&p, c, content)
+	messages, err := c.Memo.Messages(c.Request.Messages, func(i int) string {
+		if marked[i] {
+			return "anthropic, a breakpoint"
+		}
+		return "anthropic"
+	}, func(i int) ([]byte, error) {
+		if len(content[i]) == 0 { // the API refuses a message without content
+			return nil, nil
+		}
+		return sdk.MessageParam{Role: sdk.MessageParamRole(c.Request.Messages[i].Role), Content: content[i]}.MarshalJSON()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return provider.Body(p, "messages", messages)
+}
+
+// params returns all but the messages, in the SDK's types.
+func params(c provider.Call) (sdk.MessageNewParams, error) {
 	p := sdk.MessageNewParams{Model: sdk.Model(c.Model), MaxTokens: int64(c.MaxTokens)}
 	if c.Request.System != "" {
 		p.System = []sdk.TextBlockParam{{Text: c.Request.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
@@ -29,13 +58,6 @@ func Params(c provider.Call) (sdk.MessageNewParams, error) {
 		}
 		p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: tool})
 	}
-	for _, m := range c.Request.Messages {
-		if blocks := blocks(m, c.Images); len(blocks) > 0 { // the API refuses a message without content
-			p.Messages = append(p.Messages, sdk.MessageParam{Role: sdk.MessageParamRole(m.Role), Content: blocks})
-		}
-	}
-	breakpoints(p.Messages)
-	think(&p, c)
 	if c.Request.Output != nil {
 		var schema map[string]any
 		if err := json.Unmarshal(c.Request.Output.Schema, &schema); err != nil {
@@ -93,19 +115,20 @@ func toolResult(r *contract.ToolReturn, images map[contract.BlobRef]provider.Pic
 	return sdk.ContentBlockParamUnion{OfToolResult: &out}
 }
 
-// breakpoints marks the ends of the last two messages of the user.
-func breakpoints(messages []sdk.MessageParam) {
-	left := 2
-	for i := len(messages) - 1; i >= 0 && left > 0; i-- {
-		if messages[i].Role != sdk.MessageParamRoleUser {
+// breakpoints marks the ends of the last two messages of the user, and says which those are.
+func breakpoints(messages []contract.Message, content [][]sdk.ContentBlockParamUnion) map[int]bool {
+	marked := map[int]bool{}
+	for i := len(messages) - 1; i >= 0 && len(marked) < 2; i-- {
+		n := len(content[i])
+		if messages[i].Role != contract.MessageUser || n == 0 {
 			continue
 		}
-		content := messages[i].Content
-		if cache := content[len(content)-1].GetCacheControl(); cache != nil {
+		if cache := content[i][n-1].GetCacheControl(); cache != nil {
 			*cache = sdk.NewCacheControlEphemeralParam()
-			left--
+			marked[i] = true
 		}
 	}
+	return marked
 }
 
 // The tokens that a model may think for, where it is told a number; the API wants at least minBudget.
@@ -115,7 +138,7 @@ var budgets = map[contract.Effort]int64{contract.EffortLow: 2048, contract.Effor
 
 // think says how much the model may think. A model that measures it out itself is let to if nothing was asked for; one
 // that is given a number of tokens thinks only if it is asked to.
-func think(p *sdk.MessageNewParams, c provider.Call) {
+func think(p *sdk.MessageNewParams, c provider.Call, content [][]sdk.ContentBlockParamUnion) {
 	effort := c.Abilities.Effort(c.Request.Effort)
 	switch c.Abilities.Reasoning {
 	case provider.ReasoningAdaptive:
@@ -127,7 +150,7 @@ func think(p *sdk.MessageNewParams, c provider.Call) {
 		p.OutputConfig.Effort = sdk.OutputConfigEffort(effort)
 	case provider.ReasoningBudget:
 		budget := min(budgets[effort], p.MaxTokens/2)
-		if budget < minBudget || !thinkingBegun(p.Messages) {
+		if budget < minBudget || !thinkingBegun(c.Request.Messages, content) {
 			return
 		}
 		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
@@ -136,12 +159,15 @@ func think(p *sdk.MessageNewParams, c provider.Call) {
 
 // thinkingBegun reports whether the turn that is under way, whose calls are being answered, began with a thought, or
 // none is under way. The API refuses to have thinking begin in the middle of one.
-func thinkingBegun(messages []sdk.MessageParam) bool {
+func thinkingBegun(messages []contract.Message, content [][]sdk.ContentBlockParamUnion) bool {
 	begun, fresh := true, true
-	for _, m := range messages {
-		first := m.Content[0]
+	for i, m := range messages {
+		if len(content[i]) == 0 {
+			continue
+		}
+		first := content[i][0]
 		switch {
-		case m.Role == sdk.MessageParamRoleUser:
+		case m.Role == contract.MessageUser:
 			fresh = fresh || first.OfToolResult == nil
 		case fresh:
 			begun, fresh = first.OfThinking != nil || first.OfRedactedThinking != nil, false

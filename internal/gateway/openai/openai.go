@@ -10,6 +10,7 @@ import (
 	"time"
 
 	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"choir.dev/choiros/contract"
@@ -24,12 +25,12 @@ type Provider struct{}
 
 // Stream implements provider.Provider.
 func (Provider) Stream(ctx context.Context, c provider.Call, sink provider.Sink) (provider.Finish, error) {
-	params, err := Params(c, isOpenAI(c.Endpoint.BaseURL))
+	body, err := Body(c, isOpenAI(c.Endpoint.BaseURL))
 	if err != nil {
 		return provider.Finish{}, &provider.Error{Code: provider.CodeInvalid, Message: err.Error(), Err: err}
 	}
 	completions := sdk.NewChatCompletionService(options(c.Endpoint)...)
-	stream := completions.NewStreaming(ctx, params)
+	stream := completions.NewStreaming(ctx, sdk.ChatCompletionNewParams{}, option.WithRequestBody("application/json", body))
 	defer stream.Close()
 	var r reader
 	for stream.Next() {

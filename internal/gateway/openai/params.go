@@ -12,9 +12,58 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// Params returns the request in the SDK's types. OpenAI's newer models refuse max_tokens, and many
-// compatible services know nothing else.
-func Params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
+// Body returns the request as it is sent. OpenAI's newer models refuse max_tokens, and many compatible services know
+// nothing else.
+func Body(c provider.Call, vendor bool) ([]byte, error) {
+	p, err := params(c, vendor)
+	if err != nil {
+		return nil, err
+	}
+	// The system prompt is the first message.
+	all := append([]contract.Message{{}}, c.Request.Messages...)
+	all[0].Parts = []contract.Part{{Text: c.Request.System}}
+	as := fmt.Sprintf("chat %q %t", c.Dialect.Reasoning, c.Dialect.ReasoningAlways)
+	messages, err := c.Memo.Messages(all, func(i int) string {
+		if i == 0 {
+			return "chat, system"
+		}
+		return as
+	}, func(i int) ([]byte, error) {
+		m := all[i]
+		switch {
+		case i == 0 && c.Request.System == "":
+			return nil, nil
+		case i == 0:
+			return items([]sdk.ChatCompletionMessageParamUnion{sdk.SystemMessage(c.Request.System)})
+		case m.Role == contract.MessageAssistant:
+			return items(assistant(m, c.Dialect))
+		}
+		return items(user(m, c.Images))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return provider.Body(p, "messages", messages)
+}
+
+// items returns values as JSON, with a comma between them.
+func items[T json.Marshaler](values []T) ([]byte, error) {
+	var out []byte
+	for i, v := range values {
+		b, err := v.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, b...)
+	}
+	return out, nil
+}
+
+// params returns all but the messages, in the SDK's types.
+func params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:         shared.ChatModel(c.Model),
 		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)},
@@ -23,9 +72,6 @@ func Params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
 		p.MaxCompletionTokens = sdk.Int(int64(c.MaxTokens))
 	} else {
 		p.MaxTokens = sdk.Int(int64(c.MaxTokens))
-	}
-	if c.Request.System != "" {
-		p.Messages = append(p.Messages, sdk.SystemMessage(c.Request.System))
 	}
 	for i, t := range c.Request.Tools {
 		f := shared.FunctionDefinitionParam{Name: t.Name}
@@ -38,13 +84,6 @@ func Params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
 			}
 		}
 		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(f))
-	}
-	for _, m := range c.Request.Messages {
-		if m.Role == contract.MessageAssistant {
-			p.Messages = append(p.Messages, assistant(m, c.Dialect)...)
-		} else {
-			p.Messages = append(p.Messages, user(m, c.Images)...)
-		}
 	}
 	think(&p, c)
 	return p, output(&p, c.Request.Output)

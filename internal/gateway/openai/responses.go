@@ -16,12 +16,12 @@ type Responses struct{}
 
 // Stream implements provider.Provider.
 func (Responses) Stream(ctx context.Context, c provider.Call, sink provider.Sink) (provider.Finish, error) {
-	params, err := ResponsesParams(c)
+	body, err := ResponsesBody(c)
 	if err != nil {
 		return provider.Finish{}, &provider.Error{Code: provider.CodeInvalid, Message: err.Error(), Err: err}
 	}
 	service := responses.NewResponseService(options(c.Endpoint)...)
-	stream := service.NewStreaming(ctx, params)
+	stream := service.NewStreaming(ctx, responses.ResponseNewParams{}, option.WithRequestBody("application/json", body))
 	defer stream.Close()
 	var r events
 	for stream.Next() {

@@ -13,8 +13,23 @@ import (
 	"choir.dev/choiros/internal/gateway/provider"
 )
 
-// ResponsesParams returns the request in the SDK's types.
-func ResponsesParams(c provider.Call) (responses.ResponseNewParams, error) {
+// ResponsesBody returns the request as it is sent.
+func ResponsesBody(c provider.Call) ([]byte, error) {
+	p, err := responsesParams(c)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := c.Memo.Messages(c.Request.Messages, func(int) string { return "responses" }, func(i int) ([]byte, error) {
+		return items(spoken(c.Request.Messages[i], c.Images))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return provider.Body(p, "input", messages)
+}
+
+// responsesParams returns all but the messages, in the SDK's types.
+func responsesParams(c provider.Call) (responses.ResponseNewParams, error) {
 	p := responses.ResponseNewParams{Model: c.Model, Store: sdk.Bool(false), MaxOutputTokens: sdk.Int(int64(c.MaxTokens))}
 	if c.Abilities.Reasoning != "" { // a model that does not think refuses to be asked for its thoughts
 		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
@@ -34,9 +49,6 @@ func ResponsesParams(c provider.Call) (responses.ResponseNewParams, error) {
 		}
 		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: &f})
 	}
-	for _, m := range c.Request.Messages {
-		p.Input.OfInputItemList = append(p.Input.OfInputItemList, items(m, c.Images)...)
-	}
 	if effort := c.Abilities.Effort(c.Request.Effort); effort != "" && c.Abilities.Reasoning == provider.ReasoningEffort {
 		p.Reasoning.Effort = shared.ReasoningEffort(effort)
 	}
@@ -50,8 +62,8 @@ func ResponsesParams(c provider.Call) (responses.ResponseNewParams, error) {
 	return p, nil
 }
 
-// items returns a message as items, in its order: texts and pictures that stand together are one message.
-func items(m contract.Message, images map[contract.BlobRef]provider.Picture) []responses.ResponseInputItemUnionParam {
+// spoken returns a message as items, in its order: texts and pictures that stand together are one message.
+func spoken(m contract.Message, images map[contract.BlobRef]provider.Picture) []responses.ResponseInputItemUnionParam {
 	var out []responses.ResponseInputItemUnionParam
 	var text []string
 	var content responses.ResponseInputMessageContentListParam

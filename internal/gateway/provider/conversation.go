@@ -17,13 +17,21 @@ const (
 )
 
 var (
-	callID   = lazy.Regexp(`^[a-zA-Z0-9_-]{1,64}$`)
-	badInID  = lazy.Regexp(`[^a-zA-Z0-9_-]`)
-	toolName = lazy.Regexp(`^[a-zA-Z0-9_-]{1,64}$`)
+	badInID = lazy.Regexp(`[^a-zA-Z0-9_-]`)
 )
 
 // ToolName reports whether every service takes this as the name of a tool.
-func ToolName(name string) bool { return toolName().MatchString(name) }
+func ToolName(name string) bool { return taken(name) }
+
+// taken reports whether every service takes this as an id or a name: at most 64 letters, digits, _ and -.
+func taken(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
 
 // Conversation returns messages of the same meaning that every service's rules accept. User and assistant
 // alternate, the user begins and ends. Each call is answered, once, at the beginning of the next message, in
@@ -86,7 +94,7 @@ func (c *conversation) add(p contract.Part, provider string) {
 // newID returns an id that services take and that no earlier call has.
 func (c *conversation) newID(id string) string {
 	sent := id
-	if !callID().MatchString(sent) || c.used[sent] {
+	if !taken(sent) || c.used[sent] {
 		base := badInID().ReplaceAllString(id, "_")
 		for salt := ""; ; salt += "+" {
 			sum := sha256.Sum256([]byte(salt + id))
@@ -104,6 +112,9 @@ func (c *conversation) newID(id string) string {
 }
 
 func name(s string) string {
+	if taken(s) {
+		return s
+	}
 	s = badInID().ReplaceAllString(s, "_")
 	if s == "" {
 		return "unnamed"

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,7 @@ type Call struct {
 	Abilities Abilities
 	Dialect   Dialect
 	Images    map[contract.BlobRef]Picture
+	Memo      *Memo // of the loop that asks; nil: nothing is kept of its messages
 	Endpoint  Endpoint
 }
 
@@ -172,8 +174,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // history with arguments that are not an object, so anything else that the model wrote becomes the
 // only field of one.
 func Arguments(args json.RawMessage) json.RawMessage {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(args, &object) == nil && object != nil {
+	if trimmed := bytes.TrimLeft(args, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(args) {
 		return args
 	}
 	if len(args) == 0 {

@@ -1,0 +1,139 @@
+package provider
+
+import (
+	"encoding/json"
+	"hash/maphash"
+	"sync"
+
+	"choir.dev/choiros/contract"
+)
+
+// WritePart writes a part into a hash, so that parts that differ are written differently, and returns about how many
+// bytes it has.
+func WritePart(h *maphash.Hash, p contract.Part) (size int) {
+	str := func(s string) {
+		maphash.WriteComparable(h, len(s))
+		h.WriteString(s)
+		size += len(s)
+	}
+	switch {
+	case p.Call != nil:
+		h.WriteByte('c')
+		str(p.Call.ID)
+		str(p.Call.Name)
+		maphash.WriteComparable(h, len(p.Call.Args))
+		h.Write(p.Call.Args)
+		size += len(p.Call.Args)
+		maphash.WriteComparable(h, p.Call.Cut)
+		maphash.WriteComparable(h, p.Call.Arrived)
+	case p.Return != nil:
+		h.WriteByte('r')
+		str(p.Return.ID)
+		str(p.Return.Content)
+		maphash.WriteComparable(h, p.Return.IsError)
+		for _, i := range p.Return.Images {
+			maphash.WriteComparable(h, i)
+		}
+	case p.Reasoning != nil:
+		h.WriteByte('t')
+		maphash.WriteComparable(h, *p.Reasoning)
+		size += len(p.Reasoning.Text) + len(p.Reasoning.Opaque)
+	case p.Image != nil:
+		h.WriteByte('i')
+		maphash.WriteComparable(h, *p.Image)
+	default:
+		h.WriteByte('w')
+		str(p.Text)
+	}
+	return size + 32 // for its form
+}
+
+// Memo keeps how the messages of a loop's last request were encoded, so that the next one, which begins with them,
+// encodes only what is new. A nil Memo keeps nothing.
+type Memo struct {
+	seed maphash.Seed
+
+	mu   sync.Mutex
+	kept map[uint64][]byte
+}
+
+// NewMemo returns a Memo of nothing.
+func NewMemo() *Memo { return &Memo{seed: maphash.MakeSeed()} }
+
+// Messages returns the JSON array of a request's messages. encode returns what a message is on the wire: any number of
+// items with a comma between them. as says what else that depends on, for each message. Messages with pictures are
+// not kept.
+func (m *Memo) Messages(messages []contract.Message, as func(i int) string, encode func(i int) ([]byte, error)) (json.RawMessage, error) {
+	var kept map[uint64][]byte
+	if m != nil {
+		m.mu.Lock()
+		kept = m.kept
+		m.mu.Unlock()
+	}
+	next := make(map[uint64][]byte, len(messages))
+	out := []byte{'['}
+	for i, message := range messages {
+		key, ok := uint64(0), m != nil && !pictured(message)
+		if ok {
+			key = m.key(message, as(i))
+		}
+		b, known := kept[key]
+		if !known || !ok {
+			var err error
+			if b, err = encode(i); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			next[key] = b
+		}
+		if len(out) > 1 && len(b) > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, b...)
+	}
+	if m != nil {
+		m.mu.Lock()
+		m.kept = next
+		m.mu.Unlock()
+	}
+	return append(out, ']'), nil
+}
+
+func (m *Memo) key(message contract.Message, as string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(m.seed)
+	h.WriteString(as)
+	h.WriteByte(0)
+	h.WriteString(string(message.Role))
+	for _, p := range message.Parts {
+		h.WriteByte(0)
+		WritePart(&h, p)
+	}
+	return h.Sum64()
+}
+
+func pictured(m contract.Message) bool {
+	for _, p := range m.Parts {
+		if p.Image != nil || p.Return != nil && len(p.Return.Images) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Body returns a request's JSON: params, encoded without its messages, with those put in under a name.
+func Body(params json.Marshaler, name string, messages json.RawMessage) ([]byte, error) {
+	b, err := params.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(b)+len(messages)+len(name)+4)
+	out = append(out, b[:len(b)-1]...) // its last brace
+	if len(b) > len("{}") {
+		out = append(out, ',')
+	}
+	out = append(append(out, '"'), name...)
+	out = append(append(out, `":`...), messages...)
+	return append(out, '}'), nil
+}

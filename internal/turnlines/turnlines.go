@@ -1,0 +1,95 @@
+// Package turnlines is how a loop posts a request for a turn: a line of JSON with the contract.TurnRequest, and
+// behind it a line for each message that is not in there. A conversation only grows, so that a request begins with
+// the lines of the one before; who kept those decodes and checks only what is new.
+package turnlines
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"choir.dev/choiros/contract"
+)
+
+// maxMessages is what contract.TurnRequest allows (TestARequestHasNoMoreMessagesThanTheContractAllows).
+const maxMessages = 2000
+
+// Encode returns a request as it is posted.
+func Encode(r contract.TurnRequest) ([]byte, error) {
+	messages := r.Messages
+	r.Messages = []contract.Message{}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b) // which ends each line
+	if err := enc.Encode(r); err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		if err := enc.Encode(&messages[i]); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// Decode decodes and checks a request as it is posted, by itself.
+func Decode(body []byte) (contract.TurnRequest, error) {
+	r, _, err := Kept{}.Decode(body)
+	return r, err
+}
+
+// Kept is what is kept of a request, for the next one of the same loop. The zero Kept is of none. It does not
+// change, and holds the body that it was decoded from.
+type Kept struct {
+	head     []byte
+	request  contract.TurnRequest
+	lines    [][]byte
+	messages []contract.Message
+}
+
+// Size is about how many bytes of memory it takes.
+func (k Kept) Size() int {
+	n := len(k.head)
+	for _, line := range k.lines {
+		n += len(line) + 200
+	}
+	return 2 * n // the body, and what was decoded of it
+}
+
+// Decode decodes and checks a request, of which only what differs from the kept one is looked at, and returns what
+// is to be kept of it. The messages of a request may be those of another one: they must not be changed.
+func (k Kept) Decode(body []byte) (contract.TurnRequest, Kept, error) {
+	lines := bytes.Split(bytes.TrimSuffix(body, []byte{'\n'}), []byte{'\n'})
+	now := Kept{head: lines[0], lines: lines[1:], messages: make([]contract.Message, 0, len(lines)-1)}
+	if bytes.Equal(k.head, now.head) && k.head != nil {
+		now.request = k.request
+	} else if err := contract.DecodeStrict(now.head, contract.MaxTurn, &now.request); err != nil {
+		return contract.TurnRequest{}, Kept{}, fmt.Errorf("request: %w", err)
+	}
+	if n := len(now.request.Messages) + len(now.lines); n > maxMessages {
+		return contract.TurnRequest{}, Kept{}, fmt.Errorf("request: messages has %d items; at most %d are allowed", n, maxMessages)
+	}
+	fresh := now.request
+	fresh.Messages = slices.Clone(fresh.Messages)
+	for i, line := range now.lines {
+		if i < len(k.lines) && bytes.Equal(k.lines[i], line) {
+			now.messages = append(now.messages, k.messages[i])
+			continue
+		}
+		var m contract.Message
+		if err := contract.DecodeStrict(line, contract.MaxTurn, &m); err != nil {
+			return contract.TurnRequest{}, Kept{}, fmt.Errorf("request: line %d: %w", i+2, err)
+		}
+		now.messages = append(now.messages, m)
+		fresh.Messages = append(fresh.Messages, m)
+	}
+	if len(fresh.Messages) == 0 {
+		fresh.Messages = now.messages[:min(1, len(now.messages))]
+	}
+	if err := fresh.Validate(); err != nil {
+		return contract.TurnRequest{}, Kept{}, fmt.Errorf("request: %w", err)
+	}
+	all := now.request
+	all.Messages = slices.Concat(now.request.Messages, now.messages)
+	return all, now, nil
+}
