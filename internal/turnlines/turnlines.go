@@ -59,7 +59,11 @@ func (k Kept) Size() int {
 // Decode decodes and checks a request, of which only what differs from the kept one is looked at, and returns what
 // is to be kept of it. The messages of a request may be those of another one: they must not be changed.
 func (k Kept) Decode(body []byte) (contract.TurnRequest, Kept, error) {
-	lines := bytes.Split(bytes.TrimSuffix(body, []byte{'\n'}), []byte{'\n'})
+	body = bytes.TrimSuffix(body, []byte{'\n'})
+	if n := bytes.Count(body, []byte{'\n'}); n > maxMessages { // before there is something for each
+		return contract.TurnRequest{}, Kept{}, tooMany(n)
+	}
+	lines := bytes.Split(body, []byte{'\n'})
 	now := Kept{head: lines[0], lines: lines[1:], messages: make([]contract.Message, 0, len(lines)-1)}
 	if bytes.Equal(k.head, now.head) && k.head != nil {
 		now.request = k.request
@@ -67,7 +71,7 @@ func (k Kept) Decode(body []byte) (contract.TurnRequest, Kept, error) {
 		return contract.TurnRequest{}, Kept{}, fmt.Errorf("request: %w", err)
 	}
 	if n := len(now.request.Messages) + len(now.lines); n > maxMessages {
-		return contract.TurnRequest{}, Kept{}, fmt.Errorf("request: messages has %d items; at most %d are allowed", n, maxMessages)
+		return contract.TurnRequest{}, Kept{}, tooMany(n)
 	}
 	fresh := now.request
 	fresh.Messages = slices.Clone(fresh.Messages)
@@ -92,4 +96,8 @@ func (k Kept) Decode(body []byte) (contract.TurnRequest, Kept, error) {
 	all := now.request
 	all.Messages = slices.Concat(now.request.Messages, now.messages)
 	return all, now, nil
+}
+
+func tooMany(n int) error {
+	return fmt.Errorf("request: messages has %d items; at most %d are allowed", n, maxMessages)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -92,6 +93,18 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	}
 	if _, err := turnlines.Decode([]byte(`{"messages":[` + hi + `]}`)); err != nil {
 		t.Errorf("messages on the first line: %v", err)
+	}
+}
+
+// TestLinesWithoutEndTakeNoMemory: eight megabytes of line ends are refused before anything is made for each of them.
+func TestLinesWithoutEndTakeNoMemory(t *testing.T) {
+	body := bytes.Repeat([]byte("\n"), contract.MaxTurn)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := turnlines.Decode(body)
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; err == nil || n > 1<<20 {
+		t.Errorf("%v: %d bytes were allocated", err, n)
 	}
 }
 
