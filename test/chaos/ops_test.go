@@ -223,6 +223,7 @@ type prompt struct {
 	text       string
 	run        string // "" if it was not acknowledged
 	fails      bool   // by its plan
+	review     bool   // what it makes is looked at before it is published
 	unverified bool   // it fails only because its verification does
 	writes     map[string]func(values) string
 	told       bool
@@ -237,7 +238,7 @@ func (w *world) prompt(ctx context.Context, p *prompt) error {
 	w.mu.Lock()
 	w.prompts = append(w.prompts, p)
 	w.mu.Unlock()
-	acted, err := w.c.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: p.text})
+	acted, err := w.c.Prompt(ctx, view.Prompt{ID: contract.NewID(), Text: p.text, Review: p.review})
 	if err != nil {
 		return err
 	}
@@ -252,6 +253,26 @@ func (w *world) run(ctx context.Context, p *prompt) error {
 		return err
 	}
 	_, err := w.c.Wait(ctx, p.run)
+	return err
+}
+
+// look submits the prompt, publishes what waits to be looked at, and waits for the end of the run.
+func (w *world) look(ctx context.Context, p *prompt) error {
+	if err := w.prompt(ctx, p); err != nil {
+		return err
+	}
+	r, err := w.c.Wait(ctx, p.run)
+	if err != nil {
+		return err
+	}
+	if len(r.Reviews) != 1 {
+		return fmt.Errorf("run %s is %s and has %d reviews", p.run, r.Status, len(r.Reviews))
+	}
+	v := r.Reviews[0]
+	if _, err := w.c.Looked(ctx, p.run, v.Task, view.Looked{Attempt: v.Attempt, Review: v.Review, Work: v.Work, Decision: contract.ReviewPublish}); err != nil {
+		return err
+	}
+	_, err = w.c.Wait(ctx, p.run)
 	return err
 }
 

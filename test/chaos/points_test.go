@@ -155,6 +155,11 @@ var scenarios = []scenario{
 	{"failing prompt", []string{"dispatch.task.inverted", "workspace.tree.kept", "dispatch.task.kept"}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, &prompt{text: "spoil the theme with #" + w.next() + w.next(), fails: true})
 	}},
+	{"prompt whose work is looked at", []string{"dispatch.review.answered"}, func(ctx context.Context, w *world) error {
+		p := writeFile("workspace/p/"+w.next()+".txt", "looked at "+w.next())
+		p.review = true
+		return w.look(ctx, p)
+	}},
 	{"prompt whose checks fail", []string{"dispatch.task.repairing"}, failVerification},
 	{"long output", []string{"blob.synced", "blob.renamed"}, func(ctx context.Context, w *world) error {
 		return w.run(ctx, &prompt{text: "run `seq 20000`"})
@@ -505,6 +510,11 @@ func TestPointsAreListed(t *testing.T) {
 		}
 	}
 	for _, p := range effectPoints {
+		if tried[p.point] = true; !listed[p.point] {
+			t.Errorf("%s is tried and not in docs/crash-points.md", p.point)
+		}
+	}
+	for _, p := range requestPoints {
 		if tried[p.point] = true; !listed[p.point] {
 			t.Errorf("%s is tried and not in docs/crash-points.md", p.point)
 		}
