@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,7 @@ func TestATurnIsReported(t *testing.T) {
 
 // TestWhatAProgramMayNotSend ends the connection, with a sentence that says what it was.
 func TestWhatAProgramMayNotSend(t *testing.T) {
+	blank := strings.Repeat(" ", 63<<10) + "\n"
 	flood := strings.Repeat(update("s", `{"sessionUpdate":"of_tomorrow"}`), 1000)
 	for name, c := range map[string]struct {
 		says string
@@ -118,6 +120,10 @@ func TestWhatAProgramMayNotSend(t *testing.T) {
 				out = append(out, flood)
 			}
 			return out
+		}},
+		"a gigabyte": {"more than 1073741824 bytes", func(id int) []string {
+			out := slices.Repeat([]string{blank}, 1<<30/len(blank)+1)
+			return append(out, result(id, `{"stopReason":"end_turn"}`))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

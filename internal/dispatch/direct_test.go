@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/test/choirtest"
 )
 
 // newDirectHouse is a house in which a small prompt goes to one Associate at once.
@@ -220,6 +222,7 @@ func TestADirectorTakesOver(t *testing.T) {
 				return nil
 			}
 		}, "is not verified", false},
+		"its user wrote into the document": {nil, nil, "its user wrote into the run's document", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -227,24 +230,18 @@ func TestADirectorTakesOver(t *testing.T) {
 			if c.break_ != nil {
 				c.break_(h)
 			}
+			first := c.first
+			if first == nil {
+				first = h.writesMeanwhile("Only in lower case, please.")
+			}
 			h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
 				if strings.Contains(saidTo(req), "Go on from there, please") {
 					return steps(two)(n, req)
 				}
-				return c.first(n, req)
+				return first(n, req)
 			}
 			var opening string
-			h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
-				if n > 0 {
-					return parts(use("d1", "report", m{"status": "done", "summary": "The Director says it is done."}))
-				}
-				opening = saidTo(req)
-				task := agent("Go on from there, please")
-				if kept := keptLine.FindStringSubmatch(opening); kept != nil {
-					task["base"] = kept[1]
-				}
-				return parts(use("d0", "delegate", m{"tasks": []m{task}}))
-			}
+			h.model.director = goesOnFromKept(&opening)
 			rep := h.report(h.submit("Make a.sh say two"))
 			h.quiet()
 			if rep.Status != contract.RunDone || !strings.HasPrefix(rep.Summary, "The Director says it is done.") {
@@ -257,21 +254,54 @@ func TestADirectorTakesOver(t *testing.T) {
 			if len(res) != 2 || (res[0].Kept != nil) != c.kept || keptLine.MatchString(opening) != c.kept {
 				t.Fatalf("%+v\n%s", res, opening)
 			}
+			if c.first == nil && !strings.Contains(opening, "Only in lower case, please.") {
+				t.Errorf("the Director is not told what its user wrote: %s", opening)
+			}
 			if c.kept && string(readFile(h.ws.live(), "choiros/x.css")) != "blue\n" {
 				t.Error("what the Associate wrote is lost")
 			}
 			if got := string(readFile(h.ws.live(), "workspace/a.sh")); got != "echo two\n" {
 				t.Errorf("live: %q", got)
 			}
-			said := false
-			for _, p := range h.events("run.moved") {
-				m := p.(*contract.RunMoved)
-				said = said || m.Status == contract.RunPlanning && strings.Contains(m.Reason, "a Director takes it over: ") && strings.Contains(m.Reason, c.why)
-			}
-			if !said {
+			if !h.tookOver(c.why) {
 				t.Errorf("the log does not say that a Director takes it over because %s:\n%s", c.why, h.story())
 			}
 		})
+	}
+}
+
+// goesOnFromKept is a Director that takes a run over, from the tree that was kept if one was, and what it is told first.
+func goesOnFromKept(opening *string) func(int, contract.TurnRequest) []contract.Part {
+	return func(n int, req contract.TurnRequest) []contract.Part {
+		if n > 0 {
+			return parts(use("d1", "report", m{"status": "done", "summary": "The Director says it is done."}))
+		}
+		*opening = saidTo(req)
+		task := agent("Go on from there, please")
+		if kept := keptLine.FindStringSubmatch(*opening); kept != nil {
+			task["base"] = kept[1]
+		}
+		return parts(use("d0", "delegate", m{"tasks": []m{task}}))
+	}
+}
+
+// tookOver reports whether the log says that a Director took a run over, and why.
+func (h *house) tookOver(why string) bool {
+	return slices.ContainsFunc(h.events("run.moved"), func(p contract.Payload) bool {
+		m := p.(*contract.RunMoved)
+		return m.Status == contract.RunPlanning && strings.Contains(m.Reason, "a Director takes it over: ") && strings.Contains(m.Reason, why)
+	})
+}
+
+// writesMeanwhile is an Associate during whose work its user writes into the run's document.
+func (h *house) writesMeanwhile(words string) func(int, contract.TurnRequest) []contract.Part {
+	return func(n int, req contract.TurnRequest) []contract.Part {
+		if n == 0 {
+			id := h.events("run.started")[0].(*contract.RunStarted).Document
+			choirtest.Eventually(h.t, time.Minute, "the run has a document", func() bool { _, err := h.docs.Get(h.t.Context(), id); return err == nil })
+			h.docs.edit(id, func(body string) string { return body + "\n" + words + "\n" })
+		}
+		return steps(edit("c1"))(n, req)
 	}
 }
 

@@ -1,12 +1,16 @@
 package dispatch_test
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch/ports"
 )
 
 // TestAFailedCheckGoesBackToTheSameLoop shows that a loop whose work failed its checks is asked again, in
@@ -68,7 +72,7 @@ func shownParts(m contract.Message) (out []string) {
 }
 
 // TestRepairsAreBounded shows that a loop which never repairs its work fails after the configured number of
-// repairs, and that one which changes nothing is not asked again.
+// repairs, and that one which changes nothing, or has used up its calls, is not asked again.
 func TestRepairsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		turns   func(int, contract.TurnRequest) []contract.Part
@@ -81,8 +85,9 @@ func TestRepairsAreBounded(t *testing.T) {
 			}
 			return parts(use(fmt.Sprint("f", n), "finish", m{"status": "ok", "summary": "done"}))
 		}, agentTask, 3},
-		"it changes nothing": {steps(broken), agentTask, 1},
-		"fixed steps":        {nil, m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "workspace/a.sh", "content": "if then"}}}}, 0},
+		"it changes nothing":    {steps(broken), agentTask, 1},
+		"its calls are used up": {func(int, contract.TurnRequest) []contract.Part { return parts(broken, done) }, spends(m{"tool_calls": 1}), 0},
+		"fixed steps":           {nil, m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "workspace/a.sh", "content": "if then"}}}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,6 +106,50 @@ func TestRepairsAreBounded(t *testing.T) {
 				t.Errorf("live: %q", got)
 			}
 		})
+	}
+}
+
+// spends is agentTask with a budget.
+func spends(budget m) m {
+	task := maps.Clone(agentTask)
+	task["budget"] = budget
+	return task
+}
+
+// TestNoRepairBehindTheTimeOfATask shows that a task whose time is used up when its checks fail is not asked again. What it
+// worked before a restart counts.
+func TestNoRepairBehindTheTimeOfATask(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(spends(m{"wall_s": 60}))
+	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
+		if n == 1 {
+			h.ahead.Add(int64(61 * time.Second)) // its last turn is recorded by then
+		}
+		return steps(broken, done, repaired)(n, req)
+	}
+	checking := make(chan struct{})
+	var restarted atomic.Bool
+	h.boxes.break_ = func(r ports.BoxRequest) error {
+		if r.Kind == contract.BoxVerify && !restarted.Load() {
+			select {
+			case <-checking:
+			default:
+				close(checking)
+			}
+			<-h.d.Closed()
+			return errors.New("the process ends")
+		}
+		return nil
+	}
+	run := h.submitWithin(contract.Budget{WallS: 3000})
+	<-checking
+	h.d.Close()
+	restarted.Store(true)
+	h.restart()
+	h.report(run)
+	h.quiet()
+	if res := h.results(); len(res) != 1 || res[0].Repairs != 0 || res[0].Verification.Status != contract.VerificationFail || len(h.events("repair.requested")) > 0 {
+		t.Errorf("%+v\n%s", res, h.story())
 	}
 }
 

@@ -196,21 +196,77 @@ func TestCommentsGoBackToTheLoop(t *testing.T) {
 	}
 }
 
-// TestWhatIsDiscardedIsKeptAndTold shows that nothing of what a person discards is live, that the Director is told
-// so with what they say, and that it can be gone on from.
+// TestWhatIsDiscardedIsKeptAndTold shows that nothing of what a person discards is live, that it is kept, and that the
+// Director is told so with what they say; a run without one ends there.
 func TestWhatIsDiscardedIsKeptAndTold(t *testing.T) {
+	for name, planned := range map[string]bool{"a Director": true, "no Director": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.tune = func(o *dispatch.Options) { o.Review, o.DirectWords = true, 30 }
+			h.sleep()
+			h.wake()
+			told := ""
+			h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+				told = saidTo(req)
+				return plan(agentTask)(n, req)
+			}
+			h.model.associate = steps(blue, edit("c1"))
+			prompt := dispatch.Prompt{By: contract.Person("u"), Text: "go", Route: contract.RouteDirect}
+			if planned {
+				prompt.Route = contract.RoutePlan
+			}
+			run, _, err := h.d.Submit(t.Context(), prompt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.look(run, h.review(run, 1), discard); err != nil {
+				t.Fatal(err)
+			}
+			rep := h.report(run)
+			h.quiet()
+			res := h.results()[0]
+			if res.Status != contract.ResultCancelled || h.liveNow() != "echo one\nred\n" || res.Kept == nil || res.Kept.Paths != 2 || !strings.Contains(res.Summary, "wants none of it") || !strings.Contains(res.Summary, "not now") {
+				t.Errorf("live %q, %+v", h.liveNow(), res)
+			}
+			if !planned {
+				if told != "" || rep.Status == contract.RunDone || !strings.Contains(rep.Summary, "not now") {
+					t.Errorf("it does not end there: %+v, a Director is told %q", rep, told)
+				}
+				return
+			}
+			for _, want := range []string{"wants none of it", "not now", res.Kept.Commit} {
+				if !strings.Contains(told, want) {
+					t.Errorf("the Director is not told %q: %s", want, told)
+				}
+			}
+		})
+	}
+}
+
+// TestAReviewWithoutBudgetLeftIsNotSentBack shows that work whose budget is used up can't be sent back to its loop: the
+// person is asked again and told why, and what they take then is published.
+func TestAReviewWithoutBudgetLeftIsNotSentBack(t *testing.T) {
 	h := newHouse(t)
 	h.reviewed()
-	h.model.director, h.model.associate = plan(agentTask), steps(blue, edit("c1"))
+	h.model.director = plan(spends(m{"tool_calls": 1}))
+	h.model.associate = func(int, contract.TurnRequest) []contract.Part { return parts(edit("c1"), done) }
 	run := h.submit("go")
-	if err := h.look(run, h.review(run, 1), discard); err != nil {
+	first := h.review(run, 1)
+	if err := h.look(run, first, revise); err != nil {
 		t.Fatal(err)
 	}
-	h.report(run)
+	again := h.review(run, 2)
+	if !strings.Contains(again.Reason, "its budget is used up") || again.Work != first.Work || len(h.events("repair.requested")) > 0 {
+		t.Fatalf("%+v\n%s", again, h.story())
+	}
+	if err := h.look(run, again, take); err != nil {
+		t.Fatal(err)
+	}
+	rep := h.report(run)
 	h.quiet()
-	res := h.results()[0]
-	if res.Status != contract.ResultCancelled || h.liveNow() != "echo one\nred\n" || res.Kept == nil || res.Kept.Paths != 2 || !strings.Contains(res.Summary, "wants none of it") || !strings.Contains(res.Summary, "not now") {
-		t.Errorf("live %q, %+v", h.liveNow(), res)
+	if rep.Status != contract.RunDone || h.liveNow() != "echo two\nred\n" {
+		t.Errorf("%+v, live %q", rep, h.liveNow())
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -102,23 +104,39 @@ func TestFactsAreWordForWord(t *testing.T) {
 	}
 }
 
-// TestRecallShowsWhatWasCutOut: what an output was cut by is there, a piece at a time, and another call's id is an answer.
+// TestRecallShowsWhatWasCutOut: what a command's output was cut by is there, a piece at a time, of up to 256 KiB its beginning
+// and its end; a line behind the last, and another call's id, is an answer.
 func TestRecallShowsWhatWasCutOut(t *testing.T) {
 	h := newHouse(t)
-	h.model.director = plan(m{"kind": "inspect", "goal": "look", "tools": []string{"ls"}})
+	h.model.director = plan(agentTask)
 	var saw []string
+	all := regexp.MustCompile(`It has (\d+) lines\.`)
+	lines := 1
 	h.model.associate = func(n int, req contract.TurnRequest) []contract.Part {
 		saw = append(saw, returnsOf(req))
-		return steps(use("a", "ls", m{"path": "workspace"}), use("b", "recall", m{"call": "a"}), use("c", "recall", m{"call": "nothing"}), use("d", "recall", m{"call": "a", "from": 99}))(n, req)
+		if found := all.FindStringSubmatch(returnsOf(req)); n == 2 && found != nil {
+			lines = must(strconv.Atoi(found[1]))
+		}
+		return steps(use("a", "bash", m{"command": "seq -f 'line %g of it' 1 20000"}), use("b", "recall", m{"call": "a", "from": 100_000_000}),
+
+			// The first line is the exit code.
+			use("c", "recall", m{"call": "a", "from": 3002, "lines": 2}), use("d", "recall", m{"call": "a", "from": max(lines-1, 1)}), use("e", "recall", m{"call": "nothing"}))(n, req)
 	}
 	if rep := h.report(h.submit("look")); rep.Status != contract.RunDone {
 		t.Fatalf("%+v", rep)
 	}
 	h.quiet()
-	all := saw[len(saw)-1]
-	for _, want := range []string{"of what a (ls) returned:", "There was no call nothing.", "lines."} {
-		if !strings.Contains(all, want) {
-			t.Errorf("%q is missing in %s", want, all)
+	if len(saw) != 6 || strings.Contains(saw[1], "line 3001 of it") {
+		t.Fatalf("%d turns, the output was not cut", len(saw))
+	}
+	// A line has 14 to 17 bytes.
+	if lines < 200<<10/17 || lines > 260<<10/14 {
+		t.Errorf("%d lines are kept of it", lines)
+	}
+	_, recalled, _ := strings.Cut(saw[5], "\nb: ")
+	for _, want := range []string{"of what a (bash) returned:", "\nline 3001 of it\nline 3002 of it\n(go on with from: 3004)", "\nline 20000 of it\n", "There was no call nothing."} {
+		if !strings.Contains(recalled, want) {
+			t.Errorf("%q is missing in %.3000s", want, recalled)
 		}
 	}
 }

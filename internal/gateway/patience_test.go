@@ -2,7 +2,10 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -163,7 +166,10 @@ func TestAModelThatHangsIsLeftForTheChosenOne(t *testing.T) {
 			defer other.Close()
 			g, s, m := play(t, modelserver.Anthropic, func(o *gateway.Options) {
 				o.OpenAIBaseURL = other.OpenAIURL()
-				if name != "it arrives" {
+				switch name {
+				case "nothing came":
+					o.Limits.Tell = time.Hour // it is not waited for
+				case "it fell silent":
 					o.Limits.Tell = 100 * time.Millisecond
 				}
 			}, c.turn)
@@ -191,10 +197,24 @@ func TestAModelThatHangsIsLeftForTheChosenOne(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			turn, err := g.Turn(ctx, sc, say("x"), nil)
+			w := httptest.NewRecorder()
+			g.Handler(sc).ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/model/turns", strings.NewReader(`{"messages":[{"role":"user","parts":[{"text":"x"}]}]}`)))
 			choose.Wait()
-			if err != nil || turn.Message.Parts[0].Text != c.want {
-				t.Fatalf("%+v, %v after %d requests", turn, err, len(s.Requests()))
+			shown, last := "", contract.TurnChunk{}
+			for lines := json.NewDecoder(w.Body); lines.More(); {
+				last = contract.TurnChunk{}
+				if err := lines.Decode(&last); err != nil {
+					t.Fatal(err)
+				}
+				shown += last.Delta
+			}
+			if last.Turn == nil || last.Turn.Message.Parts[0].Text != c.want {
+				t.Fatalf("%+v after %d requests", last, len(s.Requests()))
+			}
+			// What was shown of a silent one's answer is void.
+			first, void, broke := strings.Cut(shown, "(The answer broke off here.")
+			if broke != (name == "it fell silent") || broke && (first == "" || !strings.HasSuffix(void, c.want)) {
+				t.Errorf("it was shown: %q", shown)
 			}
 			if c.want == "the other" {
 				var of []string

@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/mcpclient"
 	"choir.dev/choiros/internal/tool"
 )
@@ -173,6 +174,25 @@ func TestWhatAServerMayNotOffer(t *testing.T) {
 		if mcpclient.CheckName(name) == nil {
 			t.Errorf("a server is called %q", name)
 		}
+	}
+}
+
+// TestAListWithoutEndIsRefused has a server name another page of its list each time, with nothing on it.
+func TestAListWithoutEndIsRefused(t *testing.T) {
+	s, asked := server(named("echo", "Echoes.")), 0
+	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method != "tools/list" {
+				return next(ctx, method, req)
+			}
+			if asked++; asked == 100 {
+				return &mcp.ListToolsResult{Tools: []*mcp.Tool{}}, nil
+			}
+			return &mcp.ListToolsResult{Tools: []*mcp.Tool{}, NextCursor: fmt.Sprint(asked)}, nil
+		}
+	})
+	if offers, err := against(t, s).Offers(t.Context()); !fault.Is(err, fault.Exhausted) || !strings.Contains(err.Error(), "goes on after 16 pages") || asked != 16 {
+		t.Errorf("%v %v, asked %d times", offers, err, asked)
 	}
 }
 

@@ -104,7 +104,8 @@ func TestHeadersAreRefusedByTheirWords(t *testing.T) {
 	}
 	for why, names := range map[string][]string{
 		"would sign in": {"Private-Token", "X-Api-Key", "Api-Key", "ApiKey", "X-Goog-Api-Key", "X-Auth-Token", "X-Auth-Key", "X-Access-Token", "X-Amz-Security-Token", "X-Vault-Token", "X-CSRF-Token", "X-XSRF-Id", "Job-Token",
-			"X-Custom-Authorization", "Www-Authenticate", "X-Session-Id", "X-Client-Secret", "X-Credential", "X-Password", "Set-Cookie", "X-Hub-Signature-256", "X-JWT-Assertion", "X-WEBAUTH-USER", "X-User-Id", "Impersonate-Group", "X-Ms-Client-Principal", "X-SSL-Client-Cert", "k-e-y"},
+			"X-Custom-Authorization", "Www-Authenticate", "X-Session-Id", "X-Client-Secret", "X-Credential", "X-Password", "Set-Cookie", "X-Hub-Signature-256", "X-JWT-Assertion", "X-WEBAUTH-USER", "X-User-Id", "Impersonate-Group", "X-Ms-Client-Principal", "X-SSL-Client-Cert", "k-e-y",
+			"X-Passphrase", "X-Passwd", "X-Pwd", "X-Bearer", "X-Login", "X-Identity", "X-Principal", "X-Jwt", "X-Csrf", "X-Xsrf", "X-Session", "X-Cert", "X-Impersonate", "X-Signature"},
 		"another request": {"Host", "X-Original-URL", "X-Original-Method", "X-Rewrite-URL", "X-Host", "X-HTTP-Method", "X-HTTP-DestinationURL", "X-Method-Override", "X-HTTP-Path-Override", "Destination"},
 		"comes from":      {"Forwarded", "X-Forwarded-Host", "X-Forwarded-For", "X-Original-Forwarded-For", "X-Real-IP", "X-Client-IP", "Client-IP", "X-Cluster-Client-IP", "X-Azure-ClientIP", "True-Client-IP", "CF-Connecting-IP", "CF-IPCountry", "X-Originating-IP", "X-Remote-Addr", "X-IP"},
 		"the connection":  {"Proxy-Authorization", "X-Proxy-Url"},
