@@ -348,7 +348,7 @@ func TestNamedPoints(t *testing.T) {
 	// earlier ones left.
 	lanes := [][]string{
 		{"failing verification"}, {"put", "replacing put", "put that a program changes", "removal", "removal of what a command made", "move", "add", "push", "received push", "push of files", "checkpoint", "restore", "repair"},
-		{"large put", "command", "settling", "long output", "failing prompt", "prompt whose checks fail", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes", "checked prompt"},
+		{"large put", "command", "settling", "long output", "failing prompt", "prompt whose checks fail", "desktop"}, {"prompt"}, {"publishing prompt", "prompt in boxes", "checked prompt"}, {"prompt whose work is looked at"},
 	}
 	for _, s := range slices.Concat(scenarios, again) {
 		if !slices.ContainsFunc(lanes, func(lane []string) bool { return slices.Contains(lane, s.name) }) {
