@@ -178,6 +178,8 @@ export class Health {
       await this.stage.loadBack(this.cid)
     } catch (problem) {
       this.told.failed(problem)
+      // If it was not refused it may have gone back all the same: then no page sends by itself what this one left.
+      if (!(problem.status >= 400 && problem.status < 500)) await this.stage.loadBack(this.cid)
     } finally {
       $('down-rewind').disabled = false
       $('down-rewind').textContent = 'Rewind'

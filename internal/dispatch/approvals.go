@@ -44,9 +44,9 @@ func (r *run) Approving() (others int, done func()) {
 // Answered waits until an approval is answered; what nobody answers in time is denied.
 func (r *run) Answered(ctx context.Context, id string, deadline time.Time) error {
 	answered := func(s *story.Run) bool { return s.Approval(id).Answered }
-	var asked time.Time
-	r.Story(func(s *story.Run) { asked = s.Approval(id).Asked })
-	timed, cancel := awake.WithTimeout(ctx, r.patience(asked, deadline))
+	var left time.Duration
+	r.Story(func(s *story.Run) { left = r.patience(s.Approval(id).Lost, deadline) })
+	timed, cancel := awake.WithTimeout(ctx, left)
 	err := r.Until(timed, answered)
 	cancel()
 	if err == nil {
@@ -66,15 +66,12 @@ func (r *run) Answered(ctx context.Context, id string, deadline time.Time) error
 	return r.Until(ctx, answered)
 }
 
-// patience returns how much of the time to answer is left of what a person is asked: an approval, or a question. For
-// one from before this process took the run up, the time during which no process ran is added, because nobody
-// could answer then.
-func (r *run) patience(asked, deadline time.Time) time.Duration {
-	left := deadline.Sub(r.dispatcher.options.Now())
-	if asked.Before(r.taken) {
-		left += r.down
-	}
-	return max(0, left)
+// patience returns how much of the time to answer is left of what a person is asked: an approval, or a question. The time
+// since then in which no process ran or the machine stood still is added, however often, because nobody could answer in
+// it; before is what the run had lost by that when it asked. The caller holds mu.
+func (r *run) patience(before time.Duration, deadline time.Time) time.Duration {
+	lost := max(r.story.Lost, r.lost) - before // what no process ran is in the story with the first event of this one
+	return max(0, deadline.Sub(r.dispatcher.options.Now())+lost)
 }
 
 // decide appends the one answer to an approval.

@@ -390,7 +390,7 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		_, err := r.answer(ctx, contract.System(), contract.QuestionAnswered{Question: q.ID, Answer: q.Default, Default: true})
+		_, err := r.answer(ctx, Word{By: contract.System()}, contract.QuestionAnswered{Question: q.ID, Answer: q.Default, Default: true})
 		if err != nil && !fault.Is(err, fault.Conflict) {
 			return nil, err
 		}
@@ -423,17 +423,14 @@ func (r *run) known(q *contract.Question) bool {
 
 // untilDefault is how long a question that was asked still waits for its answer.
 func (r *run) untilDefault(id string) (left time.Duration, err error) {
-	var asked, deadline time.Time
 	r.Story(func(s *story.Run) {
 		for _, k := range s.Questions {
 			if k.ID == id {
-				asked = k.Asked
+				var deadline time.Time
 				deadline, err = time.Parse(time.RFC3339, k.Deadline)
+				left = r.patience(k.Lost, deadline)
 			}
 		}
 	})
-	if err != nil {
-		return 0, fault.Wrap("dispatch.ask", err)
-	}
-	return r.patience(asked, deadline), nil
+	return left, fault.Wrap("dispatch.ask", err)
 }

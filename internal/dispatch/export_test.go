@@ -1,5 +1,10 @@
 package dispatch
 
+import "choir.dev/choiros/internal/awake"
+
+// StoodStill tells the dispatcher that this process did not run for a while.
+func (d *Dispatcher) StoodStill(g awake.Gap) { d.stoodStill(g) }
+
 // Closed is closed when the dispatcher closes: whoever stands in for a process
 // that died lets go of it then.
 func (d *Dispatcher) Closed() <-chan struct{} { return d.ctx.Done() }

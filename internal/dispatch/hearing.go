@@ -26,13 +26,13 @@ type hearing struct {
 var errReported = errors.New("the run has just reported, and takes no more words")
 
 // hear appends what the user says, unless the run has reported.
-func (r *run) hear(ctx context.Context, by contract.Actor, text string) (uint64, error) {
+func (r *run) hear(ctx context.Context, w Word, p *contract.RunSteered) (uint64, error) {
 	r.hearing.words.RLock()
 	defer r.hearing.words.RUnlock()
 	if r.hearing.deaf {
 		return 0, fault.New("", fault.NotFound, "Say it in a prompt that continues this run.", errReported)
 	}
-	return r.said(ctx, by, "run.steered", &contract.RunSteered{Text: text})
+	return r.said(ctx, w, "run.steered", p)
 }
 
 // lastWord asks whether the run may report as it stands. If so it takes no more words from then on. ends is called with

@@ -37,12 +37,11 @@ type run struct {
 	tasks      sync.WaitGroup // goroutines that work on tasks
 	drops      sync.WaitGroup // overlays of ended attempts that are being removed
 	place      slots.Slot     // the run's slot among the runs that go on
-	// The run's clock: worked is how long it had worked when this process took it up, since and taken are
-	// when that was, and down is how long before that no process drove it.
+	// The run's clock: worked is how long it had worked when this process took it up, since is when that was, and
+	// lost is for how long nobody could have been answered before that.
 	worked time.Duration
 	since  time.Duration
-	taken  time.Time
-	down   time.Duration
+	lost   time.Duration
 
 	mu        sync.Mutex
 	story     *story.Run
@@ -65,8 +64,10 @@ type run struct {
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
 	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), another: make(chan struct{}), settled: map[string]bool{}, reads: map[string]int{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen}
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
-	r.worked, r.since, r.taken = s.Worked(), awake.Now(), d.options.Now()
-	r.down = max(0, r.taken.Sub(s.Newest))
+	r.worked, r.since = s.Worked(), awake.Now()
+	if !s.Newest.IsZero() {
+		r.lost = s.Lost + max(0, d.options.Now().Sub(s.Newest))
+	}
 	r.doc = rundoc.New(rundoc.Options{Documents: d.options.Documents, Log: d.log, View: r.Story})
 	if s.Cancelled {
 		r.cancel(task.ErrCancelled)
@@ -220,15 +221,15 @@ func (r *run) Rest(id string, wait func() error) error {
 	return place.Rest(r.ctx, func() error { return r.place.RestWorker(r.ctx, wait) })
 }
 
-func (r *run) said(ctx context.Context, by contract.Actor, eventType string, p contract.Payload) (uint64, error) {
-	es, err := r.Append(ctx, contract.Draft{Actor: by, Type: eventType, Subject: r.story.ID, Data: p})
+func (r *run) said(ctx context.Context, w Word, eventType string, p contract.Payload) (uint64, error) {
+	es, err := r.Append(ctx, contract.Draft{ID: w.ID, Actor: w.By, Type: eventType, Subject: r.story.ID, Data: p})
 	if err != nil {
 		return 0, err
 	}
 	return es[0].Sequence, nil
 }
 
-func (r *run) answer(ctx context.Context, by contract.Actor, a contract.QuestionAnswered) (uint64, error) {
+func (r *run) answer(ctx context.Context, w Word, a contract.QuestionAnswered) (uint64, error) {
 	r.mu.Lock()
 	known := false
 	for _, q := range r.story.Questions {
@@ -239,7 +240,7 @@ func (r *run) answer(ctx context.Context, by contract.Actor, a contract.Question
 		return 0, fault.New("", fault.NotFound, "", fmt.Errorf("this run has no question %q", summary.OneLine(a.Question, 60)))
 	}
 	// There is one answer per question, from whoever answers first: the user, or the deadline.
-	es, err := r.Append(ctx, contract.Draft{Actor: by, Type: "question.answered", Data: &a,
+	es, err := r.Append(ctx, contract.Draft{ID: w.ID, Actor: w.By, Type: "question.answered", Data: &a,
 		Subject: "answer/" + a.Question, Expect: &contract.Expect{Last: 0}})
 	if err != nil {
 		return 0, err

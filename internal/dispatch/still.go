@@ -3,18 +3,20 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/dispatch/loops"
+	story "choir.dev/choiros/internal/run"
 )
 
 // tellStill is for how long choir must have stood still for its runs to report it.
 const tellStill = 5 * time.Second
 
 // stoodStill is called after this process did not run for a while, because the machine was suspended or
-// the process stopped. Runs that wait for a person lost nothing by that.
+// the process stopped. Runs that wait for a person lost nothing by that, except time to answer.
 func (d *Dispatcher) stoodStill(g awake.Gap) {
 	if g.For < tellStill {
 		return
@@ -30,10 +32,19 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 		return
 	}
 	for _, r := range d.runs {
-		if !r.place.Rests() {
-			d.wg.Go(func() { r.Stood(g.For, why) })
-		}
+		d.wg.Go(func() {
+			if !r.place.Rests() || r.asks() {
+				r.Stood(g.For, why)
+			}
+		})
 	}
+}
+
+// asks reports whether something of the run waits for an answer that has a deadline.
+func (r *run) asks() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.story.OpenApprovals() > 0 || slices.ContainsFunc(r.story.Questions, func(q story.Question) bool { return !q.Answered })
 }
 
 // stood records in the run's story that the run stood still.

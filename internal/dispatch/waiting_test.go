@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/test/choirtest"
@@ -256,6 +257,58 @@ func TestAQuestionsDeadlineHoldsOverARestart(t *testing.T) {
 			}
 			if a := h.told(run, "question.answered", nil).(*contract.QuestionAnswered); a.Default != (down == 0) {
 				t.Errorf("%+v", a)
+			}
+			h.report(run)
+		})
+	}
+}
+
+// TestAQuestionLosesNoTimeInWhichNobodyCouldAnswer shows that a question of ten minutes is open after several hours in which
+// choir was down, each after a start that recorded something of its run, or in which the machine stood still while it waited.
+func TestAQuestionLosesNoTimeInWhichNobodyCouldAnswer(t *testing.T) {
+	for name, lose := range map[string]func(h *house){
+		"down, over and over": func(h *house) { h.ahead.Add(int64(time.Hour)); h.restart() },
+		"stood still, and restarted": func(h *house) {
+			h.ahead.Add(int64(time.Hour))
+			h.d.StoodStill(awake.Gap{For: time.Hour, Why: awake.Suspended})
+			choirtest.Eventually(t, time.Minute, "that it stood still is recorded", func() bool { return len(h.events("run.stood")) > 0 })
+			h.restart()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.sleep()
+			h.tune = func(o *dispatch.Options) { o.Now = h.logsClock }
+			h.wake()
+			h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+				if n == 0 {
+					return parts(use("q", "ask_user", m{"text": "Which colour?", "choices": []string{"red", "blue"}, "default": "red", "deadline_s": 600}))
+				}
+				return parts(use("r", "report", m{"status": "done", "summary": "It is done."}))
+			}
+			run := h.submit("go")
+			q := h.told(run, "question.asked", nil).(*contract.QuestionAsked).Question
+			waits := func(times int) {
+				choirtest.Eventually(t, time.Minute, "it waits, and that is recorded", func() bool {
+					n := len(h.events("question.answered"))
+					for _, p := range h.events("run.moved") {
+						if p.(*contract.RunMoved).Status == contract.RunWaiting {
+							n++
+						}
+					}
+					return n >= times
+				})
+			}
+			for n := range 2 {
+				waits(n + 1)
+				lose(h)
+			}
+			waits(3)
+			if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q.ID, "blue"); err != nil {
+				t.Error(err)
+			}
+			if a := h.told(run, "question.answered", nil).(*contract.QuestionAnswered); a.Default {
+				t.Errorf("nobody could answer in time, and the default did: %+v", a)
 			}
 			h.report(run)
 		})

@@ -11,6 +11,7 @@ type Approval struct {
 	contract.ApprovalRequested
 	Task     string
 	Asked    time.Time
+	Lost     time.Duration // Lost of the run when it was asked
 	Answered bool
 	Answer   contract.ApprovalAnswer
 	BySystem bool // nobody answered: the system denied it
@@ -21,7 +22,7 @@ func (r *Run) applyApproval(e contract.Event, p contract.Payload) bool {
 	switch p := p.(type) {
 	case *contract.ApprovalRequested:
 		if r.Approval(p.Approval) == nil {
-			r.Approvals = append(r.Approvals, &Approval{ApprovalRequested: *p, Task: e.Task, Asked: e.Time})
+			r.Approvals = append(r.Approvals, &Approval{ApprovalRequested: *p, Task: e.Task, Asked: e.Time, Lost: r.Lost})
 		}
 	case *contract.ApprovalAnswered:
 		if k := r.Approval(p.Approval); k != nil && !k.Answered {

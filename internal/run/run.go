@@ -23,6 +23,8 @@ type Run struct {
 	Last        uint64        // sequence of the newest event that was applied
 	Newest      time.Time     // when that was
 	Away        time.Duration // how long it did not go on: while it waited for its user, and between one process and the next
+	Lost        time.Duration // for how long nobody could be answered: no process ran, or the machine stood still
+	stood       time.Duration // how long it stood still without being Away
 	epoch       uint64        // of the newest event
 
 	Started   bool
@@ -65,6 +67,7 @@ type Web struct {
 type Question struct {
 	contract.Question
 	Asked     time.Time
+	Lost      time.Duration // Lost of the run when it was asked
 	Answer    string
 	Answered  bool
 	ByDefault bool
@@ -178,6 +181,8 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 		}
 	case *contract.ModelSwitched:
 		r.Switched = p.Model
+	case *contract.RunStood:
+		r.stoodStill(p)
 	case *contract.QuestionAsked:
 		r.asked(e, p)
 	case *contract.QuestionAnswered:
@@ -211,7 +216,7 @@ func (r *Run) Apply(e contract.Event, p contract.Payload) {
 
 func (r *Run) asked(e contract.Event, p *contract.QuestionAsked) {
 	if !slices.ContainsFunc(r.Questions, func(q Question) bool { return q.ID == p.Question.ID }) {
-		r.Questions = append(r.Questions, Question{Question: p.Question, Asked: e.Time})
+		r.Questions = append(r.Questions, Question{Question: p.Question, Asked: e.Time, Lost: r.Lost})
 	}
 }
 
@@ -227,15 +232,32 @@ func (r *Run) answered(e contract.Event, p *contract.QuestionAnswered) {
 // pass counts the time since the event before as Away when the run waited for its user, or
 // when the process that had written that event had ended.
 func (r *Run) pass(e contract.Event) {
-	if passed := e.Time.Sub(r.Newest); !r.Newest.IsZero() && passed > 0 && (r.Status == contract.RunWaiting || e.Epoch > r.epoch) {
-		r.Away += passed
+	if passed := e.Time.Sub(r.Newest); !r.Newest.IsZero() && passed > 0 {
+		if e.Epoch > r.epoch {
+			r.Lost += passed
+		}
+		if e.Epoch > r.epoch || r.Status == contract.RunWaiting {
+			r.Away += passed
+		}
 	}
 	r.Newest, r.epoch = e.Time, e.Epoch
 }
 
+// stoodStill counts the time in which the machine or choir stood still. Of a run that waited it is Away already.
+func (r *Run) stoodStill(p *contract.RunStood) {
+	if p.Why == contract.StoodBox {
+		return
+	}
+	still := time.Duration(p.ForMS) * time.Millisecond
+	r.Lost += still
+	if r.Status != contract.RunWaiting {
+		r.stood += still
+	}
+}
+
 // Worked is for how long the run went on until its newest event.
 func (r *Run) Worked() time.Duration {
-	return max(0, r.Newest.Sub(r.Began)-r.Away-time.Duration(r.StoodMS)*time.Millisecond)
+	return max(0, r.Newest.Sub(r.Began)-r.Away-r.stood)
 }
 
 // TaskWorked is for how long the loop of a task's newest attempt worked until the run's newest event. What Worked

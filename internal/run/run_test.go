@@ -132,3 +132,29 @@ func TestATasksTimeIsWhatItsLoopWorked(t *testing.T) {
 	after(2*time.Second, &contract.ToolCalled{Call: "c", Attempt: 2})
 	worked(2 * time.Second)
 }
+
+// TestStandingStillWhileItWaitsCountsOnce shows that the time in which the machine stood still while a run waited is not taken off
+// twice: once as waiting, and once as standing still.
+func TestStandingStillWhileItWaitsCountsOnce(t *testing.T) {
+	r, at, n := run.New("r"), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), uint64(0)
+	after := func(passed time.Duration, p contract.Payload) {
+		n++
+		at = at.Add(passed)
+		r.Apply(contract.Event{Sequence: n, Epoch: 1, Time: at, Task: "t"}, p)
+	}
+	after(0, &contract.PromptSubmitted{Text: "go"})
+	after(0, &contract.TaskRequested{Task: contract.DirectorTask{ID: "t", Kind: contract.KindAgent}})
+	after(0, &contract.AttemptMoved{Attempt: 1, State: contract.AttemptBegun, Result: &contract.AssociateResult{Attempt: 1}})
+	after(0, &contract.TaskStarted{Attempt: 1})
+	after(30*time.Minute, &contract.RunMoved{Status: contract.RunWaiting})
+	after(time.Hour, &contract.RunStood{Why: contract.StoodSuspended, ForMS: time.Hour.Milliseconds()})
+	after(0, &contract.RunMoved{Status: contract.RunWorking})
+	after(time.Minute, &contract.ToolCalled{Call: "c", Attempt: 1})
+	if worked, task := r.Worked(), r.TaskWorked(r.Tasks[0]); worked != 31*time.Minute || task != worked {
+		t.Errorf("it worked %s, its task %s; want 31 minutes", worked, task)
+	}
+	after(time.Hour, &contract.RunStood{Why: contract.StoodSuspended, ForMS: time.Hour.Milliseconds()})
+	if worked, task := r.Worked(), r.TaskWorked(r.Tasks[0]); worked != 31*time.Minute || task != worked {
+		t.Errorf("it worked %s, its task %s; want 31 minutes", worked, task)
+	}
+}

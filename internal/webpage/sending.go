@@ -60,7 +60,12 @@ var refusedWords = []struct {
 	{another, []string{"host", "method", "original", "rewrite", "override", "destination"}},
 	{from, []string{"forward", "clientip", "realip", "trueclient", "remote", "originating"}},
 	{signed, []string{"key", "token", "auth", "secret", "session", "credential", "password", "passwd", "passphrase", "pwd", "cookie", "signature", "bearer", "jwt", "csrf", "xsrf",
-		"login", "user", "principal", "identity", "impersonate", "cert"}},
+		"login", "user", "principal", "identity", "impersonate", "cert", "hmac", "dpop", "passcode", "assertion", "saml", "oidc"}},
+}
+
+// refusedWhole are words that others have in them: they stand in a name between its "-".
+var refusedWhole = map[string]string{
+	"ip": from, "sign": signed, "sig": signed, "mac": signed, "otp": signed, "pin": signed, "pass": signed, "sid": signed, "role": signed, "roles": signed,
 }
 
 // Why a field is refused.
@@ -155,8 +160,10 @@ func refusal(name string) string {
 			return r.why
 		}
 	}
-	if slices.Contains(strings.Split(lower, "-"), "ip") { // a word that others have in them
-		return from
+	for word := range strings.SplitSeq(lower, "-") {
+		if why := refusedWhole[word]; why != "" {
+			return why
+		}
 	}
 	return ""
 }

@@ -105,7 +105,8 @@ func TestHeadersAreRefusedByTheirWords(t *testing.T) {
 	for why, names := range map[string][]string{
 		"would sign in": {"Private-Token", "X-Api-Key", "Api-Key", "ApiKey", "X-Goog-Api-Key", "X-Auth-Token", "X-Auth-Key", "X-Access-Token", "X-Amz-Security-Token", "X-Vault-Token", "X-CSRF-Token", "X-XSRF-Id", "Job-Token",
 			"X-Custom-Authorization", "Www-Authenticate", "X-Session-Id", "X-Client-Secret", "X-Credential", "X-Password", "Set-Cookie", "X-Hub-Signature-256", "X-JWT-Assertion", "X-WEBAUTH-USER", "X-User-Id", "Impersonate-Group", "X-Ms-Client-Principal", "X-SSL-Client-Cert", "k-e-y",
-			"X-Passphrase", "X-Passwd", "X-Pwd", "X-Bearer", "X-Login", "X-Identity", "X-Principal", "X-Jwt", "X-Csrf", "X-Xsrf", "X-Session", "X-Cert", "X-Impersonate", "X-Signature"},
+			"X-Passphrase", "X-Passwd", "X-Pwd", "X-Bearer", "X-Login", "X-Identity", "X-Principal", "X-Jwt", "X-Csrf", "X-Xsrf", "X-Session", "X-Cert", "X-Impersonate", "X-Signature",
+			"X-Sign", "X-Sig", "X-Hmac", "X-MAC", "DPoP", "X-OTP", "X-PIN", "X-Passcode", "X-Pass", "X-SID", "SAML-Response", "OIDC-Claim-Email", "X-Assertion", "X-Roles"},
 		"another request": {"Host", "X-Original-URL", "X-Original-Method", "X-Rewrite-URL", "X-Host", "X-HTTP-Method", "X-HTTP-DestinationURL", "X-Method-Override", "X-HTTP-Path-Override", "Destination"},
 		"comes from":      {"Forwarded", "X-Forwarded-Host", "X-Forwarded-For", "X-Original-Forwarded-For", "X-Real-IP", "X-Client-IP", "Client-IP", "X-Cluster-Client-IP", "X-Azure-ClientIP", "True-Client-IP", "CF-Connecting-IP", "CF-IPCountry", "X-Originating-IP", "X-Remote-Addr", "X-IP"},
 		"the connection":  {"Proxy-Authorization", "X-Proxy-Url"},
@@ -117,7 +118,7 @@ func TestHeadersAreRefusedByTheirWords(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"Accept", "Accept-Language", "If-Match", "If-None-Match", "Prefer", "X-Request-Id", "X-Shop", "Stripe-Version", "Notion-Version", "X-GitHub-Api-Version", "OpenAI-Organization", "Content-Language", "Depth", "X-Zip", "X-Description"} {
+	for _, name := range []string{"Accept", "Accept-Language", "If-Match", "If-None-Match", "Prefer", "X-Request-Id", "X-Shop", "Stripe-Version", "Notion-Version", "X-GitHub-Api-Version", "OpenAI-Organization", "Content-Language", "Depth", "X-Zip", "X-Description", "X-Ping", "X-Design", "X-Side", "X-Machine"} {
 		if err := takes(name); err != nil {
 			t.Errorf("a service's own header is refused: %v", err)
 		}

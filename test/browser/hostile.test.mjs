@@ -141,3 +141,31 @@ test('what a page that was taken back left is not sent by the next one, unless s
   await left.getByRole('button', { name: 'Send again' }).click()
   await until('it is sent', () => prompts().includes(words))
 })
+
+test('nor if the answer to the rewind was lost on its way', async (t) => {
+  const { choir, page } = await opened(t)
+  const shell = 'choiros/src/shell/Desktop.tsx'
+  await desktop(page)
+  const good = choir.cli(['files', 'cat', shell])
+  const id = `${Date.now().toString(16).padStart(12, '0').replace(/^(.{8})(.{4})$/, '$1-$2')}-7abc-8def-0123456789ab`
+  const item = JSON.stringify({ action: { type: 'prompt.submitted', id, data: { text: 'Bring it back' } }, tries: 0, stuck: '' })
+  const bad = `  window.parent.postMessage({ type: 'choir.keep', name: 'outbox', item: '${id}', value: ${JSON.stringify(item)} }, '*')\n  throw new Error('gone')\n`
+  choir.put(shell, good.replace('  useKeys()\n', `  useKeys()\n${bad}`))
+  const card = page.getByRole('alertdialog', { name: 'The desktop is down' })
+  await card.waitFor()
+  await page.evaluate(() => {
+    const real = window.fetch
+    window.fetch = async (...asks) => {
+      const answer = await real(...asks)
+      if (String(asks[0]).endsWith('/rewind')) throw new TypeError('the line broke')
+      return answer
+    }
+  })
+  await card.getByRole('button', { name: /^Rewind/ }).click()
+  await page.locator('#notes').getByText('The control plane does not answer.').first().waitFor()
+  await until('the source went back', () => choir.cli(['files', 'cat', shell]) === good)
+  await page.reload()
+  const fresh = await desktop(page)
+  await fresh.getByTestId('waiting').getByText('1 not sent').waitFor()
+  assert.deepEqual(choir.events().filter((e) => e.type === 'prompt.submitted'), [])
+})

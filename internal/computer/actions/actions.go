@@ -31,17 +31,8 @@ func (a *Actions) Act(ctx context.Context, do view.Action) (view.Acted, error) {
 	case *contract.PromptSubmitted:
 		run, seq, err := a.Runs.Submit(ctx, dispatch.Prompt{ID: do.ID, By: do.By, Text: data.Text, Model: data.Model, Budget: data.Budget, Continues: data.Continues, Route: data.Route, Effort: data.Effort, Summarise: data.Summarise, Review: data.Review, Traceparent: do.Traceparent})
 		return view.Acted{Run: run, Sequence: seq}, err
-	case *contract.RunCommanded:
-		seq, err := a.Runs.Command(ctx, do.By, do.Run, data.Command)
-		return view.Acted{Run: do.Run, Sequence: seq}, err
-	case *contract.RunSteered:
-		seq, err := a.Runs.Steer(ctx, do.By, do.Run, data.Text)
-		return view.Acted{Run: do.Run, Sequence: seq}, err
-	case *contract.ModelSwitched:
-		seq, err := a.Runs.Switch(ctx, do.By, do.Run, data.Model)
-		return view.Acted{Run: do.Run, Sequence: seq}, err
-	case *contract.QuestionAnswered:
-		seq, err := a.Runs.Answer(ctx, do.By, do.Run, data.Question, data.Answer)
+	case *contract.RunCommanded, *contract.RunSteered, *contract.ModelSwitched, *contract.QuestionAnswered:
+		seq, err := a.Runs.Do(ctx, dispatch.Word{ID: do.ID, By: do.By, Run: do.Run}, data)
 		return view.Acted{Run: do.Run, Sequence: seq}, err
 	}
 	events, err := a.Log.Append(ctx, contract.Draft{
