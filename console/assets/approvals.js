@@ -4,10 +4,10 @@
 let cards = 0
 
 /**
- * decide(approval, answer) sends the answer and rejects if it was not taken; whole(approval) gives it with all that
- * a request would send.
+ * elsewhere names its computer, if that is not the one that is shown. decide(answer) sends the answer and rejects if it was
+ * not taken; whole() gives the approval with all that a request would send.
  */
-export function approvalCard(approval, decide, whole) {
+export function approvalCard(approval, elsewhere, decide, whole) {
   const card = document.createElement('li')
   card.className = 'approval'
   const id = `approval-${++cards}`
@@ -24,6 +24,7 @@ export function approvalCard(approval, decide, whole) {
     told.classList.add('all')
     if (value instanceof Node) told.parentElement.classList.add('wide')
   }
+  if (elsewhere) fact(facts, 'Computer', elsewhere)
   fact(facts, 'You said', approval.prompt)
   fact(facts, 'Run', short(approval.run), approval.run)
   fact(facts, 'Task', `${short(approval.task)}, attempt ${approval.attempt}`, approval.task)
@@ -33,7 +34,7 @@ export function approvalCard(approval, decide, whole) {
   } else if (request) {
     all('Sends', `${approval.method} ${approval.url}`)
     all('Headers', lines((request.headers ?? []).join('\n'), 'Headers'))
-    all('Body', body(approval, request, whole))
+    all('Body', body(request, whole))
     if (approval.again) {
       all('Once more', `It repeats the effect ${short(approval.again)}, which is ${request.before || 'under way'}${request.before === 'unknown' ? ': it may have been done already.' : '.'}`)
     }
@@ -59,7 +60,7 @@ export function approvalCard(approval, decide, whole) {
     b.addEventListener('click', async () => {
       for (const e of actions.children) e.disabled = true
       try {
-        await decide(approval, answer)
+        await decide(answer)
       } catch {
         for (const e of actions.children) e.disabled = false
       }
@@ -71,7 +72,7 @@ export function approvalCard(approval, decide, whole) {
 }
 
 /** A request's body as far as it is shown, and a button for the rest. */
-function body(approval, request, whole) {
+function body(request, whole) {
   if (!request.size) return element('span', 'None.')
   const held = document.createElement('div')
   const shown = lines(request.body ?? '', 'Body')
@@ -85,7 +86,7 @@ function body(approval, request, whole) {
   more.addEventListener('click', async () => {
     more.disabled = true
     try {
-      shown.textContent = (await whole(approval)).body
+      shown.textContent = (await whole()).body
       size.textContent = `${request.size} bytes`
       more.remove()
     } catch {

@@ -1,10 +1,10 @@
 import { api, at, Problem } from './api.js'
-import { approvalCard } from './approvals.js'
 import { Calm } from './calm.js'
 import { Health } from './health.js'
 import { Inbox } from './inbox.js'
-import { questionCard } from './questions.js'
+import { Memory } from './memory.js'
 import { Running } from './running.js'
+import { Sheet } from './sheet.js'
 import { Stage } from './stage.js'
 import { awake } from './wake.js'
 
@@ -34,8 +34,10 @@ const stage = new Stage($('stage'), {
 })
 const health = new Health(stage, { note, failed })
 const running = new Running({ failed })
-const inbox = new Inbox({ changed: approvals, failed, note, run: showRun })
+const inbox = new Inbox({ changed: approvals, failed, note, run: showRun, asking })
+const memory = new Memory({ failed, note, run: showRun })
 const calm = new Calm($('approvals-list'))
+const waits = new Sheet($('approvals-list'), calm)
 
 start().catch(failed)
 
@@ -60,6 +62,7 @@ async function open(id, computer) {
   cid = id
   frame = null
   inbox.show(id, null)
+  memory.open(id)
   liveTries.since = ''
   health.open(id)
   try {
@@ -128,7 +131,7 @@ function show(f) {
   running.show(cid, f)
   if (f.limited && f.limited !== limited) note(`A page or program was refused: ${f.limited}. What was stored is safe.`, 'danger', 30_000)
   limited = f.limited
-  inbox.show(cid, f.waiting)
+  inbox.show(cid, f)
   approvals()
   health.show(f.desktop)
   live(f.desktop)
@@ -152,48 +155,25 @@ function setState(state) {
 }
 
 function approvals() {
-  const asked = (frame?.running ?? []).flatMap((run) => [
-    ...(run.approvals ?? []).map((approval) => ({ id: approval.id, card: () => approvalCard(approval, decide, whole) })),
-    ...(run.questions ?? []).map((question) => ({ id: question.id, card: () => questionCard(run, question, (text) => answer(run, question, text)) })),
-  ])
-  const open = [...asked, ...inbox.entries()]
-  const count = asked.length + inbox.waiting.length // an offer to undo is no question
+  const groups = inbox.groups()
+  const count = inbox.waiting.length // an offer to undo is no question
   $('bell-count').textContent = String(count)
   $('bell-count').hidden = count === 0
   $('bell').setAttribute('aria-label', count ? `Approvals, ${count} waiting` : 'Approvals')
-  $('approvals-none').hidden = open.length > 0
+  $('approvals-none').hidden = groups.length > 0
   const seen = !$('approvals').hidden
-  // Cards that are there stay: somebody may be typing into one. Those that come, or move up, take no click at once.
-  const list = $('approvals-list')
-  const ids = new Set(open.map(({ id }) => id))
-  const there = new Set()
-  let gone = false
-  for (const card of [...list.children]) {
-    if (ids.has(card.dataset.waits)) {
-      there.add(card.dataset.waits)
-      if (gone && seen) calm.moved(card)
-    } else {
-      card.remove()
-      gone = true
-    }
-  }
-  for (const { id, card } of open) {
-    if (there.has(id)) continue
-    const made = card()
-    made.dataset.waits = id
-    list.append(made)
-    if (seen) calm.moved(made)
-  }
+  const gone = waits.show(groups, inbox.elsewhere, seen)
   // The focused card was removed: the cursor goes to the title, and no key that comes too late answers the next one.
   if (gone && seen && document.activeElement === document.body) {
-    if (open.length > 0) calm.hold()
-    $(open.length > 0 ? 'approvals-title' : 'bell').focus()
+    if (groups.length > 0) calm.hold()
+    $(groups.length > 0 ? 'approvals-title' : 'bell').focus()
   }
 }
 
-async function whole(approval) {
+/** Asks the API for something that a card is about; a problem is told to the person, and rejects. */
+async function asking(method, path, body) {
   try {
-    return await api('GET', at(cid, `/approvals/${approval.id}`))
+    return await api(method, path, body)
   } catch (problem) {
     failed(problem)
     throw problem
@@ -224,32 +204,13 @@ function askedFor(id) {
   $('approvals').hidden = false
   $('bell').setAttribute('aria-expanded', 'true')
   $('approvals-title').focus()
-  for (const card of $('approvals-list').children) if (card.dataset.waits === `effect-${id}`) card.scrollIntoView({ block: 'nearest' })
+  for (const card of waits.cards) if (card.dataset.waits === `effect-${id}`) card.scrollIntoView({ block: 'nearest' })
 }
 
 function pointOut() {
   if ('asked' in $('bell').dataset) return
   $('bell').dataset.asked = ''
   setTimeout(() => delete $('bell').dataset.asked, 5000)
-}
-
-/** The answer names the request that was shown, so that it can't allow another one. */
-async function decide(approval, answer) {
-  try {
-    await api('POST', at(cid, `/approvals/${approval.id}`), { digest: approval.digest, answer })
-  } catch (problem) {
-    failed(problem)
-    throw problem
-  }
-}
-
-async function answer(run, question, text) {
-  try {
-    await api('POST', at(cid, `/runs/${run.id}/answer`), { question: question.id, answer: text })
-  } catch (problem) {
-    failed(problem)
-    throw problem
-  }
 }
 
 $('rewind').addEventListener('click', async () => {
@@ -280,7 +241,7 @@ function rewindWords({ to, changes }) {
   ]
 }
 
-const sheets = [['bell', 'approvals'], ['account', 'account-menu'], ['running-more', 'running-sheet']]
+const sheets = [['bell', 'approvals'], ['account', 'account-menu'], ['running-more', 'running-sheet'], ['memory-open', 'memory']]
 for (const [button, sheet] of sheets) {
   $(button).addEventListener('click', () => toggle(button, sheet, $(sheet).hidden))
 }
@@ -294,7 +255,7 @@ addEventListener('keydown', (e) => {
   if (e.key !== 'Escape') return
   const from = document.activeElement?.closest('.sheet')
   closeSheets()
-  if (from) document.querySelector(`[aria-controls="${from.id}"]`).focus()
+  if (from) $(opener(from.id)).focus()
 })
 addEventListener('blur', closeSheets) // the focus went into the desktop's frame
 addEventListener('pointerdown', (e) => !e.target.closest('.sheet, #bell, #account, #running-more') && closeSheets())
@@ -303,16 +264,25 @@ function toggle(button, sheet, open) {
   closeSheets()
   $(sheet).hidden = !open
   if (open && sheet === 'approvals') inbox.look()
+  if (open && sheet === 'memory') memory.look()
   $(button).setAttribute('aria-expanded', String(open))
   if (open) enter(sheet)
 }
 
 /** In the document the sheets come after the desktop's frame, where the Tab key does not reach them, so one that opens gets the focus. */
 function enter(sheet) {
-  const first = [...$(sheet).querySelectorAll('button, input, select')].find((e) => !e.disabled && !e.dataset.aside && e.getClientRects().length > 0)
+  // Of what waits, with an answer of the computer that is shown, so that nobody is taken past it.
+  const within = (sheet === 'approvals' && $('approvals-list').firstElementChild) || $(sheet)
+  const first = [...within.querySelectorAll('button, input, select')].find((e) => !e.disabled && !e.dataset.aside && e.getClientRects().length > 0)
   if (first) first.focus()
+  else if (sheet === 'memory') $('memory-title').focus()
   else if (sheet === 'approvals' && $('approvals-list').children.length > 0) $('approvals-title').focus()
-  else document.querySelector(`[aria-controls="${sheet}"]`).focus()
+  else $(opener(sheet)).focus()
+}
+
+/** The button that the cursor goes back to: one in the menu is hidden with it. */
+function opener(sheet) {
+  return sheet === 'memory' ? 'account' : document.querySelector(`[aria-controls="${sheet}"]`).id
 }
 
 function closeSheets() {

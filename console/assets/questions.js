@@ -4,16 +4,17 @@ import { clock, element, fact, factsOf, short } from './approvals.js'
 
 let cards = 0
 
-/** answer(text) sends the answer and rejects if it was not taken. */
-export function questionCard(run, question, answer) {
+/** elsewhere names its computer, if that is not the one that is shown. answer(text) sends the answer and rejects if it was not taken. */
+export function questionCard({ run, prompt, question }, elsewhere, answer) {
   const card = document.createElement('li')
   card.className = 'approval'
-  const title = element('h3', `The agent of run ${short(run.id)} asks you`)
+  const title = element('h3', `The agent of run ${short(run)} asks you`)
   title.id = `question-${++cards}`
   card.setAttribute('aria-labelledby', title.id)
   const facts = factsOf()
-  fact(facts, 'You said', run.prompt)
-  fact(facts, 'Run', short(run.id), run.id)
+  if (elsewhere) fact(facts, 'Computer', elsewhere)
+  fact(facts, 'You said', prompt)
+  fact(facts, 'Run', short(run), run)
   fact(facts, 'Without an answer', question.default ? `What the agent set counts${until(question.deadline)}: ${question.default}` : `It goes on${until(question.deadline)} without one.`)
   const words = document.createElement('figure')
   words.append(element('figcaption', 'The agent’s words, unchecked'), element('blockquote', question.text))

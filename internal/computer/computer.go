@@ -424,10 +424,10 @@ func (c *Computer) Frame(ctx context.Context) (f view.Frame, err error) {
 	if f.SpentUSD, err = c.SpentToday(ctx); err != nil {
 		return view.Frame{}, err
 	}
-	if f.Provider, err = c.Provider(ctx); err != nil {
+	if f.Provider, err = c.models().Next(ctx, c.machine.Config); err != nil {
 		return view.Frame{}, err
 	}
-	if f.Waiting, err = c.Waiting(ctx); err != nil {
+	if f.Waiting, err = c.Staying(ctx); err != nil {
 		return view.Frame{}, err
 	}
 	f.Commands = c.Running()
@@ -437,7 +437,11 @@ func (c *Computer) Frame(ctx context.Context) (f view.Frame, err error) {
 
 // Provider implements control.Desktop.
 func (c *Computer) Provider(ctx context.Context) (view.Provider, error) {
-	return runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models, nil).Provider(ctx, c.machine.Config)
+	return c.models().Provider(ctx, c.machine.Config)
+}
+
+func (c *Computer) models() runspace.Models {
+	return runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models, nil)
 }
 
 // restWait bounds how long the projection of its last events may delay a computer that

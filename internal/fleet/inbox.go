@@ -7,16 +7,22 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/computer"
 	things "choir.dev/choiros/internal/computer/past"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/supervise"
 	"choir.dev/choiros/internal/view"
 )
 
 // askMost bounds how long one computer is waited for: the others' inbox does not wait for one that stands still.
-const askMost = 3 * time.Second
+const (
+	askMost     = 3 * time.Second
+	askedAtOnce = 16 // so that many that stand still take together as long as one
+)
 
 // Waiting implements control.Computers. Of a computer that sleeps its state is read once. One that can't be asked is
 // named, with the reason.
@@ -35,23 +41,34 @@ func (fl *Fleet) Waiting(ctx context.Context, cids []contract.CID) ([]view.Waiti
 	})
 }
 
-// inboxOf asks computers one after the other, each for at most so long. What is listed of one that can't be asked, unasked says.
+// inboxOf asks computers, askedAtOnce at the same time, each for at most so long; what they say stands in their order. What
+// is listed of one that can't be asked, unasked says.
 func inboxOf(ctx context.Context, cids []contract.CID, most time.Duration, ask func(context.Context, contract.CID) ([]view.Waiting, error), unasked func(contract.CID, error) view.Waiting) ([]view.Waiting, error) {
-	out := []view.Waiting{}
-	for _, cid := range cids {
-		timed, cancel := awake.WithTimeout(ctx, most)
-		waits, err := ask(timed, cid)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case err != nil:
-			out = append(out, unasked(cid, err))
-		default:
-			out = append(out, waits...)
-		}
+	each := make([][]view.Waiting, len(cids))
+	var all errgroup.Group
+	all.SetLimit(askedAtOnce)
+	for i, cid := range cids {
+		all.Go(func() error {
+			if ctx.Err() != nil {
+				return nil // who asked has gone
+			}
+			timed, cancel := awake.WithTimeout(ctx, most)
+			defer cancel()
+			err := supervise.Safely(func() (err error) {
+				each[i], err = ask(timed, cid)
+				return err
+			})
+			if err != nil && ctx.Err() == nil {
+				each[i] = []view.Waiting{unasked(cid, err)}
+			}
+			return nil
+		})
 	}
-	return out, nil
+	_ = all.Wait() // there is none
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return slices.Concat([]view.Waiting{}, slices.Concat(each...)), nil
 }
 
 func (fl *Fleet) waiting(ctx context.Context, cid contract.CID) ([]view.Waiting, error) {

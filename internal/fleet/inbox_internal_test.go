@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,5 +42,42 @@ func TestAComputerThatCantBeAskedTakesNoOthersInbox(t *testing.T) {
 	cancel()
 	if _, err := inboxOf(ctx, []contract.CID{well}, time.Second, func(context.Context, contract.CID) ([]view.Waiting, error) { return nil, ctx.Err() }, nil); err == nil {
 		t.Error("who has gone was answered")
+	}
+}
+
+// TestComputersAreAskedAtTheSameTime: many that stand still take no longer than one; a panic in asking one is that one's.
+func TestComputersAreAskedAtTheSameTime(t *testing.T) {
+	cids := make([]contract.CID, askedAtOnce)
+	for i := range cids {
+		cids[i] = contract.NewCID()
+	}
+	arrived := make(chan struct{})
+	var all sync.WaitGroup
+	all.Add(len(cids))
+	go func() {
+		all.Wait()
+		close(arrived)
+	}()
+	got, err := inboxOf(t.Context(), cids, 20*time.Second, func(ctx context.Context, cid contract.CID) ([]view.Waiting, error) {
+		all.Done()
+		select {
+		case <-arrived: // each has been asked before any has answered
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if cid == cids[1] {
+			panic("of this test")
+		}
+		return []view.Waiting{{Computer: cid, Kind: view.WaitsReview}}, nil
+	}, func(cid contract.CID, err error) view.Waiting {
+		return view.Waiting{Computer: cid, Kind: view.WaitsUnknown, Reason: fault.Text(err)}
+	})
+	if err != nil || len(got) != len(cids) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i, w := range got {
+		if w.Computer != cids[i] || (w.Kind == view.WaitsUnknown) != (i == 1) {
+			t.Errorf("%d: %+v", i, w)
+		}
 	}
 }

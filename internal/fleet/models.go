@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"fmt"
 
 	"choir.dev/choiros/contract"
@@ -51,6 +52,19 @@ func providers(configured map[string]config.Provider) map[string]gateway.Service
 		out[name] = gateway.Service{BaseURL: p.BaseURL, Key: p.Key, Wire: gateway.Wire(p.Wire), Region: p.Region}
 	}
 	return out
+}
+
+// lookForModels has those services asked for their models that say what is used where nobody names one.
+func (fl *Fleet) lookForModels(ctx context.Context) {
+	choices := []gateway.Choice{{}}
+	for _, m := range fl.Config.Models.Computers {
+		choices = append(choices, runspace.Choice(m))
+	}
+	for _, choice := range choices {
+		for _, role := range []contract.ActorKind{contract.KindDirector, contract.KindAssociate} {
+			fl.machine.Gateway.Look(ctx, gateway.Scope{Role: string(role), Choice: choice})
+		}
+	}
 }
 
 // checkComputers refuses what is configured of single computers under what is no computer's id, and models of theirs that no name stands for. A computer that is not

@@ -72,6 +72,7 @@ func (fl *Fleet) Open(ctx context.Context) error {
 	if err := fl.clearForks(); err != nil {
 		return fault.Wrap("fleet.Open", err)
 	}
+	fl.lookForModels(ctx)
 	fl.openParts(ctx)
 	for _, cid := range cids {
 		p, err := fl.takeUp(cid, fl.Report)

@@ -100,7 +100,7 @@ type Gateway struct {
 	transport http.RoundTripper
 	accounts  accounts
 	refused   refusedPictures
-	local     localServers
+	lists     *lists
 	plans     *rehearsal.Provider
 	now       func() time.Time
 	clock     Clock
@@ -134,6 +134,7 @@ func New(opt Options) (*Gateway, error) {
 		transport: newTransport(),
 		accounts:  accounts{byKey: map[string]*account{}},
 		said:      newConversations(),
+		lists:     newLists(),
 	}
 	if g.clock = opt.Clock; g.clock == nil {
 		g.clock = running{}
@@ -151,9 +152,10 @@ func New(opt Options) (*Gateway, error) {
 	return g, nil
 }
 
-// Close closes the connections that are kept for later calls. Calls that are under way end with
-// their contexts.
+// Close closes the connections that are kept for later calls, and ends what was asked aside. Calls that are under way end
+// with their contexts.
 func (g *Gateway) Close() error {
+	g.lists.close()
 	if t, ok := g.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}

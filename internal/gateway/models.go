@@ -2,108 +2,13 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"sort"
 	"strings"
-	"sync"
-	"time"
 
 	"choir.dev/choiros/contract"
 )
-
-const (
-	probeTime  = 200 * time.Millisecond
-	probeEvery = 10 * time.Second
-	listTime   = 10 * time.Second
-)
-
-// localServers remembers which model servers were found on this machine.
-type localServers struct {
-	mu     sync.Mutex
-	until  time.Time
-	models map[string][]string // provider → its models
-}
-
-// found looks for model servers on this machine, all at once and at most every ten seconds, and returns the models of those
-// that answer.
-func (g *Gateway) found(ctx context.Context) map[string][]string {
-	g.local.mu.Lock()
-	defer g.local.mu.Unlock()
-	now := g.now()
-	if !now.After(g.local.until) {
-		return g.local.models
-	}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	models := map[string][]string{}
-	for _, s := range g.services {
-		if !s.here || s.off {
-			continue
-		}
-		all.Go(func() {
-			key, err := g.key(ctx, s)
-			if err != nil {
-				return // it is told when one of its models is called
-			}
-			list, err := g.list(ctx, s, key, probeTime)
-			if err != nil {
-				g.opt.Logger.Debug("no model server on this machine", "provider", s.name, "err", err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			models[s.name] = list
-		})
-	}
-	all.Wait()
-	g.local.models, g.local.until = models, now.Add(probeEvery)
-	return models
-}
-
-// list asks a service for its models, in the service's order.
-func (g *Gateway) list(ctx context.Context, s service, key string, limit time.Duration) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"models", nil)
-	if err != nil {
-		return nil, err
-	}
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	resp, err := g.client(s.base, nil).Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("HTTP %d", resp.StatusCode)
-	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(b, &answer); err != nil {
-		return nil, errors.New("the answer is not a list of models")
-	}
-	var out []string
-	for _, m := range answer.Data {
-		if m.ID != "" && len(m.ID) <= 150 && len(out) < 500 && !slices.Contains(out, m.ID) {
-			out = append(out, m.ID)
-		}
-	}
-	return out, nil
-}
 
 // Model is one model that a person can choose.
 type Model struct {
@@ -127,9 +32,10 @@ func (g *Gateway) Models(ctx context.Context) []Model {
 		}
 		return byName[name]
 	}
+	found := g.found(ctx)
 	for _, s := range g.services {
 		usable[s.name], _ = g.ready(ctx, s)
-		for _, m := range g.found(ctx)[s.name] {
+		for _, m := range found[s.name] {
 			add(s.name, m)
 		}
 	}

@@ -208,7 +208,7 @@ func (g *Gateway) target(ctx context.Context, name string) (target, error) {
 		return target{}, turnError(provider.CodeNoModel, fmt.Sprintf("model %s needs a key: run `choir secrets set %s`, or set it in the environment", name, s.keyName), false)
 	}
 	if model == every {
-		if model, err = g.first(ctx, s, key); err != nil {
+		if model, err = g.first(ctx, s); err != nil {
 			return target{}, err
 		}
 	}
@@ -235,12 +235,17 @@ func (g *Gateway) wire(s service, info ModelInfo) Wire {
 	return s.wire
 }
 
-// first returns the first model that a service lists.
-func (g *Gateway) first(ctx context.Context, s service, key string) (string, error) {
-	models := g.found(ctx)[s.name]
+// first returns the first model that a service lists; every, where only what is known counts, while that is not.
+func (g *Gateway) first(ctx context.Context, s service) (string, error) {
+	var models []string
 	var err error
-	if !s.here && s.lists() {
-		models, err = g.list(ctx, s, key, listTime)
+	if s.here {
+		models = g.found(ctx)[s.name]
+	} else if s.lists() {
+		models, err = g.models(ctx, s)
+	}
+	if len(models) == 0 && onlyKnown(ctx) {
+		return every, nil
 	}
 	switch {
 	case err != nil:

@@ -47,7 +47,8 @@ func (r RestoreRequest) Validate() error { return r.Body.Validate() }
 type UndoRequest struct {
 	At
 	Body struct {
-		DryRun bool `json:"dry_run,omitempty"`
+		DryRun bool   `json:"dry_run,omitempty"`
+		Act    uint64 `json:"act,omitempty" doc:"only if this is the last thing that was done: undone.sequence of a dry run"`
 	}
 }
 

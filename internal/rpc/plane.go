@@ -90,7 +90,7 @@ var (
 		Name: "system.status", Summary: "How your computers and their parts are and what their runs wait for; and the machine's parts, for whoever looks after it",
 		HTTP: get("/status", "system-status"), May: contract.CanRead, Callers: API, Needs: Plane, Host: true})
 	InboxList = list[Nothing, view.Waiting](Declared{
-		Name: "inbox.list", Summary: "What stays until you have dealt with it, of all your computers: effects whose outcome is unknown, and work to be looked at; it wakes none",
+		Name: "inbox.list", Summary: "What waits for you in all your computers: approvals and questions of runs, effects whose outcome is unknown, and work to be looked at; it wakes none",
 		HTTP: get("/inbox", "inbox-list"), May: contract.CanRead, Callers: API, Needs: Plane, Host: true, Noun: "waiting"})
 	Doctor = list[Nothing, view.Finding](Declared{
 		Name: "system.doctor", Summary: "What the machine provides, and what is missing",

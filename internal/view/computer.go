@@ -287,7 +287,7 @@ type Output struct {
 	Truncated bool          `json:"truncated"` // some was dropped that the asker has not had
 }
 
-// Provider is what the next prompt would use.
+// Provider is what the next prompt would use. A frame has no choices: what shows them asks for its session.
 type Provider struct {
 	Name      string  `json:"name"`
 	Model     string  `json:"model"`

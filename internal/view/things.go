@@ -84,6 +84,7 @@ type RestoreRequest struct {
 	Paths  []string       `json:"paths,omitempty" maxItems:"200"`
 	DryRun bool           `json:"dry_run,omitempty"`
 	By     contract.Actor `json:"-"`
+	Act    uint64         `json:"-"` // of an undo: the sequence of the act that it has to be of; 0: the last one, whichever it is
 	// Unasked is set by the console when nobody was there to be asked. The restore is then
 	// done only if DesktopStatus.Auto still allows it.
 	Unasked bool `json:"-"`

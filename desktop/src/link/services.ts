@@ -498,7 +498,7 @@ export interface SessionBus {
   expires: string
 }
 
-/** Provider is what the next prompt would use. */
+/** Provider is what the next prompt would use. A frame has no choices: what shows them asks for its session. */
 export interface Provider {
   name: string
   model: string
@@ -603,7 +603,7 @@ export interface Services {
   /** Go back to a checkpoint, take back a run or the last thing, or have something back from the trash */
   'checkpoint.restore': [{ to?: string; run?: string; undo?: boolean; paths?: string[]; dry_run?: boolean }, Restored]
   /** Undo the last thing that was done, an undo too, and say which */
-  'checkpoint.undo': [{ dry_run?: boolean }, Restored]
+  'checkpoint.undo': [{ dry_run?: boolean; act?: number }, Restored]
   /** What the computer was told to keep, newest first */
   'memory.list': [{ before?: number; limit?: number; all?: boolean }, { facts: Fact[]; more: boolean }]
   /** Say what a person wants; on the bus at user.{cid}.action */

@@ -43,7 +43,7 @@ func Bind(t rpc.Table, h Answers, good func(context.Context) (string, error)) {
 		return restore(ctx, who, in.Body)
 	})
 	rpc.Bind(t, rpc.CheckpointUndo, func(ctx context.Context, who rpc.Caller, in rpc.UndoRequest) (view.Restored, error) {
-		return restore(ctx, who, view.RestoreRequest{Undo: true, DryRun: in.Body.DryRun})
+		return restore(ctx, who, view.RestoreRequest{Undo: true, DryRun: in.Body.DryRun, Act: in.Body.Act})
 	})
 	rpc.Bind(t, rpc.CheckpointRewind, func(ctx context.Context, who rpc.Caller, in rpc.RewindRequest) (view.Restored, error) {
 		to := in.Body.To

@@ -55,6 +55,9 @@ func (h *History) undo(ctx context.Context, r view.RestoreRequest) (view.Restore
 	if err != nil {
 		return view.Restored{}, err
 	}
+	if r.Act != 0 && a.Sequence != r.Act {
+		return view.Restored{}, fault.New(opUndo, fault.Conflict, "Look at what an undo would undo now.", errors.New("something else was done since"))
+	}
 	out, err := h.undoAct(ctx, a, r)
 	if err != nil {
 		return view.Restored{}, fault.New(opUndo, fault.CodeOf(err), fault.HintOf(err), fmt.Errorf("%s can't be undone: %w", a.told(), err))

@@ -63,7 +63,11 @@ func (c *Past) Approval(ctx context.Context, id string) (view.Approval, error) {
 
 // approvals lists the approvals that match a filter, as of the events that are projected.
 func (c *Past) approvals(ctx context.Context, f state.ApprovalFilter) ([]view.Approval, error) {
-	rows, err := c.state.Approvals(ctx, f)
+	return approvalsIn(ctx, c.state, f)
+}
+
+func approvalsIn(ctx context.Context, s *state.Store, f state.ApprovalFilter) ([]view.Approval, error) {
+	rows, err := s.Approvals(ctx, f)
 	if err != nil {
 		return nil, err
 	}

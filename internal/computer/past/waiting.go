@@ -2,6 +2,7 @@ package past
 
 import (
 	"context"
+	"slices"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
@@ -25,8 +26,15 @@ func EffectOf(e state.Effect) view.Effect {
 	return v
 }
 
-// Waiting lists what waits for a person.
-func (c *Past) Waiting(ctx context.Context) ([]view.Waiting, error) {
+// Waiting lists what waits for a person: what runs ask, and what stays.
+func (c *Past) Waiting(ctx context.Context) ([]view.Waiting, error) { return c.waits(ctx, waiting) }
+
+// Staying lists what stays until a person has dealt with it. What runs ask is with them (OpenRuns).
+func (c *Past) Staying(ctx context.Context) ([]view.Waiting, error) { return c.waits(ctx, staying) }
+
+type lister func(ctx context.Context, cid contract.CID, name string, s *state.Store) ([]view.Waiting, error)
+
+func (c *Past) waits(ctx context.Context, list lister) ([]view.Waiting, error) {
 	if err := c.state.CaughtUp(ctx, c.log); err != nil {
 		return nil, err
 	}
@@ -34,10 +42,10 @@ func (c *Past) Waiting(ctx context.Context) ([]view.Waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	return waiting(ctx, c.cid, row.Name, c.state)
+	return list(ctx, c.cid, row.Name, c.state)
 }
 
-// ReadWaiting lists the same of a computer that sleeps, from its state's file, which nobody may have open.
+// ReadWaiting lists what waits in a computer that sleeps, from its state's file, which nobody may have open.
 func ReadWaiting(ctx context.Context, cid contract.CID, name, path string) (out []view.Waiting, err error) {
 	err = state.ReadOnly(path, func(s *state.Store) (err error) {
 		out, err = waiting(ctx, cid, name, s)
@@ -47,6 +55,49 @@ func ReadWaiting(ctx context.Context, cid contract.CID, name, path string) (out 
 }
 
 func waiting(ctx context.Context, cid contract.CID, name string, s *state.Store) ([]view.Waiting, error) {
+	asked, err := asking(ctx, cid, name, s)
+	if err != nil {
+		return nil, err
+	}
+	stays, err := staying(ctx, cid, name, s)
+	return append(asked, stays...), err
+}
+
+// asking lists what runs that have not ended wait for, oldest first: what they may not do by themselves, and what their
+// models ask.
+func asking(ctx context.Context, cid contract.CID, name string, s *state.Store) ([]view.Waiting, error) {
+	approvals, err := approvalsIn(ctx, s, state.ApprovalFilter{Open: true, Limit: mostWaiting})
+	if err != nil {
+		return nil, err
+	}
+	questions, err := s.Questions(ctx, "", true)
+	if err != nil {
+		return nil, err
+	}
+	all := []view.Waiting{}
+	for _, a := range slices.Backward(approvals) {
+		all = append(all, view.Waiting{Computer: cid, Name: name, Kind: view.WaitsApproval, Run: a.Run, Approval: &a})
+	}
+	for _, q := range questions[:min(len(questions), mostWaiting)] {
+		asks := questionOf(q)
+		all = append(all, view.Waiting{Computer: cid, Name: name, Kind: view.WaitsQuestion, Run: q.Run, Question: &asks})
+	}
+	out := []view.Waiting{}
+	for _, w := range all {
+		r, err := s.Run(ctx, w.Run)
+		switch {
+		case fault.Is(err, fault.NotFound) || err == nil && r.Status.Ended():
+		case err != nil:
+			return nil, err
+		default:
+			w.Prompt = r.Prompt
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}
+
+func staying(ctx context.Context, cid contract.CID, name string, s *state.Store) ([]view.Waiting, error) {
 	unknown, err := s.Effects(ctx, state.EffectFilter{Outcome: string(contract.EffectUnknown), Limit: mostWaiting})
 	if err != nil {
 		return nil, err

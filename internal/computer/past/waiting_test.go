@@ -50,3 +50,45 @@ func TestWhatWaitsIsReadOfASleeper(t *testing.T) {
 		t.Errorf("of none: %v", err)
 	}
 }
+
+// TestWhatRunsAskWaits: approvals and questions of runs that have not ended are listed with the words of their runs, and not
+// among what stays.
+func TestWhatRunsAskWaits(t *testing.T) {
+	c, _ := open(t)
+	say := func(kind string, actor contract.Actor, run, task string, data contract.Payload) {
+		t.Helper()
+		if _, err := c.log.Append(t.Context(), contract.Draft{Actor: actor, Type: kind, Run: run, Task: task, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("computer.created", contract.System(), "", "", contract.ComputerCreated{Name: "Studio", Driver: "local"})
+	over, runs := contract.NewID(), contract.NewID()
+	for _, run := range []string{over, runs} {
+		say("prompt.submitted", contract.Person(""), run, "", contract.PromptSubmitted{Text: "fetch it"})
+		say("run.started", contract.System(), run, "", contract.RunStarted{Document: contract.NewID(), Provider: "p", Model: "m"})
+		say("question.asked", contract.DirectorOf(run), run, "", contract.QuestionAsked{Question: contract.Question{ID: "q-" + run, Text: "Which one?"}})
+		act := contract.Act{Kind: contract.ApprovalEgress, Run: run, Host: "example.org", Port: 443}
+		digest, err := act.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := contract.NewID()
+		say("approval.requested", contract.AssociateOf(task), run, task, contract.ApprovalRequested{Approval: contract.NewID(), Act: act, Digest: digest, Attempt: 1, Deadline: "2100-01-01T00:00:00Z"})
+	}
+	say("run.moved", contract.System(), over, "", contract.RunMoved{Status: contract.RunCancelled})
+	if err := c.state.Recover(t.Context(), c.log); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Waiting(t.Context())
+	if err != nil || len(got) != 2 || got[0].Kind != view.WaitsApproval || got[0].Approval.Host != "example.org" || got[1].Kind != view.WaitsQuestion || got[1].Question.Text != "Which one?" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, w := range got {
+		if w.Run != runs || w.Prompt != "fetch it" || w.Name != "Studio" || w.Computer != c.cid {
+			t.Errorf("%+v", w)
+		}
+	}
+	if got, err := c.Staying(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("stays: %+v, %v", got, err)
+	}
+}

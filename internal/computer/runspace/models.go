@@ -75,13 +75,31 @@ func (m Models) Inward(s ports.ModelScope, g ports.ModelGrant) http.Handler {
 // Forget implements ports.Models.
 func (m Models) Forget(run string) { m.Gateway.Forget(m.CID, run) }
 
-// Provider is what the next prompt would use, and can choose.
-func (m Models) Provider(ctx context.Context, c config.Config) (view.Provider, error) {
+// Next is what the next prompt would use, by what is known: no service is waited for. Where none can be called it has no
+// name: that is told to who prompts, and keeps nobody from the console.
+func (m Models) Next(ctx context.Context, c config.Config) (view.Provider, error) {
+	p, err := m.next(gateway.Known(ctx), c)
+	if fault.Is(err, fault.Missing) {
+		return view.Provider{Network: "none", BudgetUSD: c.Budget.CostUSD}, nil
+	}
+	return p, err
+}
+
+func (m Models) next(ctx context.Context, c config.Config) (view.Provider, error) {
 	provider, model, err := m.Resolve(ctx, contract.KindDirector, "")
 	if err != nil {
 		return view.Provider{}, err
 	}
-	return view.Provider{Name: provider, Model: model, Rehearsal: provider == ports.Rehearsal, Network: "none", BudgetUSD: c.Budget.CostUSD, Choices: m.choices(ctx, c)}, nil
+	return view.Provider{Name: provider, Model: model, Rehearsal: provider == ports.Rehearsal, Network: "none", BudgetUSD: c.Budget.CostUSD}, nil
+}
+
+// Provider is what Next says, and what the next prompt can choose.
+func (m Models) Provider(ctx context.Context, c config.Config) (view.Provider, error) {
+	p, err := m.next(ctx, c)
+	if err == nil {
+		p.Choices = m.choices(ctx, c)
+	}
+	return p, err
 }
 
 func (m Models) choices(ctx context.Context, c config.Config) view.Choices {

@@ -2,7 +2,10 @@ package runspace_test
 
 import (
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"choir.dev/choiros/contract"
@@ -70,5 +73,44 @@ func TestWhatAPromptCanChoose(t *testing.T) {
 	}
 	if got := choices(config.ComputerModels{}, gateway.Options{}, false); len(got.Routes) != 0 || got.DirectWords != 0 || len(got.Efforts) != 0 {
 		t.Errorf("the rehearsal: %+v", got)
+	}
+}
+
+// TestAFrameWaitsForNoService: what a frame shows of the next prompt is what is known; fifty of them have a service, which
+// does not answer, asked once.
+func TestAFrameWaitsForNoService(t *testing.T) {
+	var asked atomic.Int64
+	arrived := make(chan struct{}, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	g, err := gateway.New(gateway.Options{Logger: slog.New(slog.DiscardHandler), LocalBaseURL: "none", Default: "acme/*", Providers: map[string]gateway.Service{"acme": {BaseURL: s.URL + "/v1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	m := runspace.ModelsOf(contract.NewCID(), g, config.Models{}, nil)
+	for range 50 {
+		if p, err := m.Next(t.Context(), config.Config{}); err != nil || p.Name != "acme" || p.Model != "*" || p.Rehearsal {
+			t.Fatalf("%+v, %v", p, err)
+		}
+	}
+	<-arrived
+	if n := asked.Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// TestAFrameIsShownWhereNoModelCanBeCalled: the console opens, and the rehearsal is not said to play.
+func TestAFrameIsShownWhereNoModelCanBeCalled(t *testing.T) {
+	g, err := gateway.New(gateway.Options{Logger: slog.New(slog.DiscardHandler), LocalBaseURL: "none", Default: "anthropic/claude-sonnet-4-6"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := runspace.ModelsOf(contract.NewCID(), g, config.Models{}, nil).Next(t.Context(), config.Config{}); err != nil || p.Name != "" || p.Rehearsal {
+		t.Errorf("%+v, %v", p, err)
 	}
 }

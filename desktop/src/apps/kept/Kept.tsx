@@ -84,7 +84,7 @@ function Row({ fact, facts }: { fact: Fact; facts: Fact[] }) {
               ))}
             </ul>
           )}
-          <p>Agents write this page, so it can’t have anything forgotten. A terminal of yours can, and an undo keeps it again:</p>
+          <p>Agents write this page, so it can’t have anything forgotten. The console can: <em>What is kept</em> in its menu, at the top right. So can a terminal of yours, and an undo keeps it again:</p>
           <pre tabIndex={0}>choir forget {fact.id}</pre>
         </div>
       )}
