@@ -72,11 +72,11 @@ func (g *Gateway) turn(ctx context.Context, scope Scope, req contract.TurnReques
 	if err := req.Validate(); err != nil {
 		return contract.Turn{}, contract.UsageMetered{}, turnError(provider.CodeInvalid, err.Error(), false)
 	}
-	return g.ask(ctx, scope, req, to)
+	return g.answer(ctx, scope, req, to)
 }
 
-// ask is turn, of a request that was checked.
-func (g *Gateway) ask(ctx context.Context, scope Scope, req contract.TurnRequest, to reader) (contract.Turn, contract.UsageMetered, error) {
+// answer is turn, of a request that was checked.
+func (g *Gateway) answer(ctx context.Context, scope Scope, req contract.TurnRequest, to reader) (contract.Turn, contract.UsageMetered, error) {
 	defer awake.Hold()()
 	req.Effort = cmp.Or(req.Effort, scope.Effort, g.opt.Efforts[scope.Role])
 	c := &call{gateway: g, scope: scope, req: req, reader: to, repeated: g.said.share(scope, req)}

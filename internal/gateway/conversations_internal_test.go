@@ -16,7 +16,9 @@ func TestWhatIsRememberedOfLoopsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(i int) Scope { return Scope{Run: string(rune('a' + i/2)), Task: string(rune('a' + i)), Role: "associate"} }
+	of := func(i int) Scope {
+		return Scope{Run: string(rune('a' + i/2)), Task: string(rune('a' + i)), Role: "associate"}
+	}
 	const loops = 24 // of 16 MiB each
 	for i := range loops {
 		for range 2 {

@@ -52,7 +52,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 	}
 	stop := sync.OnceFunc(out.keepAlive())
 	defer stop() // after a panic, too: nothing may be written to an answer whose request is over
-	turn, _, err := g.ask(r.Context(), scope, req, reader{
+	turn, _, err := g.answer(r.Context(), scope, req, reader{
 		delta: func(delta string) { out.write(contract.TurnChunk{Delta: delta}) },
 		again: func() { out.write(contract.TurnChunk{Delta: brokeOff}) },
 	})

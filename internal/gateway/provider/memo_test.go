@@ -13,7 +13,9 @@ import (
 func parts() (out []contract.Part) {
 	words, flags := []string{"", "a", "b", "ab"}, []bool{false, true}
 	add := func(p contract.Part) { out = append(out, p) }
-	picture := func(media, ref string) contract.Image { return contract.Image{Media: media, Ref: contract.BlobRef(ref)} }
+	picture := func(media, ref string) contract.Image {
+		return contract.Image{Media: media, Ref: contract.BlobRef(ref)}
+	}
 	for _, a := range words {
 		add(contract.Part{Text: a})
 		for _, b := range words {
