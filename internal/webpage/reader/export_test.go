@@ -8,3 +8,6 @@ var SendWith = send
 
 // MakeRequest is the request of HTTP that a Sending becomes.
 var MakeRequest = request
+
+// Spoken is what is said in a transcript of a form.
+var Spoken = spoken

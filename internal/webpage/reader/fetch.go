@@ -90,9 +90,11 @@ func get(ctx context.Context, client *http.Client, at webpage.Address) (p webpag
 	}
 	p.Bytes = int64(len(body))
 	p.Media = media(res.Header.Get("Content-Type"), body)
-	if err := fill(&p, res.Header.Get("Content-Type"), body, at); err != nil {
+	offered, err := fill(&p, res.Header.Get("Content-Type"), body, at)
+	if err != nil {
 		return webpage.Page{Failed: err.Error()}, ""
 	}
+	transcribe(ctx, client, &p, at, offered)
 	if len(p.Text) > webpage.MaxText {
 		p.Text, p.Truncated = strings.ToValidUTF8(p.Text[:webpage.MaxText], ""), true
 	}
@@ -125,25 +127,30 @@ func media(named string, body []byte) string {
 	return t
 }
 
-// fill makes the page's text of its body.
-func fill(p *webpage.Page, named string, body []byte, at webpage.Address) (err error) {
+// fill makes the page's text of its body. offered are transcripts that it names.
+func fill(p *webpage.Page, named string, body []byte, at webpage.Address) (offered []track, err error) {
 	switch t := p.Media; {
 	case t == "application/pdf" || bytes.HasPrefix(body, []byte("%PDF-")):
 		if p.Truncated {
-			return fmt.Errorf("it is a PDF of more than %d MiB, which is not read", webpage.MaxBody>>20)
+			return nil, fmt.Errorf("it is a PDF of more than %d MiB, which is not read", webpage.MaxBody>>20)
 		}
 		var more bool
 		p.Title, p.Text, more, err = pdfText(body)
 		p.Truncated = more
-		return err
+		return nil, err
 	case t == "text/html" || t == "application/xhtml+xml":
-		p.Title, p.Text, err = markdown(body, named, at)
-		return err
+		p.Title, p.Text, offered, err = markdown(body, named, at)
+		return offered, err
+	case subtitles(named, body, at) != "" && !p.Truncated:
+		if p.Text, err = spoken(subtitles(named, body, at), body); err != nil { // then as it came
+			p.Text, err = decoded(body, named)
+		}
+		return nil, err
 	case strings.HasPrefix(t, "text/"), t == "application/json", strings.HasSuffix(t, "+json"), strings.HasSuffix(t, "+xml"),
 		t == "application/xml", t == "application/javascript", t == "application/yaml", t == "application/x-ndjson":
 		p.Text, err = decoded(body, named)
-		return err
+		return nil, err
 	default:
-		return fmt.Errorf("it is %s, of which no text can be made", t)
+		return nil, fmt.Errorf("it is %s, of which no text can be made", t)
 	}
 }

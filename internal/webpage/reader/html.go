@@ -38,23 +38,24 @@ func decoded(body []byte, named string) (string, error) {
 }
 
 // markdown makes Markdown of an HTML page: of its article, without what stands around it, and of the whole if
-// there is none. Links have numbers, and the list of them stands at the end.
-func markdown(body []byte, named string, at webpage.Address) (title, text string, err error) {
+// there is none. Links have numbers, and the list of them stands at the end. offered are the transcripts of its recordings.
+func markdown(body []byte, named string, at webpage.Address) (title, text string, offered []track, err error) {
 	source, err := decoded(body, named)
 	if err != nil {
-		return "", "", err
+		return "", "", nil, err
 	}
 	doc, err := html.Parse(strings.NewReader(source))
 	if err != nil {
-		return "", "", fmt.Errorf("its HTML can't be read: %w", err)
+		return "", "", nil, fmt.Errorf("its HTML can't be read: %w", err)
 	}
 	if err := simple(doc); err != nil {
-		return "", "", err
+		return "", "", nil, err
 	}
 	base, err := url.Parse(at.URL)
 	if err != nil {
-		return "", "", err
+		return "", "", nil, err
 	}
+	offered = tracks(doc, at)
 	title = strings.TrimSpace(content(find(doc, "title")))
 	node := doc
 	parser := readability.NewParser()
@@ -69,13 +70,13 @@ func markdown(body []byte, named string, at webpage.Address) (title, text string
 	conv := converter.NewConverter(converter.WithPlugins(plain.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
 	out, err := conv.ConvertNode(node)
 	if err != nil {
-		return "", "", fmt.Errorf("no text can be made of its HTML: %w", err)
+		return "", "", nil, fmt.Errorf("no text can be made of its HTML: %w", err)
 	}
 	text = strings.TrimSpace(string(out))
 	if len(links) > 0 {
 		text += "\n\nLinks:\n" + strings.Join(links, "\n")
 	}
-	return title, text, nil
+	return title, text, offered, nil
 }
 
 // simple refuses documents in which a parser would recurse too deep, or work too long.

@@ -127,7 +127,7 @@ func answered(a *webpage.Answer, res *http.Response, at webpage.Address) {
 		return
 	}
 	p := webpage.Page{Media: a.Media, Truncated: a.Truncated}
-	if err := fill(&p, res.Header.Get("Content-Type"), body, at); err != nil {
+	if _, err := fill(&p, res.Header.Get("Content-Type"), body, at); err != nil {
 		a.Failed = strings.TrimPrefix(fmt.Sprintf("%s; %v", a.Failed, err), "; ")
 		return
 	}
