@@ -170,6 +170,8 @@ $('back-yes').addEventListener('click', async () => {
     wentBack = $('back').dataset.id
     $('back').close()
   } catch (problem) {
+    // If it was not refused it may have gone back all the same: then no page sends by itself what the one before left.
+    if (!(problem.status >= 400 && problem.status < 500)) wentBack = $('back').dataset.id
     if (mine === looks) words(problem.words ?? problem.message)
   } finally {
     $('back-list').disabled = false
