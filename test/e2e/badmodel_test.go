@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,7 +20,7 @@ type badModel struct {
 	says   []string // parts of the summary
 	least  int      // the least number of metered calls
 	most   int
-	hangs  bool // a task uses up its time, which must not stand still
+	apart  string // what keeps it from being tried beside the others
 }
 
 func fault(kind string) modelserver.Turn {
@@ -58,7 +59,7 @@ func badModels() []badModel {
 	admits := report("failed", "The task failed.")
 	return []badModel{
 		{name: "garbage once", turns: director(fault("garbage"), fine), status: "done", says: []string{well}, least: 1, most: 3},
-		{name: "garbage for ever", turns: director(again(fault("garbage"))), status: "failed", says: []string{"no answer"}, least: 1, most: 3},
+		{name: "garbage for ever", apart: "failing", turns: director(again(fault("garbage"))), status: "failed", says: []string{"no answer"}, least: 1, most: 3},
 		{name: "cut once", turns: director(fault("cut"), fine), status: "done", says: []string{well}, least: 1, most: 3},
 		{name: "an unknown tool", turns: director(raw("no_such_tool", `{}`), fine), status: "done", says: []string{well}, least: 2, most: 2},
 		{name: "an unknown tool for ever", turns: director(again(raw("no_such_tool", `{}`))), status: "failed", says: []string{"no usable tool call in 3 turns"}, least: 3, most: 3},
@@ -75,13 +76,13 @@ func badModels() []badModel {
 		{name: "a refusal", turns: director(modelserver.Turn{Text: "I would rather not.", Stop: "refusal"}), status: "failed", says: []string{"declined"}, least: 1, most: 1},
 		{name: "429, then an answer", turns: director(modelserver.Turn{Fault: &modelserver.Fault{Kind: "status", Status: 429, RetryAfter: "1"}}, fine),
 			status: "done", says: []string{well}, least: 1, most: 1},
-		{name: "500 for ever", turns: director(again(modelserver.Turn{Text: "out of order", Fault: &modelserver.Fault{Kind: "status", Status: 500}})),
+		{name: "500 for ever", apart: "failing", turns: director(again(modelserver.Turn{Text: "out of order", Fault: &modelserver.Fault{Kind: "status", Status: 500}})),
 			status: "failed", says: []string{"no answer", "out of order"}, least: 1, most: 1},
 		{name: "401", turns: director(modelserver.Turn{Text: "who are you", Fault: &modelserver.Fault{Kind: "status", Status: 401}}),
 			status: "failed", says: []string{"no answer"}, least: 1, most: 1},
-		{name: "no answer to a task", hangs: true, turns: join(director(task(object{"wall_s": 2}), admits), worker(again(fault("hang")))),
+		{name: "no answer to a task", apart: "hanging", turns: join(director(task(object{"wall_s": 2}), admits), worker(again(fault("hang")))),
 			status: "failed", says: []string{"The task failed."}, least: 3, most: 4},
-		{name: "a stream that stalls", hangs: true, turns: join(director(task(object{"wall_s": 2}), admits), worker(again(fault("stall")))),
+		{name: "a stream that stalls", apart: "hanging", turns: join(director(task(object{"wall_s": 2}), admits), worker(again(fault("stall")))),
 			status: "failed", says: []string{"The task failed."}, least: 3, most: 4},
 		{name: "a task that loops", turns: join(director(task(object{}), admits), worker(again(modelserver.Turn{Calls: call("ls", object{"path": "workspace"})}))),
 			status: "failed", says: []string{"The task failed."}, least: 8, most: 8},
@@ -99,18 +100,15 @@ func TestBadModels(t *testing.T) {
 	for _, wire := range []modelserver.Wire{modelserver.Anthropic, modelserver.OpenAI} {
 		t.Run(string(wire), func(t *testing.T) {
 			t.Parallel()
-			// A task's time stands still while its run waits for a model that has failed others, so a task that
-			// is to use up its time is tried where none fails.
-			var together, alone []badModel
+			// A model that keeps failing is waited for by all who ask it, in which time a task's own stands still. So those
+			// that never answer, and the tasks that are to use up their time, have a computer of their own.
+			by := map[string][]badModel{}
 			for _, c := range badModels() {
-				if c.hangs {
-					alone = append(alone, c)
-				} else {
-					together = append(together, c)
-				}
+				by[c.apart] = append(by[c.apart], c)
 			}
-			t.Run("failing", func(t *testing.T) { tryBadModels(t, wire, together) })
-			t.Run("hanging", func(t *testing.T) { tryBadModels(t, wire, alone) })
+			for apart, cases := range by {
+				t.Run(cmp.Or(apart, "answering"), func(t *testing.T) { tryBadModels(t, wire, cases) })
+			}
 		})
 	}
 }
