@@ -163,6 +163,7 @@ test('what happened outside', async (t) => {
     // Nobody uses anything for as long as a browser counts that as use.
     await frame.evaluate(() => new Promise((quiet) => addEventListener('message', () => !navigator.userActivation.isActive && quiet())))
     await until('the bell is as it was', async () => (await page.locator('#bell[data-asked]').count()) === 0)
+    await until('nothing of before is held', () => page.evaluate(() => !document.getElementById('approvals-list').inert))
     await page.evaluate(() => (window.inert = []))
     await frame.evaluate(() => new Promise((quiet) => addEventListener('message', () => !navigator.userActivation.isActive && quiet())))
     await effect('a ladder').getByRole('button', { name: 'Say it on the console' }).click()
