@@ -141,7 +141,7 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 		limits.Context = harness.ContextFor(m.Window)
 	}
 	out, err := harness.Run(ctx, harness.Options{
-		Model:     harness.HTTPModel{Client: h.Client, Base: h.Base, Fence: h.Fence},
+		Model:     &harness.HTTPModel{Client: h.Client, Base: h.Base, Fence: h.Fence},
 		ModelName: m.Model,
 		Tools:     tools,
 		System:    system + m.Kept,

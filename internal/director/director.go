@@ -84,7 +84,7 @@ func Direct(ctx context.Context, o Options, m Message) Report {
 		o.Limits.Context = harness.ContextFor(m.Window)
 	}
 	out, err := harness.Run(ctx, harness.Options{
-		Model:     harness.HTTPModel{Client: o.Client, Base: o.Base},
+		Model:     &harness.HTTPModel{Client: o.Client, Base: o.Base},
 		ModelName: m.Model,
 		Tools:     l,
 		System:    system + m.Kept,

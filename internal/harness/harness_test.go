@@ -69,7 +69,7 @@ func newWire(t *testing.T, play ...func(http.ResponseWriter, *http.Request, cont
 }
 
 func (w *wire) model() harness.Model {
-	return harness.HTTPModel{Client: w.srv.Client(), Base: w.srv.URL, Idle: 2 * time.Second}
+	return &harness.HTTPModel{Client: w.srv.Client(), Base: w.srv.URL, Idle: 2 * time.Second}
 }
 
 func chunk(w http.ResponseWriter, c contract.TurnChunk) {
@@ -364,7 +364,7 @@ func TestAHostThatStoodStillTakesNoTimeOfTheLoop(t *testing.T) {
 			o.Used = harness.Host{Client: w.srv.Client(), Base: w.srv.URL}.Used
 		}},
 		{"patience", func(o *harness.Options, w *wire) {
-			o.Model = harness.HTTPModel{Client: w.srv.Client(), Base: w.srv.URL, Idle: time.Second}
+			o.Model = &harness.HTTPModel{Client: w.srv.Client(), Base: w.srv.URL, Idle: time.Second}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

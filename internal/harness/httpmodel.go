@@ -20,13 +20,15 @@ import (
 
 // HTTPModel asks the host's gateway for turns: POST {Base}/model/turns with a
 // request as package turnlines has it, answered by NDJSON contract.TurnChunk lines. It needs no key; the
-// host knows by the tether who asks.
+// host knows by the tether who asks. It serves one loop, which asks for one turn at a time.
 type HTTPModel struct {
 	Client *http.Client
 	Base   string // such as http://host; empty means that
 	Fence  string // sent along when set
 	// Idle ends a stream on which nothing arrives for so long; 0 means five minutes.
 	Idle time.Duration
+
+	lines turnlines.Encoder
 }
 
 // maxStream bounds what is read of one answer, in bytes.
@@ -35,8 +37,8 @@ const maxStream = 2 * contract.MaxTurn
 var errIdle = errors.New("the stream fell silent")
 
 // Turn implements Model.
-func (m HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta func(string)) (contract.Turn, error) {
-	body, err := turnlines.Encode(req)
+func (m *HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta func(string)) (contract.Turn, error) {
+	body, err := m.lines.Encode(req)
 	if err != nil {
 		return contract.Turn{}, fault.New("harness.Turn", fault.Invalid, "", err)
 	}

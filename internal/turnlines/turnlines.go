@@ -15,21 +15,57 @@ import (
 // maxMessages is what contract.TurnRequest allows (TestARequestHasNoMoreMessagesThanTheContractAllows).
 const maxMessages = 2000
 
+// Encode returns a request as it is posted, by itself.
+func Encode(r contract.TurnRequest) ([]byte, error) { return new(Encoder).Encode(r) }
+
+// Encoder encodes the requests of one loop, and of each what the one before did not have. A message that a
+// request shares with the one before, its parts included, must not have been changed since. It is not safe for
+// concurrent use.
+type Encoder struct {
+	messages []contract.Message
+	lines    [][]byte
+}
+
 // Encode returns a request as it is posted.
-func Encode(r contract.TurnRequest) ([]byte, error) {
+func (e *Encoder) Encode(r contract.TurnRequest) ([]byte, error) {
 	messages := r.Messages
 	r.Messages = []contract.Message{}
 	var b bytes.Buffer
+	b.Grow(e.size() + 16<<10)
 	enc := json.NewEncoder(&b) // which ends each line
 	if err := enc.Encode(r); err != nil {
 		return nil, err
 	}
-	for i := range messages {
-		if err := enc.Encode(&messages[i]); err != nil {
+	ends := make([]int, len(messages))
+	begin := b.Len()
+	for i, m := range messages {
+		if i < len(e.messages) && same(m, e.messages[i]) {
+			b.Write(e.lines[i])
+		} else if err := enc.Encode(m); err != nil {
 			return nil, err
 		}
+		ends[i] = b.Len()
 	}
-	return b.Bytes(), nil
+	body := b.Bytes()
+	lines := make([][]byte, len(messages))
+	for i, end := range ends {
+		lines[i], begin = body[begin:end:end], end
+	}
+	e.messages, e.lines = slices.Clone(messages), lines
+	return body, nil
+}
+
+func (e *Encoder) size() int {
+	n := 0
+	for _, line := range e.lines {
+		n += len(line)
+	}
+	return n
+}
+
+// same reports whether two messages are one, which says so sooner than what is in them.
+func same(a, b contract.Message) bool {
+	return a.Role == b.Role && len(a.Parts) == len(b.Parts) && len(a.Parts) > 0 && &a.Parts[0] == &b.Parts[0]
 }
 
 // Decode decodes and checks a request as it is posted, by itself.

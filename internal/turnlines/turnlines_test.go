@@ -22,10 +22,11 @@ func message(r *rapid.T) contract.Message {
 	return contract.Message{Role: contract.MessageAssistant, Parts: []contract.Part{{Call: &contract.ToolCall{ID: "c", Name: "bash", Args: json.RawMessage("{\"command\":\n \"ls\"}")}}}}
 }
 
-// TestARequestIsReadTheSameAfterAnyOther: what is kept of a loop's request never changes what the next one says.
+// TestARequestIsReadTheSameAfterAnyOther: what is kept of a loop's request never changes what the next one says, nor how it is written.
 func TestARequestIsReadTheSameAfterAnyOther(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var kept turnlines.Kept
+		var encoder turnlines.Encoder
 		req := contract.TurnRequest{System: "s", Messages: []contract.Message{message(r)}}
 		for range rapid.IntRange(1, 12).Draw(r, "requests") {
 			switch rapid.SampledFrom([]string{"grows", "grows", "grows", "changes", "shrinks", "other system", "other tools", "same"}).Draw(r, "what") {
@@ -43,6 +44,9 @@ func TestARequestIsReadTheSameAfterAnyOther(t *testing.T) {
 			body, err := turnlines.Encode(req)
 			if err != nil {
 				r.Fatal(err)
+			}
+			if after, err := encoder.Encode(req); err != nil || !bytes.Equal(after, body) {
+				r.Fatalf("posted after another: %v\n%s\nby itself\n%s", err, after, body)
 			}
 			alone, err := turnlines.Decode(bytes.Clone(body))
 			if err != nil {

@@ -63,7 +63,7 @@ func (b *Box) bash(ctx context.Context, a bashArgs) (Result, error) {
 	out := b.kept.sink()
 	defer out.close()
 	p.stdout, p.stderr = out, out
-	leave, left := b.leaving()
+	leave, left := b.leaving(env)
 	p.env = append(p.env, leave...)
 	ran, why := start(ctx, p)
 	if at, vars, said := left(); at != "" {
@@ -128,10 +128,10 @@ func (s *shell) get(b *Box) (dir string, env []string, note string) {
 	return s.dir, env, ""
 }
 
-// leaving prepares two files for one command. The first is read by its bash before the command and
-// has a trap write folder and environment to the second at the end; a command that sets a trap of its
-// own or replaces its shell leaves nothing. left reads the second one, which may hold anything.
-func (b *Box) leaving() (env []string, left func() (dir string, env []string, note string)) {
+// leaving prepares two files for one command, which starts with the variables in start. The first is read by its
+// bash before the command and has a trap write folder and environment to the second at the end; a command that sets
+// a trap of its own or replaces its shell leaves nothing. left reads the second one, which may hold anything.
+func (b *Box) leaving(start []string) (env []string, left func() (dir string, env []string, note string)) {
 	nothing := func() (string, []string, string) { return "", nil, "" }
 	lister, err := lookUp("env", b.env)
 	if err != nil {
@@ -147,7 +147,11 @@ func (b *Box) leaving() (env []string, left func() (dir string, env []string, no
 		after.remove()
 		return nil, nothing
 	}
-	trap := fmt.Sprintf(`{ set +eux; } 2>/dev/null; { builtin printf '%%s\0' "$PWD"; %s -0; } >|%s 2>/dev/null`, quoted(lister), quoted(after.path))
+	// What bash says of its variables by itself takes no other process. What it says of functions can't be told apart.
+	trap := fmt.Sprintf(`{ set +eux; builtin export -pf >|%[1]s; if [[ -s %[1]s ]]
+then { builtin printf '%%s\0' "$PWD" env; %[2]s -0; } >|%[1]s
+else { builtin printf '%%s\0' "$PWD" bash; builtin export -p; } >|%[1]s
+fi; } 2>/dev/null`, quoted(after.path), quoted(lister))
 	_, err = before.file.WriteString("unset BASH_ENV\ntrap " + quoted(trap) + " EXIT\n")
 	if err = errors.Join(err, before.file.Close()); err != nil {
 		after.remove()
@@ -174,14 +178,23 @@ func (b *Box) leaving() (env []string, left func() (dir string, env []string, no
 			_, env, _ := b.shell.get(b)
 			return string(dir), env, fmt.Sprintf("(the environment is larger than %d bytes; variables stay as they were before)\n", maxEnvironment)
 		}
-		return string(dir), variables(string(rest)), ""
+		by, rest, _ := bytes.Cut(rest, []byte{0})
+		if string(by) == "env" {
+			return string(dir), variables(strings.Split(string(rest), "\x00")), ""
+		}
+		said, err := exported(string(rest))
+		if err != nil {
+			_, env, _ := b.shell.get(b)
+			return string(dir), env, "(the shell's variables could not be read; they stay as they were before)\n"
+		}
+		return string(dir), variables(append(said, unnamed(start)...)), ""
 	}
 }
 
 // variables are those that the next command gets: all but what every bash sets for itself.
-func variables(list string) []string {
+func variables(list []string) []string {
 	out := []string{}
-	for kv := range strings.SplitSeq(list, "\x00") {
+	for _, kv := range list {
 		name, _, ok := strings.Cut(kv, "=")
 		if ok && name != "" && name != "_" && name != "SHLVL" && name != "PWD" && name != "BASH_ENV" {
 			out = append(out, kv)

@@ -1,0 +1,61 @@
+package boxtools_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestVariablesStayWhatTheyWere: what one command exports the next one has, byte by byte, whatever the locale and the mode of the
+// shell are.
+func TestVariablesStayWhatTheyWere(t *testing.T) {
+	b := newBox(t)
+	pieces := rapid.SampledFrom([]string{"a", " ", "'", `"`, `\`, "$", "`", "\n", "\t", "\x01", "\x7f", "\xff", "ü", "\u2028", "😀", "=", "!", "$'", "declare -x B=\"b\"\n", "(", "]"})
+	rapid.Check(t, func(r *rapid.T) {
+		value := strings.Join(rapid.SliceOfN(pieces, 0, 12).Draw(r, "pieces"), "")
+		b.put("in", value, 0o644)
+		locale := rapid.SampledFrom([]string{"C", "C.UTF-8", "no_such"}).Draw(r, "locale")
+		// A name of another variable is one like others where bash keeps to POSIX.
+		posix := rapid.SampledFrom([]string{"declare -nx N=V; ", "set -o posix; "}).Draw(r, "mode")
+		b.call("bash", m{"command": posix + "export LC_ALL=" + locale + ` V="$(cat in; printf x)"; V=${V%x}; export W=1 UNSET; G=(1 "two
+lines"); declare -A H=([k]='v)'); export G H; declare -rx R=r`})
+		b.call("bash", m{"command": `printf %s "$V" >out; env -0 >all; printf %s "$W$R${G-none}${UNSET-none}${N-none}" >rest`})
+		if got := read(t, b.root, "out"); got != value {
+			r.Fatalf("%q became %q", value, got)
+		}
+		if got := read(t, b.root, "rest"); got != "1rnonenonenone" {
+			r.Fatalf("the others are %q", got)
+		}
+		for kv := range strings.SplitSeq(read(t, b.root, "all"), "\x00") {
+			if name, _, _ := strings.Cut(kv, "="); name == "B" || name == "N" || name == "G" {
+				r.Fatalf("%q is there, too", kv)
+			}
+		}
+		b.call("bash", m{"command": ":", "fresh": true})
+	})
+}
+
+// TestAVariableWithAnotherName: a variable of the box that bash has no name for, and functions, are passed on as well.
+func TestAVariableWithAnotherName(t *testing.T) {
+	t.Setenv("a-b.c", "kept")
+	b := newBox(t)
+	b.call("bash", m{"command": "export A=1"})
+	has(t, "the next", b.call("bash", m{"command": `env | grep -e '^a-b.c=' -e ^A=; f() { echo called; }; export -f f`}), true, "a-b.c=kept\n", "A=1\n")
+	has(t, "with a function", b.call("bash", m{"command": "f; env | grep '^a-b.c='; unset -f f"}), true, "called\na-b.c=kept\n")
+	has(t, "without it", b.call("bash", m{"command": "type f; env | grep -e '^a-b.c=' -e BASH_FUNC"}), true, "f: not found", "a-b.c=kept\n")
+	// Where bash writes something else than its list, what was there stays.
+	has(t, "where no list is made", b.call("bash", m{"command": "export C=3; enable -n export"}), true, "could not be read")
+	has(t, "afterwards", b.call("bash", m{"command": "echo $A$C"}), true, "\n1\n")
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
