@@ -39,24 +39,24 @@ func Body(c provider.Call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return provider.Body(p, "messages", messages)
+	tools, err := c.Memo.Tools(c.Request.Tools, "anthropic", func(i int) (json.Marshaler, error) {
+		tool, err := toolParam(c.Request.Tools[i])
+		if err == nil && i == len(c.Request.Tools)-1 {
+			tool.CacheControl = sdk.NewCacheControlEphemeralParam()
+		}
+		return sdk.ToolUnionParam{OfTool: tool}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return provider.Body(p, provider.Field{Name: "tools", Value: tools}, provider.Field{Name: "messages", Value: messages})
 }
 
-// params returns all but the messages, in the SDK's types.
+// params returns all but the tools and messages, in the SDK's types.
 func params(c provider.Call) (sdk.MessageNewParams, error) {
 	p := sdk.MessageNewParams{Model: sdk.Model(c.Model), MaxTokens: int64(c.MaxTokens)}
 	if c.Request.System != "" {
 		p.System = []sdk.TextBlockParam{{Text: c.Request.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
-	}
-	for i, t := range c.Request.Tools {
-		tool, err := toolParam(t)
-		if err != nil {
-			return p, fmt.Errorf("tools[%d].schema: %w", i, err)
-		}
-		if i == len(c.Request.Tools)-1 {
-			tool.CacheControl = sdk.NewCacheControlEphemeralParam()
-		}
-		p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: tool})
 	}
 	if c.Request.Output != nil {
 		var schema map[string]any

@@ -43,7 +43,11 @@ func Body(c provider.Call, vendor bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return provider.Body(p, "messages", messages)
+	tools, err := c.Memo.Tools(c.Request.Tools, "chat", func(i int) (json.Marshaler, error) { return tool(c.Request.Tools[i]) })
+	if err != nil {
+		return nil, err
+	}
+	return provider.Body(p, provider.Field{Name: "tools", Value: tools}, provider.Field{Name: "messages", Value: messages})
 }
 
 // items returns values as JSON, with a comma between them.
@@ -62,7 +66,20 @@ func items[T json.Marshaler](values []T) ([]byte, error) {
 	return out, nil
 }
 
-// params returns all but the messages, in the SDK's types.
+func tool(t contract.ToolSpec) (json.Marshaler, error) {
+	f := shared.FunctionDefinitionParam{Name: t.Name}
+	if t.Description != "" {
+		f.Description = sdk.String(t.Description)
+	}
+	if len(t.Schema) > 0 {
+		if err := json.Unmarshal(t.Schema, &f.Parameters); err != nil {
+			return nil, err
+		}
+	}
+	return sdk.ChatCompletionFunctionTool(f), nil
+}
+
+// params returns all but the tools and messages, in the SDK's types.
 func params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:         shared.ChatModel(c.Model),
@@ -72,18 +89,6 @@ func params(c provider.Call, vendor bool) (sdk.ChatCompletionNewParams, error) {
 		p.MaxCompletionTokens = sdk.Int(int64(c.MaxTokens))
 	} else {
 		p.MaxTokens = sdk.Int(int64(c.MaxTokens))
-	}
-	for i, t := range c.Request.Tools {
-		f := shared.FunctionDefinitionParam{Name: t.Name}
-		if t.Description != "" {
-			f.Description = sdk.String(t.Description)
-		}
-		if len(t.Schema) > 0 {
-			if err := json.Unmarshal(t.Schema, &f.Parameters); err != nil {
-				return p, fmt.Errorf("tools[%d].schema: %w", i, err)
-			}
-		}
-		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(f))
 	}
 	think(&p, c)
 	return p, output(&p, c.Request.Output)

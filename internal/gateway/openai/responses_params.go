@@ -25,10 +25,27 @@ func ResponsesBody(c provider.Call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return provider.Body(p, "input", messages)
+	tools, err := c.Memo.Tools(c.Request.Tools, "responses", func(i int) (json.Marshaler, error) { return responsesTool(c.Request.Tools[i]) })
+	if err != nil {
+		return nil, err
+	}
+	return provider.Body(p, provider.Field{Name: "tools", Value: tools}, provider.Field{Name: "input", Value: messages})
 }
 
-// responsesParams returns all but the messages, in the SDK's types.
+func responsesTool(t contract.ToolSpec) (json.Marshaler, error) {
+	f := responses.FunctionToolParam{Name: t.Name, Strict: sdk.Bool(false), Parameters: map[string]any{}}
+	if t.Description != "" {
+		f.Description = sdk.String(t.Description)
+	}
+	if len(t.Schema) > 0 {
+		if err := json.Unmarshal(t.Schema, &f.Parameters); err != nil {
+			return nil, err
+		}
+	}
+	return responses.ToolUnionParam{OfFunction: &f}, nil
+}
+
+// responsesParams returns all but the tools and messages, in the SDK's types.
 func responsesParams(c provider.Call) (responses.ResponseNewParams, error) {
 	p := responses.ResponseNewParams{Model: c.Model, Store: sdk.Bool(false), MaxOutputTokens: sdk.Int(int64(c.MaxTokens))}
 	if c.Abilities.Reasoning != "" { // a model that does not think refuses to be asked for its thoughts
@@ -36,18 +53,6 @@ func responsesParams(c provider.Call) (responses.ResponseNewParams, error) {
 	}
 	if c.Request.System != "" {
 		p.Instructions = sdk.String(c.Request.System)
-	}
-	for i, t := range c.Request.Tools {
-		f := responses.FunctionToolParam{Name: t.Name, Strict: sdk.Bool(false), Parameters: map[string]any{}}
-		if t.Description != "" {
-			f.Description = sdk.String(t.Description)
-		}
-		if len(t.Schema) > 0 {
-			if err := json.Unmarshal(t.Schema, &f.Parameters); err != nil {
-				return p, fmt.Errorf("tools[%d].schema: %w", i, err)
-			}
-		}
-		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: &f})
 	}
 	if effort := c.Abilities.Effort(c.Request.Effort); effort != "" && c.Abilities.Reasoning == provider.ReasoningEffort {
 		p.Reasoning.Effort = shared.ReasoningEffort(effort)

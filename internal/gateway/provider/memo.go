@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"fmt"
 	"hash/maphash"
 	"sync"
 
@@ -48,13 +49,16 @@ func WritePart(h *maphash.Hash, p contract.Part) (size int) {
 	return size + 32 // for its form
 }
 
-// Memo keeps how the messages of a loop's last request were encoded, so that the next one, which begins with them,
-// encodes only what is new. A nil Memo keeps nothing.
+// Memo keeps how the tools and messages of a loop's last request were encoded, so that the next one, which begins with
+// them, encodes only what is new. A nil Memo keeps nothing.
 type Memo struct {
 	seed maphash.Seed
 
-	mu   sync.Mutex
-	kept map[uint64][]byte
+	mu    sync.Mutex
+	kept  map[uint64][]byte
+	tools []contract.ToolSpec // of the last request
+	as    string
+	specs json.RawMessage // what they are on the wire
 }
 
 // NewMemo returns a Memo of nothing.
@@ -100,6 +104,41 @@ func (m *Memo) Messages(messages []contract.Message, as func(i int) string, enco
 	return append(out, ']'), nil
 }
 
+// Tools returns the JSON array of a request's tools, which encode encodes; nil if there are none. as names the wire. Tools that are
+// those of the last request, and not only alike, must not have been changed since.
+func (m *Memo) Tools(tools []contract.ToolSpec, as string, encode func(i int) (json.Marshaler, error)) (json.RawMessage, error) {
+	if len(tools) == 0 {
+		return nil, nil
+	}
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if as == m.as && len(tools) == len(m.tools) && &tools[0] == &m.tools[0] {
+			return m.specs, nil
+		}
+	}
+	out := json.RawMessage{'['}
+	for i := range tools {
+		t, err := encode(i)
+		if err != nil {
+			return nil, fmt.Errorf("tools[%d].schema: %w", i, err)
+		}
+		b, err := t.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, b...)
+	}
+	out = append(out, ']')
+	if m != nil {
+		m.tools, m.as, m.specs = tools, as, out
+	}
+	return out, nil
+}
+
 func (m *Memo) key(message contract.Message, as string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(m.seed)
@@ -122,18 +161,31 @@ func pictured(m contract.Message) bool {
 	return false
 }
 
-// Body returns a request's JSON: params, encoded without its messages, with those put in under a name.
-func Body(params json.Marshaler, name string, messages json.RawMessage) ([]byte, error) {
+// Field is one of a request, by the name that its service has for it.
+type Field struct {
+	Name  string
+	Value json.RawMessage // nil: the request has none
+}
+
+// Body returns a request's JSON: params, encoded without these fields, and the fields.
+func Body(params json.Marshaler, fields ...Field) ([]byte, error) {
 	b, err := params.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	out := make([]byte, 0, len(b)+len(messages)+len(name)+4)
-	out = append(out, b[:len(b)-1]...) // its last brace
-	if len(b) > len("{}") {
-		out = append(out, ',')
+	size := len(b)
+	for _, f := range fields {
+		size += len(f.Name) + len(f.Value) + 4
 	}
-	out = append(append(out, '"'), name...)
-	out = append(append(out, `":`...), messages...)
+	out := append(make([]byte, 0, size), b[:len(b)-1]...) // its last brace
+	for _, f := range fields {
+		if f.Value == nil {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(append(out, '"'), f.Name...), `":`...), f.Value...)
+	}
 	return append(out, '}'), nil
 }

@@ -54,3 +54,14 @@ func TestPartsThatDifferHaveOtherSums(t *testing.T) {
 		seen[h.Sum64()] = i
 	}
 }
+
+// TestToolsAreKeptByWire: a loop whose model is switched to another wire sends its tools in that one's form.
+func TestToolsAreKeptByWire(t *testing.T) {
+	m, tools := provider.NewMemo(), []contract.ToolSpec{{Name: "a"}}
+	for i, wire := range []string{"one", "other", "one", "one"} {
+		got, err := m.Tools(tools, wire, func(int) (json.Marshaler, error) { return json.RawMessage(`"` + wire + `"`), nil })
+		if want := `["` + wire + `"]`; err != nil || string(got) != want {
+			t.Errorf("%d: %s, not %s (%v)", i, got, want, err)
+		}
+	}
+}
