@@ -38,8 +38,8 @@ func Declared() []tool.Tool {
 // carry out itself are carried out by the host, wherever that is.
 type agentTools struct {
 	*tool.Registry
-	host  harness.Host
-	draft *Draft
+	recorder *recorder
+	draft    *Draft
 }
 
 // Specs implements harness.Tools.
@@ -67,7 +67,7 @@ func (t agentTools) Call(ctx context.Context, c contract.ToolCall) (harness.Retu
 		res, err := declared.Do(ctx, c.Args, func(context.Context) (tool.Result, error) { return t.finish(c), nil })
 		return harness.Return{Content: res.Output, IsError: !res.OK, End: declared.Ends && res.OK}, err
 	}
-	res, err := call(ctx, t.host, c.ID, c.Name, c.Args)
+	res, err := t.recorder.call(ctx, c)
 	if err != nil {
 		return harness.Return{}, err
 	}
@@ -125,7 +125,8 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 	if err != nil {
 		return d, err
 	}
-	tools := agentTools{Registry: offered, host: h, draft: &d}
+	rec := &recorder{host: h}
+	tools := agentTools{Registry: offered, recorder: rec, draft: &d}
 	if c, ok := Ended(m.Turns, offered); ok {
 		if res := tools.finish(c); !res.OK {
 			return d, errors.New(res.Output)
@@ -141,24 +142,21 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 		limits.Context = harness.ContextFor(m.Window)
 	}
 	out, err := harness.Run(ctx, harness.Options{
-		Model:     &harness.HTTPModel{Client: h.Client, Base: h.Base, Fence: h.Fence},
+		Model:     &harness.HTTPModel{Client: h.Client, Base: h.Base, Fence: h.Fence, Ahead: rec.ahead, Sent: rec.sent},
 		ModelName: m.Model,
 		Tools:     tools,
 		System:    system + m.Kept,
 		Opening:   func(context.Context) (string, error) { return Opening(m), nil },
-		News: func(ctx context.Context) ([]string, error) {
-			var w WakeReply
-			err := h.Post(ctx, "/wake", nil, struct{}{}, &w)
-			return w.Notes, err
-		},
+		News:      rec.news,
 		Facts: func(ctx context.Context, most int) (string, error) {
 			var f Facts
+			if err := rec.flush(ctx); err != nil {
+				return "", err
+			}
 			err := h.Post(ctx, "/facts", nil, FactsRequest{Most: most}, &f)
 			return f.Text, err
 		},
-		Record: func(ctx context.Context, r harness.Record) error {
-			return h.Post(ctx, "/turns", nil, r.Recorded(), nil)
-		},
+		Record:  rec.record,
 		History: harness.History(m.Turns),
 		Budget:  m.Task.Budget,
 		Spent:   m.Spent,
@@ -167,6 +165,9 @@ func agent(ctx context.Context, o Options, h harness.Host, m Message) (Draft, er
 		Used:    h.Used,
 		Backoff: o.Backoff,
 	})
+	if left := rec.flush(ctx); err == nil {
+		err = left
+	}
 	d.Usage, d.Turns, d.Reason = out.Usage, out.Turns, out.Reason
 	if err != nil {
 		return d, err

@@ -66,6 +66,12 @@ type WakeReply struct {
 	Notes []string `json:"notes,omitempty"` // what the user and the host said so far; each is told once
 }
 
+// TurnReply is the host's answer to POST /turns.
+type TurnReply struct {
+	// Wake is what POST /wake would answer now; nil: it has to be asked, for it would wait, or no request follows this turn.
+	Wake *WakeReply `json:"wake,omitempty"`
+}
+
 // FactsRequest is the body of POST /facts: what the log knows of the attempt, in at most so many bytes.
 type FactsRequest struct {
 	Most int `json:"most"`
@@ -137,13 +143,13 @@ func Execute(ctx context.Context, o Options, m Message) Draft {
 	return d
 }
 
-// call asks the host to run one tool. If the tool can't do it, that is a Result with OK
-// false; so is a refusal of the host, for the model should see it.
-func call(ctx context.Context, h harness.Host, id, name string, args json.RawMessage) (tool.Result, error) {
+// called is what the host answered to a call. If the tool can't do it, that is a Result with OK
+// false; so is a refusal of the host, for the model should see it, unless the loop itself is what is refused, or its turn.
+func called(ask func(*tool.Result) error) (tool.Result, error) {
 	var res tool.Result
-	err := h.Post(ctx, "/tools/"+name, map[string]string{harness.HeaderCall: id}, args, &res)
+	err := ask(&res)
 	var no *harness.Refusal
-	if errors.As(err, &no) && no.Status != http.StatusGone {
+	if errors.As(err, &no) && no.Status != http.StatusGone && no.Status != http.StatusUnprocessableEntity {
 		return tool.Result{Output: "refused: " + no.Error()}, nil
 	}
 	return res, err

@@ -152,9 +152,13 @@ func (fl *Fleet) meter(ctx context.Context, s gateway.Scope, m contract.UsageMet
 	if err != nil {
 		return err
 	}
-	if _, err = c.Log().Append(ctx, contract.Draft{
-		ID: contract.DeriveID(m.Call, "usage"), Actor: contract.System(), Type: "usage.metered", Run: s.Run, Task: s.Task, Data: m,
-	}); err != nil {
+	d := contract.Draft{ID: contract.DeriveID(m.Call, "usage"), Actor: contract.System(), Type: "usage.metered", Run: s.Run, Task: s.Task, Data: m}
+	if s.Hold != nil {
+		err = s.Hold(d)
+	} else {
+		_, err = c.Log().Append(ctx, d)
+	}
+	if err != nil {
 		return err
 	}
 	c.CountSoon()

@@ -293,3 +293,30 @@ func TestWhoSpendsWaitsForNoSum(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatACallCostIsLeftToItsLoop: where a loop stores it with what it says itself, it is not stored twice, an error of that is
+// the call's, and it is counted all the same.
+func TestWhatACallCostIsLeftToItsLoop(t *testing.T) {
+	p := newPurse(t)
+	a := p.computer("A")
+	today := time.Now().UTC().Format(time.DateOnly)
+	var said []contract.Draft
+	bad := errors.New("it says nothing more")
+	scope := gateway.Scope{CID: a.CID(), Run: contract.NewID(), Hold: func(d contract.Draft) error {
+		if said = append(said, d); len(said) > 1 {
+			return bad
+		}
+		_, err := a.Log().Append(t.Context(), d)
+		return err
+	}}
+	if err := p.meter(t.Context(), scope, metered(5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.meter(t.Context(), scope, metered(7)); !errors.Is(err, bad) {
+		t.Errorf("what could not be said: %v", err)
+	}
+	if len(said) != 2 || said[0].Type != "usage.metered" || said[0].Run != scope.Run {
+		t.Errorf("said were %+v", said)
+	}
+	p.want("today", "", today, 5)
+}

@@ -85,6 +85,9 @@ type Scope struct {
 	// Chosen returns the model that the run's user has chosen, in place of Model, and a channel that
 	// is closed when they choose another. nil: they can't.
 	Chosen func() (model string, another <-chan struct{})
+	// Hold stores an event of the loop with what it says next, in front of that, so that nothing that comes of an answer is there
+	// without what the answer cost. nil: what it cost is stored before the answer is passed on.
+	Hold func(contract.Draft) error
 	// Aside says that the call is none of the loop's own conversation.
 	Aside bool
 }

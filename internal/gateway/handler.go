@@ -1,9 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -35,8 +35,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 	out := &lines{w: w, controller: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, contract.MaxTurn))
-	if err != nil {
+	body := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), 1<<20)+bytes.MinRead)) // of what is announced, a megabyte is believed
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, contract.MaxTurn)); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
 			w.WriteHeader(http.StatusRequestEntityTooLarge)
@@ -44,7 +44,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, scope Scope) {
 		}
 		return // otherwise the caller has gone
 	}
-	req, err := g.said.decode(scope, body)
+	req, err := g.said.decode(scope, body.Bytes())
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		out.write(contract.TurnChunk{Error: turnError(provider.CodeInvalid, err.Error(), false)})

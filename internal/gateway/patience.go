@@ -239,7 +239,11 @@ func (c *call) record(ctx context.Context) error {
 	if m.err != nil {
 		c.last.Outcome = c.gateway.outward(m.err, m.red).Code
 	}
-	if err := c.gateway.meter(ctx, c.scope, c.last); err != nil {
+	scope := c.scope
+	if ctx.Err() != nil {
+		scope.Hold = nil // what cut the call may end its loop as well, before that stores what it has
+	}
+	if err := c.gateway.meter(ctx, scope, c.last); err != nil {
 		return turnError(provider.CodeUnavailable,
 			"no more is spent: what the last model call consumed could not be recorded: "+m.red.text(err.Error()), false)
 	}

@@ -158,6 +158,9 @@ func tell(number int, m contract.Message, shown map[place]bool, why string) cont
 	words := func(i contract.Image) string {
 		return fmt.Sprintf("[Here was a picture (%s, %d bytes) that you are not shown: %s.]", i.Media, i.Bytes, why)
 	}
+	if !provider.Pictured(m) {
+		return m
+	}
 	out := contract.Message{Role: m.Role, Parts: make([]contract.Part, 0, len(m.Parts))}
 	for at, p := range m.Parts {
 		switch {

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/fault"
 )
 
@@ -18,6 +21,8 @@ import (
 const (
 	HeaderFence = "Choir-Fence" // the fencing token of the attempt
 	HeaderCall  = "Choir-Call"  // id of a tool call
+	HeaderTurn  = "Choir-Turn"  // how many bytes at the beginning of a body are a turn to record before the rest is looked at
+	HeaderNews  = "Choir-News"  // of the answer to a tool call: "none" if there is nothing that the loop was not told, and it need not ask
 )
 
 // Host is how a loop in a box reaches the host over its tether.
@@ -65,13 +70,29 @@ func (h Host) Post(ctx context.Context, path string, header map[string]string, i
 	if err != nil {
 		return fault.New("harness.Post", fault.Invalid, "", err)
 	}
+	_, err = h.post(ctx, path, header, body, out)
+	return err
+}
+
+// PostCall sends a tool's arguments as Post does, behind the turn that makes the call. The answer's header may have HeaderNews.
+func (h Host) PostCall(ctx context.Context, path string, header map[string]string, turn contract.TurnRecorded, args json.RawMessage, out any) (http.Header, error) {
+	body, err := json.Marshal(turn)
+	if err != nil {
+		return nil, fault.New("harness.Post", fault.Invalid, "", err)
+	}
+	header = maps.Clone(header)
+	header[HeaderTurn] = strconv.Itoa(len(body))
+	return h.post(ctx, path, header, append(body, args...), out)
+}
+
+func (h Host) post(ctx context.Context, path string, header map[string]string, body []byte, out any) (http.Header, error) {
 	base := h.Base
 	if base == "" {
 		base = "http://host"
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
 	if err != nil {
-		return fault.New("harness.Post", fault.Invalid, "", err)
+		return nil, fault.New("harness.Post", fault.Invalid, "", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if h.Fence != "" {
@@ -83,36 +104,36 @@ func (h Host) Post(ctx context.Context, path string, header map[string]string, i
 	resp, err := h.Client.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
-			return fault.Wrap("harness.Post "+path, context.Cause(ctx))
+			return nil, fault.Wrap("harness.Post "+path, context.Cause(ctx))
 		}
-		return fault.New("harness.Post "+path, fault.Unavailable, "", err)
+		return nil, fault.New("harness.Post "+path, fault.Unavailable, "", err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, MaxReply+1))
 	if err != nil || len(b) > MaxReply {
-		return fault.New("harness.Post "+path, fault.Unavailable, "", fmt.Errorf("the answer could not be read whole: %w", err))
+		return nil, fault.New("harness.Post "+path, fault.Unavailable, "", fmt.Errorf("the answer could not be read whole: %w", err))
 	}
 	if resp.StatusCode >= 400 && resp.StatusCode < 500 {
 		r := &Refusal{Status: resp.StatusCode}
 		if json.Unmarshal(b, r) != nil || r.Reason == "" {
 			r.Reason = Clip(string(b), 1000)
 		}
-		return r
+		return nil, r
 	}
 	if resp.StatusCode != http.StatusOK {
 		var r Refusal
 		if json.Unmarshal(b, &r) == nil && r.Reason != "" {
-			return fault.New("harness.Post "+path, fault.Unavailable, "", errors.New(r.Error()))
+			return nil, fault.New("harness.Post "+path, fault.Unavailable, "", errors.New(r.Error()))
 		}
-		return fault.New("harness.Post "+path, fault.Unavailable, "", fmt.Errorf("the host answered %s: %s", resp.Status, Clip(string(b), 500)))
+		return nil, fault.New("harness.Post "+path, fault.Unavailable, "", fmt.Errorf("the host answered %s: %s", resp.Status, Clip(string(b), 500)))
 	}
 	if out == nil {
-		return nil
+		return resp.Header, nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fault.New("harness.Post "+path, fault.Invalid, "", err)
+		return nil, fault.New("harness.Post "+path, fault.Invalid, "", err)
 	}
-	return nil
+	return resp.Header, nil
 }
 
 // Line is one NDJSON line that a loop answers its start with: heartbeats while

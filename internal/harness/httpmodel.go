@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,10 @@ type HTTPModel struct {
 	Fence  string // sent along when set
 	// Idle ends a stream on which nothing arrives for so long; 0 means five minutes.
 	Idle time.Duration
+	// Ahead returns a turn that is to be recorded before the request is looked at, nil if none is; Sent is called when
+	// the host has one. It may get one twice.
+	Ahead func() *contract.TurnRecorded
+	Sent  func()
 
 	lines turnlines.Encoder
 }
@@ -44,6 +49,16 @@ func (m *HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta 
 	}
 	if len(body) > contract.MaxTurn {
 		return contract.Turn{}, &contract.TurnError{Code: "too_large", Message: fmt.Sprintf("the request is %d bytes long; at most %d are allowed", len(body), contract.MaxTurn)}
+	}
+	ahead := 0
+	if m.Ahead != nil {
+		if t := m.Ahead(); t != nil {
+			b, err := json.Marshal(t)
+			if err != nil {
+				return contract.Turn{}, fault.New("harness.Turn", fault.Invalid, "", err)
+			}
+			ahead, body = len(b), append(b, body...)
+		}
 	}
 	idle := m.Idle
 	if idle <= 0 {
@@ -82,11 +97,17 @@ func (m *HTTPModel) Turn(ctx context.Context, req contract.TurnRequest, onDelta 
 	if m.Fence != "" {
 		hr.Header.Set(HeaderFence, m.Fence)
 	}
+	if ahead > 0 {
+		hr.Header.Set(HeaderTurn, strconv.Itoa(ahead))
+	}
 	resp, err := m.Client.Do(hr)
 	if err != nil {
 		return contract.Turn{}, broken(ctx, err)
 	}
 	defer resp.Body.Close()
+	if ahead > 0 && resp.StatusCode == http.StatusOK {
+		m.Sent()
+	}
 	if resp.StatusCode != http.StatusOK {
 		return contract.Turn{}, httpError(resp)
 	}

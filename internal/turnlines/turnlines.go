@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"choir.dev/choiros/contract"
@@ -19,9 +20,11 @@ const maxMessages = 2000
 func Encode(r contract.TurnRequest) ([]byte, error) { return new(Encoder).Encode(r) }
 
 // Encoder encodes the requests of one loop, and of each what the one before did not have. A message that a
-// request shares with the one before, its parts included, must not have been changed since. It is not safe for
+// request shares with the one before, its parts included, and its tools must not have been changed since. It is not safe for
 // concurrent use.
 type Encoder struct {
+	head     contract.TurnRequest // without its messages
+	first    []byte
 	messages []contract.Message
 	lines    [][]byte
 }
@@ -33,11 +36,14 @@ func (e *Encoder) Encode(r contract.TurnRequest) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(e.size() + 16<<10)
 	enc := json.NewEncoder(&b) // which ends each line
-	if err := enc.Encode(r); err != nil {
+	if e.first != nil && sameHead(r, e.head) {
+		b.Write(e.first)
+	} else if err := enc.Encode(r); err != nil {
 		return nil, err
 	}
 	ends := make([]int, len(messages))
 	begin := b.Len()
+	first := begin
 	for i, m := range messages {
 		if i < len(e.messages) && same(m, e.messages[i]) {
 			b.Write(e.lines[i])
@@ -51,6 +57,7 @@ func (e *Encoder) Encode(r contract.TurnRequest) ([]byte, error) {
 	for i, end := range ends {
 		lines[i], begin = body[begin:end:end], end
 	}
+	e.head, e.first = r, body[:first:first]
 	e.messages, e.lines = slices.Clone(messages), lines
 	return body, nil
 }
@@ -61,6 +68,15 @@ func (e *Encoder) size() int {
 		n += len(line)
 	}
 	return n
+}
+
+// sameHead reports whether two requests without messages say the same. Their tools have to be one list.
+func sameHead(a, b contract.TurnRequest) bool {
+	if len(a.Tools) != len(b.Tools) || len(a.Tools) > 0 && &a.Tools[0] != &b.Tools[0] {
+		return false
+	}
+	a.Tools, b.Tools = nil, nil
+	return reflect.DeepEqual(a, b)
 }
 
 // same reports whether two messages are one, which says so sooner than what is in them.

@@ -37,7 +37,7 @@ func Choice(m config.ComputerModels) gateway.Choice {
 
 func (m Models) scope(s ports.ModelScope) gateway.Scope {
 	return gateway.Scope{CID: m.CID, Run: s.Run, Task: s.Task, Role: string(s.Role), Model: s.Model, Effort: s.Effort, Choice: m.Choice, Budget: s.Budget, TaskBudget: s.TaskBudget,
-		Waiter: s.Waiter, Chosen: s.Chosen}
+		Waiter: s.Waiter, Chosen: s.Chosen, Hold: s.Hold}
 }
 
 // Handler implements ports.Models.
@@ -46,7 +46,7 @@ func (m Models) Handler(s ports.ModelScope) http.Handler { return m.Gateway.Hand
 // Ask implements ports.Models.
 func (m Models) Ask(ctx context.Context, s ports.ModelScope, req contract.TurnRequest) (contract.Turn, error) {
 	scope := m.scope(s)
-	scope.Aside = true
+	scope.Aside, scope.Hold = true, nil // it is none of what the loop says
 	return m.Gateway.Turn(ctx, scope, req, nil)
 }
 

@@ -309,6 +309,9 @@ type ModelScope struct {
 	// Chosen returns the model that the user has chosen for the run, "" for none, and a channel that is closed
 	// when they choose another.
 	Chosen func() (model string, another <-chan struct{})
+	// Hold stores an event of the loop with what it says next, in front of that. nil: what a call cost is stored before its
+	// answer is passed on.
+	Hold func(contract.Draft) error
 }
 
 // ModelWaiter is told about the waits of a loop's calls, and holds them while the run is paused.

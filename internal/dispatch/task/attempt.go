@@ -145,6 +145,7 @@ type attempt struct {
 	head     string        // the newest checkpoint that a git step made
 	waited   time.Duration // how long the run had waited for its user before the attempt's boxes were opened
 	lostCall bool          // whether a call got no answer from the task's box
+	heard    []string      // what its loop was told last of the run; a new loop asks first
 
 	forward sync.RWMutex // calls that change something one at a time, the others beside each other
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,8 +33,8 @@ const maxLogged = 16 << 10
 func (a *attempt) handler() http.Handler {
 	mux := http.NewServeMux()
 	loop := a.scope()
-	loop.Waiter = a.run.ModelWaits(a.ref.Task)
-	mux.Handle("POST /model/turns", a.fenced(a.host.Models.Handler(loop)))
+	loop.Waiter, loop.Hold = a.run.ModelWaits(a.ref.Task), a.said.Hold
+	mux.Handle("POST /model/turns", a.fenced(a.ahead(a.host.Models.Handler(loop))))
 	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, a.wake)))
 	mux.Handle("POST /facts", a.fenced(loops.Endpoint(1<<10, a.known)))
 	mux.Handle("POST /clock", a.fenced(loops.Endpoint(1<<10, func(context.Context, *http.Request, struct{}) (any, error) {
@@ -57,20 +58,49 @@ func (a *attempt) fenced(h http.Handler) http.Handler {
 
 // wake waits while the run is paused, and answers with what the user said of it.
 func (a *attempt) wake(ctx context.Context, _ *http.Request, _ struct{}) (any, error) {
-	going := func(s *story.Run) bool { return !s.Paused }
-	goes, w := false, associate.WakeReply{}
-	a.run.Story(func(s *story.Run) { goes = going(s) })
-	if !goes {
-		if err := a.run.Rest(a.ref.Task, func() error { return a.run.Until(ctx, going) }); err != nil {
+	if a.paused() {
+		if err := a.run.Rest(a.ref.Task, func() error { return a.run.Until(ctx, func(s *story.Run) bool { return !s.Paused }) }); err != nil {
 			return nil, err
 		}
 	}
+	return a.tell(ctx)
+}
+
+func (a *attempt) paused() (is bool) {
+	a.run.Story(func(s *story.Run) { is = s.Paused })
+	return is
+}
+
+// news is what the loop is told of the run before its next request.
+func (a *attempt) news(ctx context.Context) (w associate.WakeReply, err error) {
 	kept, err := a.run.KeptSince(ctx)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	a.run.Story(func(s *story.Run) { w.Notes = append(kept, summary.Words(s)...) })
 	return w, nil
+}
+
+// tell is news, of which the loop hears.
+func (a *attempt) tell(ctx context.Context) (associate.WakeReply, error) {
+	w, err := a.news(ctx)
+	if err == nil {
+		a.mu.Lock()
+		a.heard = w.Notes
+		a.mu.Unlock()
+	}
+	return w, err
+}
+
+// quiet reports whether there is nothing that the loop has not heard, and nothing that it would have to wait for.
+func (a *attempt) quiet(ctx context.Context) bool {
+	w, err := a.news(ctx)
+	if err != nil || a.paused() {
+		return false // it asks, and hears why
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Equal(w.Notes, a.heard)
 }
 
 // known answers with what the log knows of the attempt, for a loop that compacts its conversation.
@@ -91,9 +121,13 @@ func (a *attempt) known(ctx context.Context, _ *http.Request, in associate.Facts
 }
 
 // turn records a turn. One whose calls follow is stored with the first of them, and nothing waits for what they returned: a model that is
-// asked with a turn which a crash loses is asked once more, as if the crash had come before the call's return.
+// asked with a turn which a crash loses is asked once more, as if the crash had come before the call's return. The loop asks its model next,
+// so that it is told at once what it would ask for before that.
 func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
 	t.Attempt = a.ref.Attempt
+	if err := t.Validate(); err != nil {
+		return nil, fault.New("", fault.Invalid, "", err) // now, for what is stored later is not refused
+	}
 	d := a.event("", "turn.recorded", &t)
 	switch {
 	case t.Compacted != nil:
@@ -101,11 +135,15 @@ func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnReco
 			return nil, err
 		}
 		crash.At("dispatch.compaction.recorded")
-		return struct{}{}, nil
+		return associate.TurnReply{}, nil
 	case len(t.Returns) == 0 && slices.ContainsFunc(t.Message.Parts, func(p contract.Part) bool { return p.Call != nil }):
-		return struct{}{}, a.said.Hold(d)
+		return associate.TurnReply{}, a.said.Hold(d)
 	}
-	return struct{}{}, a.said.Later(d)
+	if err := a.said.Later(d); err != nil || a.paused() {
+		return associate.TurnReply{}, err
+	}
+	w, err := a.tell(ctx)
+	return associate.TurnReply{Wake: &w}, err
 }
 
 // event is one of the attempt's loop. Without an id it gets a new one.
@@ -116,6 +154,10 @@ func (a *attempt) event(id, eventType string, p contract.Payload) contract.Draft
 // tool carries out one call: it checks whether the call is allowed, records it, forwards it, publishes
 // what is shown live, and records the result.
 func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
+	if err := a.turnOf(req, false); err != nil {
+		loops.Refuse(w, http.StatusUnprocessableEntity, err)
+		return
+	}
 	t, known := a.host.Tools.Lookup(req.PathValue("name"))
 	if !known {
 		loops.Refuse(w, 0, fault.New("", fault.Denied, "", fmt.Errorf("there is no tool %q", summary.OneLine(req.PathValue("name"), 60))))
@@ -145,7 +187,45 @@ func (a *attempt) tool(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if a.quiet(req.Context()) {
+		w.Header().Set(harness.HeaderNews, "none")
+	}
 	_ = json.NewEncoder(w).Encode(res) // the loop is gone if this fails
+}
+
+// ahead records the turn that stands in front of a request for the next one, if one does.
+func (a *attempt) ahead(model http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := a.turnOf(req, true); err != nil {
+			loops.Refuse(w, http.StatusUnprocessableEntity, err)
+			return
+		}
+		model.ServeHTTP(w, req)
+	})
+}
+
+// turnOf records the turn that stands at the beginning of a request's body, if one does: with or without its calls' returns.
+func (a *attempt) turnOf(req *http.Request, returned bool) error {
+	size := req.Header.Get(harness.HeaderTurn)
+	if size == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(size)
+	if err != nil || n < 1 || n > contract.MaxTurn {
+		return fmt.Errorf("%.20q is no length of a turn", size)
+	}
+	body := make([]byte, n)
+	var t contract.TurnRecorded
+	if _, err = io.ReadFull(req.Body, body); err == nil {
+		err = contract.DecodeStrict(body, contract.MaxTurn, &t)
+	}
+	if err == nil && (len(t.Returns) > 0 != returned || t.Compacted != nil) {
+		err = errors.New("it is not the one that goes here")
+	}
+	if err == nil {
+		_, err = a.turn(req.Context(), req, t)
+	}
+	return fault.Wrap("the turn in front", err)
 }
 
 func (a *attempt) forwardCall(ctx context.Context, t tool.Tool, call string, args json.RawMessage) (tool.Result, error) {

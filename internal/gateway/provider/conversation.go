@@ -39,7 +39,7 @@ func taken(s string) bool {
 // text. No text is blank. Reasoning does not end a message. Ids and names have the letters that services take. The
 // messages that are given are not changed, and what only services of other providers understand is left out.
 func Conversation(messages []contract.Message, provider string) []contract.Message {
-	var c conversation
+	c := conversation{messages: make([]contract.Message, 0, len(messages)+1), ids: make(map[string]string, len(messages)), used: make(map[string]bool, len(messages))}
 	for _, m := range messages {
 		c.role(m.Role)
 		for _, p := range m.Parts {
@@ -104,9 +104,6 @@ func (c *conversation) newID(id string) string {
 			}
 		}
 	}
-	if c.ids == nil {
-		c.ids, c.used = map[string]string{}, map[string]bool{}
-	}
 	c.ids[id], c.used[sent] = sent, true
 	return sent
 }
@@ -124,7 +121,7 @@ func name(s string) string {
 
 // finish orders each message and fills what is missing.
 func (c *conversation) finish() []contract.Message {
-	var out []contract.Message
+	out := make([]contract.Message, 0, len(c.messages)+1)
 	for _, m := range c.messages {
 		parts := m.Parts
 		if m.Role == contract.MessageAssistant {
@@ -174,8 +171,22 @@ func calls(messages []contract.Message) []*contract.ToolCall {
 	return out
 }
 
+// answered reports whether parts begin with the calls' returns in their order, and have no others.
+func answered(calls []*contract.ToolCall, parts []contract.Part) bool {
+	for i, p := range parts {
+		switch {
+		case i < len(calls) && (p.Return == nil || p.Return.ID != calls[i].ID), i >= len(calls) && p.Return != nil:
+			return false
+		}
+	}
+	return len(parts) >= len(calls)
+}
+
 // answers returns the parts of a user's message with the calls' returns first.
 func answers(calls []*contract.ToolCall, parts []contract.Part) []contract.Part {
+	if answered(calls, parts) {
+		return parts
+	}
 	wanted := map[string]bool{}
 	for _, call := range calls {
 		wanted[call.ID] = true

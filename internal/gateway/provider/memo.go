@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -13,7 +14,7 @@ import (
 // bytes it has.
 func WritePart(h *maphash.Hash, p contract.Part) (size int) {
 	str := func(s string) {
-		maphash.WriteComparable(h, len(s))
+		number(h, int64(len(s)))
 		h.WriteString(s)
 		size += len(s)
 	}
@@ -22,16 +23,16 @@ func WritePart(h *maphash.Hash, p contract.Part) (size int) {
 		h.WriteByte('c')
 		str(p.Call.ID)
 		str(p.Call.Name)
-		maphash.WriteComparable(h, len(p.Call.Args))
+		number(h, int64(len(p.Call.Args)))
 		h.Write(p.Call.Args)
 		size += len(p.Call.Args)
-		maphash.WriteComparable(h, p.Call.Cut)
-		maphash.WriteComparable(h, p.Call.Arrived)
+		flag(h, p.Call.Cut)
+		number(h, p.Call.Arrived)
 	case p.Return != nil:
 		h.WriteByte('r')
 		str(p.Return.ID)
 		str(p.Return.Content)
-		maphash.WriteComparable(h, p.Return.IsError)
+		flag(h, p.Return.IsError)
 		for _, i := range p.Return.Images {
 			maphash.WriteComparable(h, i)
 		}
@@ -49,6 +50,21 @@ func WritePart(h *maphash.Hash, p contract.Part) (size int) {
 	return size + 32 // for its form
 }
 
+// number writes a number without what maphash.WriteComparable spends on its type.
+func number(h *maphash.Hash, n int64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(n))
+	h.Write(b[:])
+}
+
+func flag(h *maphash.Hash, is bool) {
+	if is {
+		h.WriteByte(1)
+	} else {
+		h.WriteByte(0)
+	}
+}
+
 // Memo keeps how the tools and messages of a loop's last request were encoded, so that the next one, which begins with
 // them, encodes only what is new. A nil Memo keeps nothing.
 type Memo struct {
@@ -56,6 +72,7 @@ type Memo struct {
 
 	mu    sync.Mutex
 	kept  map[uint64][]byte
+	size  int                 // of all messages of the last request
 	tools []contract.ToolSpec // of the last request
 	as    string
 	specs json.RawMessage // what they are on the wire
@@ -69,15 +86,16 @@ func NewMemo() *Memo { return &Memo{seed: maphash.MakeSeed()} }
 // not kept.
 func (m *Memo) Messages(messages []contract.Message, as func(i int) string, encode func(i int) ([]byte, error)) (json.RawMessage, error) {
 	var kept map[uint64][]byte
+	room := 0
 	if m != nil {
 		m.mu.Lock()
-		kept = m.kept
+		kept, room = m.kept, m.size
 		m.mu.Unlock()
 	}
 	next := make(map[uint64][]byte, len(messages))
-	out := []byte{'['}
+	out := append(make([]byte, 0, room+16<<10), '[')
 	for i, message := range messages {
-		key, ok := uint64(0), m != nil && !pictured(message)
+		key, ok := uint64(0), m != nil && !Pictured(message)
 		if ok {
 			key = m.key(message, as(i))
 		}
@@ -98,7 +116,7 @@ func (m *Memo) Messages(messages []contract.Message, as func(i int) string, enco
 	}
 	if m != nil {
 		m.mu.Lock()
-		m.kept = next
+		m.kept, m.size = next, len(out)
 		m.mu.Unlock()
 	}
 	return append(out, ']'), nil
@@ -152,7 +170,8 @@ func (m *Memo) key(message contract.Message, as string) uint64 {
 	return h.Sum64()
 }
 
-func pictured(m contract.Message) bool {
+// Pictured reports whether there are pictures in a message.
+func Pictured(m contract.Message) bool {
 	for _, p := range m.Parts {
 		if p.Image != nil || p.Return != nil && len(p.Return.Images) > 0 {
 			return true
