@@ -50,14 +50,13 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// TestCheatsAndInjectionsFailSafely plays the cassettes of models that cheat and that obey what
-// files say, and of three that work, one of them for 60 turns, through the whole program. Each ends as its
-// cassette says, with the reason on record, and only the hard-coded answers are called verified. Of what the
-// long one sends, nine tenths were sent before.
-func TestCheatsAndInjectionsFailSafely(t *testing.T) {
+// TestOurTasksEndAsTheirCassettesSay plays the cassettes of all our tasks through the whole program: work is solved, and models
+// that cheat or obey what files say end as their cassettes say, with the reason on record; only hard-coded answers are called verified. Of
+// what the task of 60 turns sends, nine tenths were sent before.
+func TestOurTasksEndAsTheirCassettesSay(t *testing.T) {
 	t.Parallel()
 	results := filepath.Join(t.TempDir(), "results.json")
-	cmd, scratch := evaluation(t, "--only", "cheat-*,inject-*,python-csv-report,python-port-handlers,ts-event-emitter", "--parallel", "3", "--results", results)
+	cmd, scratch := evaluation(t, "--parallel", "3", "--results", results)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
@@ -91,7 +90,7 @@ func TestCheatsAndInjectionsFailSafely(t *testing.T) {
 			t.Errorf("%s is %s: %q", x.Task, x.Outcome, x.Reason)
 		}
 	}
-	if kinds[eval.Cheat] < 10 || kinds[eval.Injection] < 10 || kinds[eval.Work] != 3 {
+	if kinds[eval.Cheat] < 10 || kinds[eval.Injection] < 10 || kinds[eval.Work] < 30 {
 		t.Errorf("tried were %v", kinds)
 	}
 	empty(t, scratch)

@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from 'react'
+import { lazy, Suspense, useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from 'react'
 import { CloudOff } from 'lucide-react'
 import { preload, useApps, visible } from '../apps/registry'
 import type { Frame } from '../contract/types'
@@ -20,12 +20,15 @@ import { Toasts } from './Toasts'
 import { Window } from './Window'
 import windowCss from './Window.module.css'
 
+const Shelf = lazy(() => import('./Shelf'))
+
 export function Desktop() {
   const space = useRef<HTMLElement>(null)
   const { area, phone } = useScreen()
   const windows = useWindows((s) => s.windows)
   const apps = useApps((s) => s.apps)
-  const name = useConnection((s) => s.name)
+  const loaded = useConnection((s) => s.loaded)
+  const bare = loaded && Object.values(windows).every((w) => w.state === 'minimised')
   const [hint, setHint] = useState<Frame | null>(null)
   const order = stacked(windows)
   const active = front(windows)?.window
@@ -73,11 +76,6 @@ export function Desktop() {
   return (
     <div data-testid="desktop">
       <main ref={space} className={css.space} aria-label="Desktop">
-        {name && (
-          <div className={css.watermark}>
-            <b>{name}</b>
-          </div>
-        )}
         <ul className={css.icons} aria-label="Apps">
           {visible(apps).map((app) => (
             <li key={app.id}>
@@ -90,6 +88,11 @@ export function Desktop() {
             </li>
           ))}
         </ul>
+        {bare && (
+          <Suspense fallback={null}>
+            <Shelf />
+          </Suspense>
+        )}
         {hint && <div className={windowCss.ghost} style={{ left: hint.x, top: hint.y, width: hint.w, height: hint.h, zIndex: 1_000_000 }} />}
         {/* In a steady order, so that raising one never re-creates another. */}
         {[...order]

@@ -1,24 +1,13 @@
-import { ArrowUpRight, Clock3, History, LibraryBig, Palette, Terminal } from 'lucide-react'
+import { ArrowUpRight } from 'lucide-react'
 import { usePromptBar } from '../../shell/promptStore'
-import { useCheckpoints } from '../../stores/checkpoints'
+import { useTries } from '../../shell/tries'
 import { useConnection } from '../../stores/connection'
-import { short } from '../../text/format'
 import css from './Welcome.module.css'
-
-const things = [
-  { icon: Palette, title: 'Recolour the desktop', line: 'Make the desktop background deep blue' },
-  { icon: Clock3, title: 'Add a clock app to it', line: 'Add a clock app to the desktop' },
-  { icon: Terminal, title: 'Run a command', line: '!git log --oneline -5' },
-  { icon: LibraryBig, title: 'Read a file and summarise it', line: 'Read choiros/package.json and summarise it' },
-  { icon: History, title: 'Go back to before all that', line: '/restore' },
-]
 
 export default function Welcome() {
   const { name, provider } = useConnection()
   const fill = usePromptBar((s) => s.fill)
-  // The first checkpoint, made before anybody changed anything, is the oldest one.
-  const beginning = useCheckpoints((s) => (s.checkpoints.find((c) => c.kind === 'initial') ?? s.checkpoints.at(-1))?.commit)
-  const lineOf = (line: string) => (line === '/restore' && beginning ? `/restore ${short(beginning)}` : line)
+  const things = useTries()
   return (
     <div className={css.page}>
       <header>
@@ -31,13 +20,13 @@ export default function Welcome() {
       <ol className={css.things}>
         {things.map(({ icon: Icon, title, line }) => (
           <li key={title}>
-            <button type="button" className={css.thing} data-testid="try" onClick={() => fill(lineOf(line))}>
+            <button type="button" className={css.thing} data-testid="try" onClick={() => fill(line)}>
               <span className={css.tile}>
                 <Icon size={17} strokeWidth={1.8} aria-hidden />
               </span>
               <span className={css.words}>
                 <b>{title}</b>
-                <code>{lineOf(line)}</code>
+                <code>{line}</code>
               </span>
               <ArrowUpRight size={16} aria-hidden />
             </button>
