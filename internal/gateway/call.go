@@ -43,7 +43,8 @@ type call struct {
 	repeated float64 // the share of the request that the loop's one before began with
 
 	tries   int // that have failed
-	broken  int // of these, tries of which part of an answer came
+	broken  int // tries of which part of an answer came, since brokeAt
+	brokeAt time.Duration
 	since   time.Duration
 	failing bool          // since since
 	held    time.Duration // how long it was held meanwhile because its run is paused
@@ -287,22 +288,26 @@ func (c *call) goesOn(ctx context.Context, k *candidate, permit *breaker.Permit,
 	}
 	permit.Failed(pe.Code, min(pe.RetryAfter, l.Patience))
 	now := g.clock.Now()
+	from := now
+	if made.part { // a service that only begins its answers is not back
+		if c.broken++; c.broken == 1 {
+			c.brokeAt = now
+		}
+		from = c.brokeAt
+	}
 	if !c.failing {
-		c.failing, c.since, c.held = true, now, 0
+		c.failing, c.since, c.held = true, from, 0
 	}
 	if k.tries == 0 {
-		k.since = now
+		k.since = from
 	}
 	c.tries++
-	k.tries++
+	k.tries = max(k.tries+1, c.broken)
 	k.err = pe
 	pause := c.pause(k.tries, pe)
 	k.not = now + pause
-	if made.part {
-		c.broken++
-	}
 	switch {
-	case made.shown && c.reader.again == nil, c.broken >= l.Attempts:
+	case made.shown && c.reader.again == nil:
 		return false
 	case c.scope.Waiter == nil && (c.tries >= l.Attempts || pause > l.MaxRetryGap):
 		return false

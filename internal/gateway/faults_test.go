@@ -111,6 +111,7 @@ func faults() []faulty {
 		{name: "504 once", turns: append(times(1, status(504, "")), fine), ends: "here", most: time.Minute, requests: 2},
 		{name: "529 for 10 min", turns: append(times(18, status(529, "")), fine), ends: "here", least: 8 * time.Minute, most: 20 * time.Minute, told: true},
 		{name: "overloaded within the stream, once", turns: []modelserver.Turn{broken("overloaded_error", "Overloaded"), fine}, ends: "here", most: time.Minute, requests: 2},
+		{name: "overloaded within the stream, for 10 min", turns: append(times(18, broken("overloaded_error", "Overloaded")), fine), ends: "here", least: 8 * time.Minute, most: 20 * time.Minute, told: true, requests: 19},
 		{name: "401", turns: times(1, status(401, "")), ends: "unauthorized|invalid|no_model", requests: 1},
 		{name: "400", turns: times(1, status(400, "")), ends: "invalid", requests: 1},
 		{name: "413", turns: times(1, status(413, "")), ends: "too_large", requests: 1},
@@ -118,7 +119,8 @@ func faults() []faulty {
 		{name: "over the window, within the stream", turns: []modelserver.Turn{broken("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")}, ends: "overflow", requests: 1},
 		{name: "garbage once", turns: append(times(1, kind("garbage")), fine), ends: "here", most: time.Minute, requests: 2},
 		{name: "cut once", turns: append(times(1, kind("cut")), fine), ends: "here", most: time.Minute, requests: 2},
-		{name: "cut for ever", turns: forever(kind("cut")), ends: "unavailable|malformed|invalid", most: 10 * time.Minute, requests: 4},
+		{name: "cut for 10 min", turns: append(times(18, kind("cut")), fine), ends: "here", least: 8 * time.Minute, most: 20 * time.Minute, told: true, requests: 19},
+		{name: "cut for ever", turns: forever(kind("cut")), ends: "unavailable|malformed|invalid", least: 25 * time.Minute, most: 40 * time.Minute, told: true}, // each try costs
 
 		{name: "never answers, once", turns: append(times(1, kind("hang")), repeated), ends: "here", most: time.Minute, limits: soon},
 		{name: "never answers, for ever", turns: forever(kind("hang")), ends: "timeout", least: 25 * time.Minute, most: 40 * time.Minute, told: true, limits: quick},

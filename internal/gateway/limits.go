@@ -16,8 +16,7 @@ type Limits struct {
 	Backoff    time.Duration // before the second try, doubled each time; 500 ms
 	MaxBackoff time.Duration // and at most; 1 minute
 	Failures   int           // so many in a row keep calls away from a model; 5
-	// Attempts bounds the tries of a call of which part of an answer came and broke off, and all tries
-	// of one whose user can't be told that it waits; 4.
+	// Attempts bounds the tries of a call whose user can't be told that it waits; 4.
 	Attempts int
 	// MaxRetryGap is the longest wait between tries of a call whose user can't be told; 30 s.
 	MaxRetryGap time.Duration

@@ -59,6 +59,18 @@ func TestAnOutageIsWaitedFor(t *testing.T) {
 	}
 }
 
+// begins is an answer that has begun.
+const begins = `event: message_start
+data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"x","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":9,"output_tokens":1}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"I will"}}
+
+`
+
 // gone is a model's service that can't be had for a time, as services are: it refuses, breaks off, or says nothing of use.
 type gone struct {
 	behind http.Handler
@@ -86,7 +98,7 @@ func (g *gone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if down {
 		g.tries++
 	}
-	how := g.tries % 3
+	how := g.tries % 4
 	g.mu.Unlock()
 	switch {
 	case !down:
@@ -96,6 +108,9 @@ func (g *gone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
 	case how == 1:
 		panic(http.ErrAbortHandler)
+	case how == 3:
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, begins+"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n") // whoever asked may be gone
 	default:
 		http.Error(w, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, 529)
 	}
