@@ -17,6 +17,9 @@ var (
 // exported reads what bash's "export -p" wrote: the variables that a program which it starts would get, as
 // NAME=value. A list without any is none that bash wrote.
 func exported(list string) ([]string, error) {
+	if strings.ContainsRune(list, 0) {
+		return nil, errExported // with it no program could be started
+	}
 	var out []string
 	for list != "" {
 		at := exportedName.FindStringSubmatchIndex(list)

@@ -57,6 +57,16 @@ func TestAVariableThatNamesAnother(t *testing.T) {
 	has(t, "the next", b.call("bash", m{"command": "env | grep ^N="}), true, "\nN=V\n")
 }
 
+// TestWhatACommandWritesInPlaceOfItsVariablesBreaksNoOther: a command can find the file to which its variables are written, and
+// write something there that no program can be started with.
+func TestWhatACommandWritesInPlaceOfItsVariablesBreaksNoOther(t *testing.T) {
+	b := newBox(t)
+	for _, value := range []string{`"a\0b"`, `$'"'"'a\0b'"'"'`} {
+		b.call("bash", m{"command": `f=$(trap -p EXIT | grep -o "/[^ '\\]*after[^ '\\]*" | head -n 1); trap - EXIT; printf "$PWD"'\0bash\0declare -x A=` + value + `\n' >"$f"`})
+		has(t, "the next", b.call("bash", m{"command": "echo well"}), true, "exit code 0", "well")
+	}
+}
+
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
