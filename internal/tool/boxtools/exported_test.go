@@ -67,6 +67,21 @@ func TestWhatACommandWritesInPlaceOfItsVariablesBreaksNoOther(t *testing.T) {
 	}
 }
 
+// TestHowLongTheListIsDoesNotMatter: what is kept is bounded by what the next command gets, not by how bash writes it.
+func TestHowLongTheListIsDoesNotMatter(t *testing.T) {
+	b := newBox(t)
+	b.put("in", strings.Repeat("ü", 30_000), 0o644)
+	for name, command := range map[string]string{
+		"bytes that can't be shown": `export LC_ALL=C V="$(cat in)"`,
+		"an array":                  `export V="$(cat in)"; L=({1..30000}); export L`,
+	} {
+		has(t, name, b.call("bash", m{"command": command, "fresh": true}), true)
+		has(t, "after "+name, b.call("bash", m{"command": `printf %s "$V" | cmp - in && echo same`}), true, "same")
+	}
+	has(t, "too much", b.call("bash", m{"command": `export W="$(cat in in)"; export X="$W"`, "fresh": true}), true, "is larger than")
+	has(t, "after too much", b.call("bash", m{"command": `echo "<$W>"`}), true, "<>")
+}
+
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
