@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/internal/dispatch"
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/tool"
+	"choir.dev/choiros/internal/turnlines"
 	"choir.dev/choiros/test/choirtest"
 )
 
@@ -139,6 +140,63 @@ func TestWhatIsSaidDuringACallIsInTheNextRequest(t *testing.T) {
 	}
 	if !slices.Equal(told, []int{0, 0, 1, 1, 1}) {
 		t.Errorf("told how often, in each request: %v", told)
+	}
+}
+
+// TestWhatIsSaidBeforeARequestIsNews: the answer to a request with a turn in front of it says no news, so that what the user said
+// since the call of that turn is still to be told with the next call.
+func TestWhatIsSaidBeforeARequestIsNews(t *testing.T) {
+	h := newHouse(t)
+	h.has(weather(), "rain")
+	h.model.director = plan(m{"kind": "agent", "goal": "Look", "tools": []string{"weather"}, "verify": m{"profile": "none"}})
+	h.model.associate = steps()
+	run := make(chan string, 1)
+	var news []string
+	h.boxes.evil = func(host *http.Client) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var msg associate.Message
+			if err := json.NewDecoder(r.Body).Decode(&msg); err != nil {
+				t.Error(err)
+			}
+			ask := func(path, call string, turn any, body string) string {
+				front := ""
+				if turn != nil {
+					front = string(must(json.Marshal(turn)))
+				}
+				req := must(http.NewRequest(http.MethodPost, "http://host"+path, strings.NewReader(front+body)))
+				req.Header.Set("Choir-Fence", msg.Fence)
+				req.Header.Set("Choir-Call", call)
+				if turn != nil {
+					req.Header.Set("Choir-Turn", strconv.Itoa(len(front)))
+				}
+				resp := must(host.Do(req))
+				defer resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					t.Errorf("%s: %s", path, resp.Status)
+				}
+				return resp.Header.Get("Choir-News")
+			}
+			turn := func(index int, call string, returned bool) contract.TurnRecorded {
+				out := contract.TurnRecorded{Attempt: 1, Index: index, Stop: contract.StopToolUse, Message: contract.Message{Role: contract.MessageAssistant, Parts: parts(use(call, "weather", m{"town": call}))}}
+				if returned {
+					out.Returns = []contract.Message{{Role: contract.MessageUser, Parts: []contract.Part{{Return: &contract.ToolReturn{ID: call, Content: "rain"}}}}}
+				}
+				return out
+			}
+			ask("/wake", "", nil, "{}")
+			news = append(news, ask("/tools/weather", "c1", turn(0, "c1", false), `{"town":"c1"}`))
+			if _, err := h.d.Steer(r.Context(), contract.Person("u"), <-run, "make it dark"); err != nil {
+				t.Error(err)
+			}
+			ask("/model/turns", "", turn(0, "c1", true), string(must(turnlines.Encode(contract.TurnRequest{Messages: []contract.Message{{Role: contract.MessageUser, Parts: []contract.Part{{Text: "go on"}}}}}))))
+			news = append(news, ask("/tools/weather", "c2", turn(1, "c2", false), `{"town":"c2"}`))
+			fmt.Fprintln(w, `{"end":{"status":"ok","summary":"all good","usage":{"tool_calls":2,"tokens_in":0,"wall_ms":0,"tokens_out":0,"cost_usd":0}}}`)
+		})
+	}
+	run <- h.submit("go")
+	h.quiet()
+	if !slices.Equal(news, []string{"none", ""}) {
+		t.Errorf("said of news: %q", news)
 	}
 }
 

@@ -123,7 +123,7 @@ func (a *attempt) known(ctx context.Context, _ *http.Request, in associate.Facts
 // turn records a turn. One whose calls follow is stored with the first of them, and nothing waits for what they returned: a model that is
 // asked with a turn which a crash loses is asked once more, as if the crash had come before the call's return. The loop asks its model next,
 // so that it is told at once what it would ask for before that.
-func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
+func (a *attempt) turn(ctx context.Context, req *http.Request, t contract.TurnRecorded) (any, error) {
 	t.Attempt = a.ref.Attempt
 	if err := t.Validate(); err != nil {
 		return nil, fault.New("", fault.Invalid, "", err) // now, for what is stored later is not refused
@@ -139,8 +139,8 @@ func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnReco
 	case len(t.Returns) == 0 && slices.ContainsFunc(t.Message.Parts, func(p contract.Part) bool { return p.Call != nil }):
 		return associate.TurnReply{}, a.said.Hold(d)
 	}
-	if err := a.said.Later(d); err != nil || a.paused() {
-		return associate.TurnReply{}, err
+	if err := a.said.Later(d); err != nil || a.paused() || req.Header.Get(harness.HeaderTurn) != "" {
+		return associate.TurnReply{}, err // it asks, or hears nothing, for what stands in front of a request has no answer
 	}
 	w, err := a.tell(ctx)
 	return associate.TurnReply{Wake: &w}, err
