@@ -200,6 +200,49 @@ func TestWhatIsSaidBeforeARequestIsNews(t *testing.T) {
 	}
 }
 
+// TestWhatDidNotFitIsToldWithTheNextRequest: what the user said at once may be more than one request tells.
+func TestWhatDidNotFitIsToldWithTheNextRequest(t *testing.T) {
+	h := newHouse(t)
+	var run atomic.Value
+	calls := 0
+	h.tune = func(o *dispatch.Options) {
+		o.Tools = append(o.Tools, catalogue.HostTool{Tool: weather(), Call: func(ctx context.Context, _ catalogue.HostCall) (tool.Result, error) {
+			if calls++; calls == 2 {
+				for i := range 6 {
+					if _, err := h.d.Steer(ctx, contract.Person("u"), run.Load().(string), strings.Repeat("so ", 1300)+fmt.Sprintf("word-%d", i)); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			return tool.Result{OK: true, Output: "rain"}, nil
+		}})
+	}
+	h.sleep()
+	h.wake()
+	ask := func(id string) contract.Part { return use(id, "weather", m{"town": id}) }
+	h.model.gate = func(contract.ActorKind, int) {
+		choirtest.Eventually(t, 10*time.Second, "the run has its name", func() bool { return run.Load() != nil })
+	}
+	h.model.director = plan(m{"kind": "agent", "goal": "Look", "tools": []string{"weather"}, "verify": m{"profile": "none"}})
+	h.model.associate = steps(ask("c1"), ask("c2"), ask("c3"), ask("c4"))
+	run.Store(h.submit("go"))
+	h.report(run.Load().(string))
+	h.quiet()
+	h.model.mu.Lock()
+	defer h.model.mu.Unlock()
+	said := ""
+	for _, req := range h.model.seen {
+		if slices.ContainsFunc(req.Tools, func(s contract.ToolSpec) bool { return s.Name == "finish" }) {
+			said += string(must(json.Marshal(req.Messages)))
+		}
+	}
+	for i := range 6 {
+		if word := fmt.Sprintf("word-%d", i); !strings.Contains(said, word) {
+			t.Errorf("%s was never told", word)
+		}
+	}
+}
+
 // TestTheLastTurnIsRecordedWithItsReturns: a loop that ends with no further request tells of its last turn by itself.
 func TestTheLastTurnIsRecordedWithItsReturns(t *testing.T) {
 	h := newHouse(t)
