@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,6 +103,56 @@ func TestATurnInFrontIsReadAsOne(t *testing.T) {
 		if len(req.Messages) == 0 {
 			t.Error("a model was asked")
 		}
+	}
+}
+
+// TestOfATurnThatIsAnnouncedNothingIsKeptReady: a box that announces long turns and sends none takes no memory of the host.
+func TestOfATurnThatIsAnnouncedNothingIsKeptReady(t *testing.T) {
+	h := newHouse(t)
+	h.model.director = plan(agent("Do it"))
+	const many = 32
+	var grew int64
+	h.boxes.evil = func(host *http.Client) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var msg associate.Message
+			if err := json.NewDecoder(r.Body).Decode(&msg); err != nil {
+				t.Error(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			var asked sync.WaitGroup
+			var bodies []*io.PipeWriter
+			for i := range many {
+				body, end := io.Pipe()
+				bodies = append(bodies, end)
+				req := must(http.NewRequest(http.MethodPost, "http://host"+[]string{"/model/turns", "/tools/bash"}[i%2], body))
+				req.Header.Set("Choir-Fence", msg.Fence)
+				req.Header.Set("Choir-Turn", strconv.Itoa(contract.MaxTurn))
+				asked.Go(func() {
+					if resp, err := host.Do(req); err == nil {
+						resp.Body.Close()
+					}
+				})
+				if _, err := end.Write([]byte("{")); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 20 { // they arrive
+				time.Sleep(10 * time.Millisecond)
+				runtime.ReadMemStats(&after)
+				grew = max(grew, int64(after.TotalAlloc)-int64(before.TotalAlloc))
+			}
+			for _, end := range bodies {
+				end.CloseWithError(io.ErrUnexpectedEOF)
+			}
+			asked.Wait()
+			fmt.Fprintln(w, `{"end":{"status":"ok","summary":"all good","usage":{"tool_calls":0,"tokens_in":0,"wall_ms":0,"tokens_out":0,"cost_usd":0}}}`)
+		})
+	}
+	h.report(h.submit("go"))
+	h.quiet()
+	if grew > many*contract.MaxTurn/4 {
+		t.Errorf("%d bytes were taken for %d turns of which there was one byte", grew, many)
 	}
 }
 

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -214,10 +215,10 @@ func (a *attempt) turnOf(req *http.Request, returned bool) error {
 	if err != nil || n < 1 || n > contract.MaxTurn {
 		return fmt.Errorf("%.20q is no length of a turn", size)
 	}
-	body := make([]byte, n)
+	var body bytes.Buffer // of what is announced nothing is believed
 	var t contract.TurnRecorded
-	if _, err = io.ReadFull(req.Body, body); err == nil {
-		err = contract.DecodeStrict(body, contract.MaxTurn, &t)
+	if _, err = io.CopyN(&body, req.Body, int64(n)); err == nil {
+		err = contract.DecodeStrict(body.Bytes(), contract.MaxTurn, &t)
 	}
 	if err == nil && (len(t.Returns) > 0 != returned || t.Compacted != nil) {
 		err = errors.New("it is not the one that goes here")
