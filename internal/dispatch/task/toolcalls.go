@@ -34,7 +34,7 @@ const maxLogged = 16 << 10
 func (a *attempt) handler() http.Handler {
 	mux := http.NewServeMux()
 	loop := a.scope()
-	loop.Waiter, loop.Hold = a.run.ModelWaits(a.ref.Task), a.said.Hold
+	loop.Waiter, loop.Hold = a.run.ModelWaits(a.ref.Task), a.said.Owe
 	mux.Handle("POST /model/turns", a.fenced(a.ahead(a.host.Models.Handler(loop))))
 	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, a.wake)))
 	mux.Handle("POST /facts", a.fenced(loops.Endpoint(1<<10, a.known)))
