@@ -67,6 +67,18 @@ func TestWhatACommandWritesInPlaceOfItsVariablesBreaksNoOther(t *testing.T) {
 	}
 }
 
+// TestAFunctionsOwnVariablesHideNoOthers: a command may end within a function, whose variables that are not set hide from bash's list, and not
+// from programs, those of the same name.
+func TestAFunctionsOwnVariablesHideNoOthers(t *testing.T) {
+	for _, command := range []string{
+		`f() { local A; exit 0; }; f`, `f() { local -x A; exit 0; }; f`, `f() { local A=2; unset A; exit 0; }; f`, `set -e; f() { local A; false; }; f`, `set -u; f() { local A; echo $B; }; f`,
+	} {
+		b := newBox(t)
+		b.call("bash", m{"command": `export A=1; ` + command})
+		has(t, command, b.call("bash", m{"command": `echo "<$A>"`}), true, "<1>")
+	}
+}
+
 // TestHowLongTheListIsDoesNotMatter: what is kept is bounded by what the next command gets, not by how bash writes it.
 func TestHowLongTheListIsDoesNotMatter(t *testing.T) {
 	b := newBox(t)

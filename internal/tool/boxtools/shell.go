@@ -148,8 +148,9 @@ func (b *Box) leaving(start []string) (env []string, left func() (dir string, en
 		after.remove()
 		return nil, nothing
 	}
-	// What bash says of its variables by itself takes no other process. What it says of functions can't be told apart.
-	trap := fmt.Sprintf(`{ set +eux; builtin export -pf >|%[1]s; if [[ -s %[1]s ]]
+	// What bash says of its variables by itself takes no other process. What it says of functions can't be told apart, and within one it
+	// does not say what the function's own variables hide.
+	trap := fmt.Sprintf(`{ set +eux; builtin export -pf >|%[1]s; if [[ -s %[1]s || ${FUNCNAME+x} ]]
 then { builtin printf '%%s\0' "$PWD" env; %[2]s -0; } >|%[1]s
 else { builtin printf '%%s\0' "$PWD" bash; builtin export -p; } >|%[1]s
 fi; } 2>/dev/null`, quoted(after.path), quoted(lister))
