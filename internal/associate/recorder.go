@@ -57,7 +57,9 @@ func (r *recorder) flush(ctx context.Context) error {
 func (r *recorder) post(ctx context.Context, t contract.TurnRecorded) error {
 	var reply TurnReply
 	err := r.host.Post(ctx, "/turns", nil, t, &reply)
-	r.awake = reply.Wake
+	if r.awake = reply.Wake; r.awake != nil {
+		r.told = *r.awake // the host takes it for heard, whatever the loop does next
+	}
 	return err
 }
 
