@@ -2,6 +2,7 @@ package boxtools_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,6 +77,21 @@ func TestAFunctionsOwnVariablesHideNoOthers(t *testing.T) {
 		b := newBox(t)
 		b.call("bash", m{"command": `export A=1; ` + command})
 		has(t, command, b.call("bash", m{"command": `echo "<$A>"`}), true, "<1>")
+	}
+}
+
+// TestALocaleDoesNotChangeHowTheListIsRead: there are locales whose letters have the bytes of quotes and backslashes in them.
+func TestALocaleDoesNotChangeHowTheListIsRead(t *testing.T) {
+	locales := t.TempDir()
+	if out, err := exec.Command("localedef", "-i", "zh_TW", "-f", "BIG5", filepath.Join(locales, "zh_TW.BIG5")).CombinedOutput(); err != nil {
+		t.Skipf("there is no locale to try: %v: %s", err, out)
+	}
+	b := newBox(t)
+	b.call("bash", m{"command": "export LOCPATH=" + locales})
+	b.call("bash", m{"command": `export LC_ALL=zh_TW.BIG5 V=$'\xa5\x5c' W=$'\xa5\x5c"; x'`})
+	b.call("bash", m{"command": `printf '%s|%s|%s' "$V" "$W" "$LC_ALL" >out`})
+	if got, want := read(t, b.root, "out"), "\xa5\x5c|\xa5\x5c\"; x|zh_TW.BIG5"; got != want {
+		t.Errorf("%q became %q", want, got)
 	}
 }
 
