@@ -80,6 +80,16 @@ func TestAFunctionsOwnVariablesHideNoOthers(t *testing.T) {
 	}
 }
 
+// TestATrapOfEachCommandIsNotForOurs: what it says in front of each command says nothing in front of those that list the variables, beyond
+// the first of them.
+func TestATrapOfEachCommandIsNotForOurs(t *testing.T) {
+	b := newBox(t)
+	if got := b.call("bash", m{"command": "trap 'echo next' DEBUG; export A=1"}).Output; strings.Count(got, "next") != 2 {
+		t.Errorf("the command says %q", got)
+	}
+	has(t, "the next", b.call("bash", m{"command": `echo "<$A>"`}), true, "<1>")
+}
+
 // TestALocaleDoesNotChangeHowTheListIsRead: there are locales whose letters have the bytes of quotes and backslashes in them.
 func TestALocaleDoesNotChangeHowTheListIsRead(t *testing.T) {
 	locales := t.TempDir()

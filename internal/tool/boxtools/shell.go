@@ -150,7 +150,7 @@ func (b *Box) leaving(start []string) (env []string, left func() (dir string, en
 	}
 	// What bash says of its variables by itself takes no other process. What it says of functions can't be told apart, and within one it
 	// does not say what the function's own variables hide. How it quotes depends on the locale, of which there are any.
-	trap := fmt.Sprintf(`{ set +eux; builtin export -pf >|%[1]s; if [[ -s %[1]s || ${FUNCNAME+x} ]]
+	trap := fmt.Sprintf(`{ builtin trap - DEBUG; set +eux; builtin export -pf >|%[1]s; if [[ -s %[1]s || ${FUNCNAME+x} ]]
 then { builtin printf '%%s\0' "$PWD" env; %[2]s -0; } >|%[1]s
 else { builtin printf '%%s\0' "$PWD" bash; LC_ALL=C builtin export -p; } >|%[1]s
 fi; } 2>/dev/null`, quoted(after.path), quoted(lister))
