@@ -18,6 +18,7 @@ type recorder struct {
 	held  *contract.TurnRecorded // not told yet
 	quiet bool                   // there was no news when the call of the turn that is under way had been made
 	awake *WakeReply             // as the host said
+	told  WakeReply              // what the loop heard last: all that there is while there is no news
 }
 
 // record implements harness.Options.Record.
@@ -33,7 +34,7 @@ func (r *recorder) record(ctx context.Context, rec harness.Record) error {
 		r.held = &t
 		return nil
 	case quiet:
-		r.held, r.awake = &t, &WakeReply{}
+		r.held, r.awake = &t, &r.told
 		return nil
 	}
 	return r.post(ctx, t)
@@ -56,19 +57,24 @@ func (r *recorder) flush(ctx context.Context) error {
 func (r *recorder) post(ctx context.Context, t contract.TurnRecorded) error {
 	var reply TurnReply
 	err := r.host.Post(ctx, "/turns", nil, t, &reply)
-	r.awake = reply.Wake
+	if r.awake = reply.Wake; r.awake != nil {
+		r.told = *r.awake // the host takes it for heard, whatever the loop does next
+	}
 	return err
 }
 
 // news implements harness.Options.News.
 func (r *recorder) news(ctx context.Context) ([]string, error) {
-	if w := r.awake; w != nil {
-		r.awake = nil
-		return w.Notes, nil
+	w := r.awake
+	r.awake = nil
+	if w == nil {
+		w = &WakeReply{}
+		if err := r.host.Post(ctx, "/wake", nil, struct{}{}, w); err != nil {
+			return nil, err
+		}
 	}
-	var w WakeReply
-	err := r.host.Post(ctx, "/wake", nil, struct{}{}, &w)
-	return w.Notes, err
+	r.told = *w
+	return w.Notes, nil
 }
 
 // call asks the host to run a tool.

@@ -16,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/outside"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/rundoc"
+	"choir.dev/choiros/internal/dispatch/scribe"
 	"choir.dev/choiros/internal/dispatch/slots"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/dispatch/task"
@@ -89,15 +90,7 @@ func (r *run) CountRead(address string) int {
 // append stores events of this run. When it returns, the run's story contains them and everything that
 // the log has before them.
 func (r *run) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
-	for i := range drafts {
-		drafts[i].Run = r.story.ID
-		if drafts[i].Correlation == "" {
-			drafts[i].Correlation = r.story.Correlation
-		}
-		if by := &drafts[i].Actor; by.Kind != contract.KindPerson && by.On == "" {
-			by.On = r.story.User
-		}
-	}
+	r.sign(drafts)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -117,6 +110,38 @@ func (r *run) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 		return nil, err
 	}
 	return es, nil
+}
+
+// sign says of drafts whose they are.
+func (r *run) sign(drafts []contract.Draft) {
+	for i := range drafts {
+		drafts[i].Run = r.story.ID
+		if drafts[i].Correlation == "" {
+			drafts[i].Correlation = r.story.Correlation
+		}
+		if by := &drafts[i].Actor; by.Kind != contract.KindPerson && by.On == "" {
+			by.On = r.story.User
+		}
+	}
+}
+
+// alone is how long what is owed by a loop may take to be stored by itself.
+const alone = 10 * time.Second
+
+// Scribe implements task.Run. What is owed is stored while the dispatcher closes, too, and then the story need not have it.
+func (r *run) Scribe() *scribe.Scribe {
+	s := scribe.New(func(drafts ...contract.Draft) error {
+		_, err := r.Append(r.dispatcher.ctx, drafts...)
+		return err
+	})
+	s.Alone = func(drafts ...contract.Draft) error {
+		r.sign(drafts)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.dispatcher.ctx), alone)
+		defer cancel()
+		_, err := r.dispatcher.options.Log.Append(ctx, drafts...)
+		return err
+	}
+	return s
 }
 
 // touch wakes those who wait for the story to grow. The caller holds mu.

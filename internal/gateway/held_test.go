@@ -45,3 +45,27 @@ func TestWhatACallCostIsItsLoopsToStore(t *testing.T) {
 		t.Errorf("left to the loop: %v", left)
 	}
 }
+
+// TestWhatAFailedCallCostIsStoredAtOnce: its loop has nothing to say of it, and may wait for another model for hours.
+func TestWhatAFailedCallCostIsStoredAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	left := map[string]bool{}
+	g, _, _ := play(t, modelserver.OpenAI, func(o *gateway.Options) {
+		o.Meter = func(_ context.Context, s gateway.Scope, m contract.UsageMetered) error {
+			mu.Lock()
+			defer mu.Unlock()
+			left[m.Outcome] = s.Hold != nil
+			return nil
+		}
+	}, modelserver.Turn{Text: "Half of what there is to say.", Fault: &modelserver.Fault{Kind: "cut"}, Repeat: true})
+	sc := scope()
+	sc.Hold = func(contract.Draft) error { return nil }
+	if _, err := g.Turn(t.Context(), sc, say("hi"), nil); err == nil {
+		t.Fatal("what broke off is an answer")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if held, ok := left["unavailable"]; !ok || held {
+		t.Errorf("left to the loop: %v", left)
+	}
+}

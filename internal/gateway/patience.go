@@ -240,8 +240,8 @@ func (c *call) record(ctx context.Context) error {
 		c.last.Outcome = c.gateway.outward(m.err, m.red).Code
 	}
 	scope := c.scope
-	if ctx.Err() != nil {
-		scope.Hold = nil // what cut the call may end its loop as well, before that stores what it has
+	if ctx.Err() != nil || m.err != nil {
+		scope.Hold = nil // what cut the call may end its loop as well, before that stores what it has; of a failure it says nothing
 	}
 	if err := c.gateway.meter(ctx, scope, c.last); err != nil {
 		return turnError(provider.CodeUnavailable,

@@ -4,6 +4,7 @@ package scribe
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"choir.dev/choiros/contract"
@@ -15,6 +16,8 @@ import (
 type Scribe struct {
 	// Append stores drafts as one call: all of them or none. The context that it gets ends with it.
 	Append func(drafts ...contract.Draft) error
+	// Alone stores by itself what is owed where Append could not: Append, unless it is set.
+	Alone func(drafts ...contract.Draft) error
 
 	mu      sync.Mutex
 	queue   []saying
@@ -26,6 +29,7 @@ type Scribe struct {
 type saying struct {
 	draft contract.Draft
 	done  *bool // nobody waits where it is nil
+	owed  bool
 }
 
 // maxAhead bounds how many events may wait to be stored without anybody waiting for them.
@@ -33,20 +37,28 @@ const maxAhead = 16
 
 // New returns a Scribe that stores with append.
 func New(append func(drafts ...contract.Draft) error) *Scribe {
-	s := &Scribe{Append: append}
+	s := &Scribe{Append: append, Alone: append}
 	s.changed = sync.NewCond(&s.mu)
 	return s
 }
 
 // Hold keeps an event until the next one comes, with which it is stored. It is for what means
 // nothing without that.
-func (s *Scribe) Hold(d contract.Draft) error { return s.add(d, false) }
+func (s *Scribe) Hold(d contract.Draft) error { return s.add(saying{draft: d}, false) }
+
+// Owe is Hold of an event that says what has happened already, such as what was spent: it is stored even if nothing else can be.
+func (s *Scribe) Owe(d contract.Draft) error {
+	if s.add(saying{draft: d, owed: true}, false) == nil {
+		return nil
+	}
+	return s.Alone(d)
+}
 
 // Later stores an event with those that are held, without waiting for it. It is for what may be
 // said again, or counts as unknown, if it is lost.
-func (s *Scribe) Later(d contract.Draft) error { return s.add(d, true) }
+func (s *Scribe) Later(d contract.Draft) error { return s.add(saying{draft: d}, true) }
 
-func (s *Scribe) add(d contract.Draft, write bool) error {
+func (s *Scribe) add(e saying, write bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.err == nil && len(s.queue) >= maxAhead {
@@ -56,7 +68,7 @@ func (s *Scribe) add(d contract.Draft, write bool) error {
 	if s.err != nil {
 		return s.err
 	}
-	s.queue = append(s.queue, saying{draft: d})
+	s.queue = append(s.queue, e)
 	if write {
 		s.write()
 	}
@@ -124,9 +136,30 @@ func (s *Scribe) write() {
 					*e.done = true
 				}
 			}
+			if err != nil {
+				s.pay(append(group, s.queue...))
+			}
 			s.changed.Broadcast()
 		}
 		s.writing = false
 		s.changed.Broadcast()
 	}()
+}
+
+// pay stores what is owed of what can't be stored. The caller holds mu, and has set err.
+func (s *Scribe) pay(lost []saying) {
+	s.queue = nil
+	var owed []contract.Draft
+	for _, e := range lost {
+		if e.owed {
+			owed = append(owed, e.draft)
+		}
+	}
+	if len(owed) == 0 {
+		return
+	}
+	s.mu.Unlock()
+	err := supervise.Safely(func() error { return s.Alone(owed...) })
+	s.mu.Lock()
+	s.err = errors.Join(s.err, err)
 }

@@ -218,3 +218,37 @@ func TestTheOrderIsTheCallers(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsOwedIsStoredWhateverElseIsNot shows that what is owed is held as anything else, and stored alone, once, where that with which it was held
+// could not be, and where nothing is stored any more.
+func TestWhatIsOwedIsStoredWhateverElseIsNot(t *testing.T) {
+	p, alone := &paper{}, &paper{}
+	s := scribe.New(p.append)
+	s.Alone = alone.append
+	owe := func(id string) {
+		t.Helper()
+		if err := s.Owe(said(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owe("a")
+	if err := s.Now(t.Context(), said("turn")); err != nil || p.stored() != "a turn" {
+		t.Fatalf("%v, stored %q", err, p.stored())
+	}
+	p.broken = errors.New("no room")
+	owe("b")
+	if err := s.Hold(said("turn")); err != nil {
+		t.Fatal(err)
+	}
+	owe("c")
+	if err := s.Wait(); !errors.Is(err, p.broken) || alone.stored() != "b c" {
+		t.Fatalf("%v, stored alone %q", err, alone.stored())
+	}
+	if owe("d"); alone.stored() != "b c|d" {
+		t.Errorf("stored alone %q", alone.stored())
+	}
+	alone.broken = errors.New("none at all")
+	if err := s.Owe(said("e")); !errors.Is(err, alone.broken) {
+		t.Errorf("told %v", err)
+	}
+}

@@ -202,10 +202,7 @@ func drive(h *Host, r Run, id string, n int) error {
 // openLoop begins to open the box of the attempt's loop while the attempt's tree is made. If the attempt
 // may have to wait for a person's approval, the box is opened later, so that none is held meanwhile.
 func (a *attempt) openLoop(ctx context.Context) *loops.Opening {
-	a.fence, a.said = newFence(), scribe.New(func(drafts ...contract.Draft) error {
-		_, err := a.run.Append(a.host.Awake, drafts...) // even if the run was cancelled
-		return err
-	})
+	a.fence, a.said = newFence(), a.run.Scribe()
 	o := &loops.Opening{Ctx: ctx, Boxes: a.host.Boxes, Kill: func(b ports.Box) { a.host.kill(a.ref.Run, b) }, Box: ports.BoxRequest{ID: loops.BoxID("a"), Kind: contract.BoxAssociate, Run: a.ref.Run, Task: a.ref.Task,
 		Handler: a.requests.Guard(a.handler())}}
 	if a.task.Egress.Profile != contract.EgressCustom && a.task.Program == "" {

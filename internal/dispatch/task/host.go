@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/dispatch/loops"
 	"choir.dev/choiros/internal/dispatch/outside"
 	"choir.dev/choiros/internal/dispatch/ports"
+	"choir.dev/choiros/internal/dispatch/scribe"
 	"choir.dev/choiros/internal/dispatch/slots"
 	story "choir.dev/choiros/internal/run"
 )
@@ -102,6 +103,8 @@ type Run interface {
 	Before(ctx context.Context, task string) (string, error)
 	// Append stores events of the run. When it returns, the story contains them.
 	Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error)
+	// Scribe returns who stores what a loop of the run says, also when the run was cancelled.
+	Scribe() *scribe.Scribe
 	// Settle sets the run's status to what the run is doing now, or waits for.
 	Settle(ctx context.Context) error
 	// Stood records that the run stood still.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -33,7 +34,7 @@ const maxLogged = 16 << 10
 func (a *attempt) handler() http.Handler {
 	mux := http.NewServeMux()
 	loop := a.scope()
-	loop.Waiter, loop.Hold = a.run.ModelWaits(a.ref.Task), a.said.Hold
+	loop.Waiter, loop.Hold = a.run.ModelWaits(a.ref.Task), a.said.Owe
 	mux.Handle("POST /model/turns", a.fenced(a.ahead(a.host.Models.Handler(loop))))
 	mux.Handle("POST /wake", a.fenced(loops.Endpoint(1<<10, a.wake)))
 	mux.Handle("POST /facts", a.fenced(loops.Endpoint(1<<10, a.known)))
@@ -123,7 +124,7 @@ func (a *attempt) known(ctx context.Context, _ *http.Request, in associate.Facts
 // turn records a turn. One whose calls follow is stored with the first of them, and nothing waits for what they returned: a model that is
 // asked with a turn which a crash loses is asked once more, as if the crash had come before the call's return. The loop asks its model next,
 // so that it is told at once what it would ask for before that.
-func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnRecorded) (any, error) {
+func (a *attempt) turn(ctx context.Context, req *http.Request, t contract.TurnRecorded) (any, error) {
 	t.Attempt = a.ref.Attempt
 	if err := t.Validate(); err != nil {
 		return nil, fault.New("", fault.Invalid, "", err) // now, for what is stored later is not refused
@@ -139,8 +140,8 @@ func (a *attempt) turn(ctx context.Context, _ *http.Request, t contract.TurnReco
 	case len(t.Returns) == 0 && slices.ContainsFunc(t.Message.Parts, func(p contract.Part) bool { return p.Call != nil }):
 		return associate.TurnReply{}, a.said.Hold(d)
 	}
-	if err := a.said.Later(d); err != nil || a.paused() {
-		return associate.TurnReply{}, err
+	if err := a.said.Later(d); err != nil || a.paused() || req.Header.Get(harness.HeaderTurn) != "" {
+		return associate.TurnReply{}, err // it asks, or hears nothing, for what stands in front of a request has no answer
 	}
 	w, err := a.tell(ctx)
 	return associate.TurnReply{Wake: &w}, err
@@ -214,10 +215,10 @@ func (a *attempt) turnOf(req *http.Request, returned bool) error {
 	if err != nil || n < 1 || n > contract.MaxTurn {
 		return fmt.Errorf("%.20q is no length of a turn", size)
 	}
-	body := make([]byte, n)
+	var body bytes.Buffer // of what is announced nothing is believed
 	var t contract.TurnRecorded
-	if _, err = io.ReadFull(req.Body, body); err == nil {
-		err = contract.DecodeStrict(body, contract.MaxTurn, &t)
+	if _, err = io.CopyN(&body, req.Body, int64(n)); err == nil {
+		err = contract.DecodeStrict(body.Bytes(), contract.MaxTurn, &t)
 	}
 	if err == nil && (len(t.Returns) > 0 != returned || t.Compacted != nil) {
 		err = errors.New("it is not the one that goes here")

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	exportedName = regexp.MustCompile(`^(?:declare|export)(?: -([a-zA-Z]+))? ([a-zA-Z_][a-zA-Z0-9_]*)`)
+	exportedName = regexp.MustCompile(`^(?:declare|export)(?: -[a-zA-Z]+)? ([a-zA-Z_][a-zA-Z0-9_]*)`)
 	shellName    = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 	errExported  = errors.New("bash's list of variables is not as it writes them")
 )
@@ -17,16 +17,16 @@ var (
 // exported reads what bash's "export -p" wrote: the variables that a program which it starts would get, as
 // NAME=value. A list without any is none that bash wrote.
 func exported(list string) ([]string, error) {
+	if strings.ContainsRune(list, 0) {
+		return nil, errExported // with it no program could be started
+	}
 	var out []string
 	for list != "" {
 		at := exportedName.FindStringSubmatchIndex(list)
 		if at == nil {
 			return nil, errExported
 		}
-		flags, name := "", list[at[4]:at[5]]
-		if at[2] >= 0 {
-			flags = list[at[2]:at[3]]
-		}
+		name := list[at[2]:at[3]]
 		list = list[at[1]:]
 		if after, ok := strings.CutPrefix(list, "\n"); ok {
 			list = after // it is exported and has no value
@@ -53,9 +53,7 @@ func exported(list string) ([]string, error) {
 			return nil, errExported
 		}
 		list = rest
-		if !strings.ContainsRune(flags, 'n') { // a name of another variable, which no program gets either
-			out = append(out, name+"="+value)
-		}
+		out = append(out, name+"="+value)
 	}
 	if len(out) == 0 {
 		return nil, errExported

@@ -20,6 +20,7 @@ import (
 const (
 	defaultCommandTime = 120 * time.Second
 	maxEnvironment     = 128 << 10 // bytes that are kept from one command to the next
+	maxExported        = 4 << 20   // of a list of them: four for a byte that can't be shown, and arrays, which are not kept
 )
 
 // shell is what commands leave to the next one: the folder where the last ended, and the variables that
@@ -147,10 +148,11 @@ func (b *Box) leaving(start []string) (env []string, left func() (dir string, en
 		after.remove()
 		return nil, nothing
 	}
-	// What bash says of its variables by itself takes no other process. What it says of functions can't be told apart.
-	trap := fmt.Sprintf(`{ set +eux; builtin export -pf >|%[1]s; if [[ -s %[1]s ]]
+	// What bash says of its variables by itself takes no other process. What it says of functions can't be told apart, and within one it
+	// does not say what the function's own variables hide. How it quotes depends on the locale, of which there are any.
+	trap := fmt.Sprintf(`{ builtin trap - DEBUG; set +eux; builtin export -pf >|%[1]s; if [[ -s %[1]s || ${FUNCNAME+x} ]]
 then { builtin printf '%%s\0' "$PWD" env; %[2]s -0; } >|%[1]s
-else { builtin printf '%%s\0' "$PWD" bash; builtin export -p; } >|%[1]s
+else { builtin printf '%%s\0' "$PWD" bash; LC_ALL=C builtin export -p; } >|%[1]s
 fi; } 2>/dev/null`, quoted(after.path), quoted(lister))
 	_, err = before.file.WriteString("unset BASH_ENV\ntrap " + quoted(trap) + " EXIT\n")
 	if err = errors.Join(err, before.file.Close()); err != nil {
@@ -166,7 +168,7 @@ fi; } 2>/dev/null`, quoted(after.path), quoted(lister))
 			return "", nil, ""
 		}
 		defer f.Close()
-		data, err := io.ReadAll(io.LimitReader(f, maxEnvironment+1))
+		data, err := io.ReadAll(io.LimitReader(f, maxExported+1))
 		if err != nil {
 			return "", nil, ""
 		}
@@ -174,20 +176,21 @@ fi; } 2>/dev/null`, quoted(after.path), quoted(lister))
 		if info, err := os.Stat(string(dir)); !ok || !filepath.IsAbs(string(dir)) || err != nil || !info.IsDir() {
 			return "", nil, ""
 		}
-		if len(data) > maxEnvironment {
-			_, env, _ := b.shell.get(b)
-			return string(dir), env, fmt.Sprintf("(the environment is larger than %d bytes; variables stay as they were before)\n", maxEnvironment)
-		}
 		by, rest, _ := bytes.Cut(rest, []byte{0})
-		if string(by) == "env" {
-			return string(dir), variables(strings.Split(string(rest), "\x00")), ""
+		vars, err := strings.Split(string(rest), "\x00"), error(nil)
+		if string(by) != "env" && len(data) <= maxExported {
+			vars, err = exported(string(rest))
+			vars = append(vars, unnamed(start)...)
 		}
-		said, err := exported(string(rest))
-		if err != nil {
-			_, env, _ := b.shell.get(b)
-			return string(dir), env, "(the shell's variables could not be read; they stay as they were before)\n"
+		vars = variables(vars)
+		_, was, _ := b.shell.get(b)
+		switch {
+		case len(data) > maxExported || len(strings.Join(vars, "\x00")) > maxEnvironment:
+			return string(dir), was, fmt.Sprintf("(the environment is larger than %d bytes; variables stay as they were before)\n", maxEnvironment)
+		case err != nil:
+			return string(dir), was, "(the shell's variables could not be read; they stay as they were before)\n"
 		}
-		return string(dir), variables(append(said, unnamed(start)...)), ""
+		return string(dir), vars, ""
 	}
 }
 
