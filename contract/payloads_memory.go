@@ -44,7 +44,7 @@ func (p MemoryForgotten) Validate() error { return check(p) }
 func (p MemoryRestored) Validate() error { return check(p) }
 
 func init() {
-	register[MemoryRemembered](TypeInfo{Type: "memory.remembered", Doc: "A person told the computer to keep a fact, or the Director noted what they said.", By: []ActorKind{KindPerson, KindDirector}, Needs: CanWrite, Projected: true})
+	register[MemoryRemembered](TypeInfo{Type: "memory.remembered", Doc: "A person told the computer to keep a fact, or an agent noted what they said.", By: []ActorKind{KindPerson, KindDirector, KindAssociate}, Needs: CanWrite, Projected: true})
 	register[MemoryForgotten](TypeInfo{Type: "memory.forgotten", Doc: "Facts hold no longer.", By: clients, Needs: CanWrite, Projected: true})
 	register[MemoryRestored](TypeInfo{Type: "memory.restored", Doc: "Facts that were forgotten are kept again.", By: clients, Needs: CanWrite, Projected: true})
 }

@@ -150,6 +150,9 @@ func (r *run) alone(ctx context.Context) (rep director.Report, over bool, err er
 func (r *run) requestAlone(ctx context.Context) error {
 	wanted := map[string]any{"kind": contract.KindAgent, "goal": r.story.Prompt.Text, "acceptance": unplanned, "verify": contract.VerifySpec{Profile: contract.VerifyStandard}}
 	kind := contract.DirectorTask{Kind: contract.KindAgent, Egress: contract.EgressSpec{Profile: contract.EgressNone}}
+	if r.dispatcher.options.Memory != nil {
+		wanted["acceptance"] = append(slices.Clone(unplanned), "What the user says holds beyond this (always, never, from now on) is kept with remember, in their words.")
+	}
 	if what := r.story.Prompt.Summarise; what != "" {
 		kind.Kind = contract.KindWrite
 		wanted["document"], wanted["goal"] = library.SummaryPath(what), summarising(what, r.story.Prompt.Text)

@@ -120,11 +120,16 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.WithDefaults()
-	tools, err := catalogue.New(slices.Concat([]catalogue.HostTool{task.GitTool(), task.RecallTool(), task.CiteTool()}, task.WebTools(o.Pages, o.Search), o.Tools), slices.Sorted(maps.Keys(o.Programs)))
+	d := &Dispatcher{options: o, log: o.Logger, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
+	own := []catalogue.HostTool{task.GitTool(), task.RecallTool(), task.CiteTool()}
+	if o.Memory != nil {
+		own = append(own, d.rememberTool())
+	}
+	tools, err := catalogue.New(slices.Concat(own, task.WebTools(o.Pages, o.Search), o.Tools), slices.Sorted(maps.Keys(o.Programs)))
 	if err != nil {
 		return nil, fault.Wrap(op, err)
 	}
-	d := &Dispatcher{options: o, log: o.Logger, tools: tools, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
+	d.tools = tools
 	d.briefs = &look.Briefs{Tools: tools, Now: o.Now}
 	d.ctx, d.cancel = context.WithCancelCause(awake.Patient(context.Background(), o.Times.Projection))
 	d.host = task.NewHost(task.Options{CID: o.CID, Blobs: o.Blobs, Boxes: o.Boxes, Workspace: o.Workspace, Documents: o.Documents, Models: o.Models,

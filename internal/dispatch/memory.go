@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -9,8 +10,10 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/director"
+	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/tool"
 )
 
 // kept is what the computer keeps now, as a run that begins pins it: loops that resume are told the same.
@@ -44,33 +47,58 @@ func (r *run) KeptSince(ctx context.Context) ([]string, error) {
 	return summary.KeptSince(pinned, facts), nil
 }
 
-// remember keeps words of the user. A model names them, and may name no others: the host looks for them in what the
-// log has of what the user said to this run.
+// remember keeps words of the user for a Director.
 func (a *directorAPI) remember(ctx context.Context, _ *http.Request, in director.Remember) (any, error) {
-	r := a.run
-	if r.dispatcher.options.Memory == nil {
-		return nil, fault.New("", fault.Denied, "", errors.New("this computer keeps nothing"))
-	}
 	if in.Call == "" || len(in.Call) > 128 {
 		return nil, fault.New("", fault.Invalid, "", &contract.FieldError{Field: "call", Reason: "is required"})
 	}
+	text, err := a.run.note(ctx, contract.DirectorOf(a.run.story.ID), in.Call, in.Words)
+	return director.Remembered{Text: text}, err
+}
+
+// rememberTool keeps words of the user for an Associate: one that does a whole prompt has no Director that would.
+func (d *Dispatcher) rememberTool() catalogue.HostTool {
+	return catalogue.HostTool{Tool: director.RememberTool(tool.Director, tool.Agent), Call: func(ctx context.Context, c catalogue.HostCall) (tool.Result, error) {
+		var in director.Remember
+		if err := json.Unmarshal(c.Args, &in); err != nil {
+			return tool.Failed("%v", err), nil
+		}
+		r, err := d.find("dispatch.remember", c.Run)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		// The same words again are the same event, whichever call has them.
+		text, err := r.note(ctx, contract.AssociateOf(c.Task), contract.DeriveID(c.Task, in.Words), in.Words)
+		if fault.Is(err, fault.Invalid) || fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Denied) {
+			return tool.Failed("%s", fault.Told(err)), nil
+		}
+		return tool.Result{OK: true, Output: text}, err
+	}}
+}
+
+// note keeps words of the user. A model names them, and may name no others: the host looks for them in what the
+// log has of what the user said to this run.
+func (r *run) note(ctx context.Context, by contract.Actor, call, words string) (string, error) {
+	if r.dispatcher.options.Memory == nil {
+		return "", fault.New("", fault.Denied, "", errors.New("this computer keeps nothing"))
+	}
 	said, err := r.saidByPeople(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	source, err := summary.Source(said, in.Words)
+	source, err := summary.Source(said, words)
 	if defence.Off(defence.MemoryWords) {
 		source, err = r.story.Cause, nil
 	}
 	if err != nil {
-		return nil, fault.New("", fault.Invalid, "", err)
+		return "", fault.New("", fault.Invalid, "", err)
 	}
-	f, err := r.dispatcher.options.Memory.Remember(ctx, contract.Draft{ID: summary.Noted(r.story.ID, in.Call), Actor: contract.DirectorOf(r.story.ID), Type: "memory.remembered",
-		Subject: r.story.ID, Causation: source, Data: &contract.MemoryRemembered{Text: in.Words, From: []string{source}}}, r.Append)
+	f, err := r.dispatcher.options.Memory.Remember(ctx, contract.Draft{ID: summary.Noted(r.story.ID, call), Actor: by, Type: "memory.remembered",
+		Subject: r.story.ID, Causation: source, Data: &contract.MemoryRemembered{Text: words, From: []string{source}}}, r.Append)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return director.Remembered{Text: summary.DescribeNoted(f.Text)}, nil
+	return summary.DescribeNoted(f.Text), nil
 }
 
 // saidByPeople is what people said to the run in words of their own, oldest first. The choices of a question, and its

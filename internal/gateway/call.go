@@ -245,9 +245,8 @@ func (c *call) try(ctx context.Context, k *candidate, permit *breaker.Permit) (c
 
 // tryError is the error of a request that was made.
 type tryError struct {
-	err   error
-	shown bool // part of the answer was passed on
-	part  bool // part of the answer came
+	err         error
+	shown, part bool // part of the answer was passed on, or came
 }
 
 func (e *tryError) Error() string { return e.err.Error() }

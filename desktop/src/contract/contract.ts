@@ -1508,7 +1508,7 @@ export interface EventData {
   'mcp.revoked': MCPRevoked
   /** Facts hold no longer. */
   'memory.forgotten': MemoryForgotten
-  /** A person told the computer to keep a fact, or the Director noted what they said. */
+  /** A person told the computer to keep a fact, or an agent noted what they said. */
   'memory.remembered': MemoryRemembered
   /** Facts that were forgotten are kept again. */
   'memory.restored': MemoryRestored

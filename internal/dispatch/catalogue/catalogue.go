@@ -124,7 +124,10 @@ func (c *Catalogue) Add(added []HostTool) error {
 			agent = append(agent, d.Name)
 		}
 	}
-	all = append(append(all, associate.Declared()...), director.Declared(agent, c.programs)...)
+	directs := slices.DeleteFunc(director.Declared(agent, c.programs), func(d tool.Tool) bool {
+		return t.host[d.Name].Call != nil // declared there, for tasks as well
+	})
+	all = append(append(all, associate.Declared()...), directs...)
 	var err error
 	if t.Registry, err = tool.NewRegistry(all...); err == nil {
 		c.now.Store(t)
