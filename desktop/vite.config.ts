@@ -38,9 +38,9 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 700,
-    // Every app's manifest is requested at the start anyway: in files of their own their
+    // Every app's manifest is requested at the start anyway, and what Welcome shows: in files of their own their
     // headers would weigh more than they do.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'apps', test: /\/src\/apps\/[^/]+\/manifest\.tsx?$/ }] } } },
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'apps', test: /\/src\/(apps\/[^/]+\/manifest\.tsx?|shell\/tries\.ts)$/ }] } } },
   },
   test: {
     environment: 'happy-dom',

@@ -27,8 +27,9 @@ export function Desktop() {
   const { area, phone } = useScreen()
   const windows = useWindows((s) => s.windows)
   const apps = useApps((s) => s.apps)
-  const loaded = useConnection((s) => s.loaded)
-  const bare = loaded && Object.values(windows).every((w) => w.state === 'minimised')
+  // Where Welcome is about to open, there is nothing to see of a shelf and no need to load it.
+  const known = useConnection((s) => s.loaded && (s.readOnly || !s.fresh))
+  const bare = known && Object.values(windows).every((w) => w.state === 'minimised')
   const [hint, setHint] = useState<Frame | null>(null)
   const order = stacked(windows)
   const active = front(windows)?.window
