@@ -136,7 +136,7 @@ func (r *run) Scribe() *scribe.Scribe {
 	})
 	s.Alone = func(drafts ...contract.Draft) error {
 		r.sign(drafts)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.dispatcher.ctx), alone)
+		ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.dispatcher.ctx), alone)
 		defer cancel()
 		_, err := r.dispatcher.options.Log.Append(ctx, drafts...)
 		return err
