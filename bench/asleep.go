@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"choir.dev/choiros/bench/procfs"
 	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/client"
@@ -89,7 +90,7 @@ func (e *env) withSleepers(ctx context.Context, data string, many int, then func
 	if err := e.quiet(ctx, w.PID); err != nil {
 		return 0, err
 	}
-	if rest, err = resident(w.PID); err != nil || then == nil {
+	if rest, err = procfs.Resident(w.PID); err != nil || then == nil {
 		return rest, err
 	}
 	return rest, then(w, all)

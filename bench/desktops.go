@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"choir.dev/choiros/bench/procfs"
 	"choir.dev/choiros/bench/report"
 )
 
@@ -64,7 +65,7 @@ func desktops(ctx context.Context, e *env) (_ []report.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	kb, err := resident(w.PID)
+	kb, err := procfs.Resident(w.PID)
 	if err != nil {
 		return nil, err
 	}

@@ -12,93 +12,28 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"choir.dev/choiros/bench/instant"
 	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/eval/cassette"
 	"choir.dev/choiros/internal/gateway"
 	"choir.dev/choiros/internal/harness"
 	"choir.dev/choiros/internal/view"
 )
 
-// instantModel is a model server that plays a cassette and answers at once. It notes how long it was not asked.
-type instantModel struct {
-	player *cassette.Player
-	server *httptest.Server
-	hold   chan struct{} // closed: it answers; nil: it always does
-
-	mu       sync.Mutex
-	answered time.Time
-	gaps     times // from each answer to the next request
-}
-
-// tape is the cassette of a task of so many turns, each a command.
-func tape(turns int) (*cassette.Cassette, error) {
-	c := &cassette.Cassette{Head: cassette.Head{Cassette: cassette.Version, Origin: cassette.Written, About: "looks on"}}
-	var errs []error
-	step := func(role, name string, args any) {
-		b, err := json.Marshal(args)
-		errs = append(errs, err)
-		c.Steps = append(c.Steps, cassette.Step{Role: role, Calls: []cassette.Call{{Name: name, Args: b}}})
-	}
-	type object = map[string]any
-	step(cassette.Director, "delegate", object{"tasks": []any{object{"kind": "agent", "goal": "look on", "tools": []any{"bash"}, "verify": object{"profile": "none"}}}})
-	for n := range turns {
-		step(cassette.Associate, "bash", object{"command": fmt.Sprintf("echo %d", n)})
-	}
-	step(cassette.Associate, "finish", object{"status": "ok", "summary": "Seen."})
-	step(cassette.Director, "report", object{"status": "done", "summary": "Seen."})
-	return c, errors.Join(errs...)
-}
-
-func newInstantModel(turns int) (*instantModel, error) {
-	c, err := tape(turns)
-	if err != nil {
-		return nil, err
-	}
-	m := &instantModel{player: cassette.NewPlayer()}
-	m.player.Put("looks", c)
-	m.server = httptest.NewServer(m)
-	return m, nil
-}
-
-// ServeHTTP implements http.Handler.
-func (m *instantModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	m.mu.Lock()
-	if !m.answered.IsZero() {
-		m.gaps = append(m.gaps, time.Since(m.answered))
-	}
-	hold := m.hold
-	m.mu.Unlock()
-	if hold != nil {
-		select {
-		case <-hold:
-		case <-r.Context().Done():
-			return
-		}
-	}
-	m.player.ServeHTTP(w, r)
-	m.mu.Lock()
-	m.answered = time.Now()
-	m.mu.Unlock()
-}
-
-const looks = "instant/" + cassette.Prefix + "looks"
-
 // turns measures a task of 200 turns through the binary: what a turn takes beside its model, and how much of the requests the ones
 // before had begun with, as the run itself says.
 func turns(ctx context.Context, e *env) (_ []report.Result, err error) {
 	n := e.size(200, 20)
-	model, err := newInstantModel(n)
+	model, err := instant.New(n)
 	if err != nil {
 		return nil, err
 	}
-	defer model.server.Close()
-	e.config = fmt.Sprintf("turns = 400\ntool_calls = 400\ntokens = 100000000\ncost_usd = 0\n[models]\ndefault = %q\n[models.providers.instant]\nbase_url = %q\n", looks, model.server.URL+"/v1")
+	defer model.Close()
+	e.config = instantly(model)
 	w, err := e.openWorld(ctx)
 	if err != nil {
 		return nil, err
@@ -115,9 +50,7 @@ func turns(ctx context.Context, e *env) (_ []report.Result, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	model.mu.Lock()
-	gaps := model.gaps
-	model.mu.Unlock()
+	gaps := times(model.Gaps())
 	if run.Status != contract.RunDone || len(gaps) < n {
 		return nil, fmt.Errorf("the run is %s after %d requests: %s", run.Status, len(gaps)+1, report.OneLine(run.Summary))
 	}
@@ -141,10 +74,15 @@ func turns(ctx context.Context, e *env) (_ []report.Result, err error) {
 	return []report.Result{turn, share}, err
 }
 
+// instantly configures a control plane for a model that answers at once, with a budget that no row spends.
+func instantly(m *instant.Model) string {
+	return fmt.Sprintf("turns = 400\ntool_calls = 400\ntokens = 100000000\ncost_usd = 0\n[models]\ndefault = %q\n[models.providers.instant]\nbase_url = %q\n", instant.Name, m.URL)
+}
+
 // openGateway is a gateway whose model is a server of this process.
 func openGateway(url string) (*gateway.Gateway, error) {
-	return gateway.New(gateway.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), LocalBaseURL: "none", Default: looks,
-		Providers: map[string]gateway.Service{"instant": {BaseURL: url + "/v1"}}})
+	return gateway.New(gateway.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), LocalBaseURL: "none", Default: instant.Name,
+		Providers: map[string]gateway.Service{"instant": {BaseURL: url}}})
 }
 
 func looksOn(n int) contract.TurnRequest {
@@ -153,7 +91,7 @@ func looksOn(n int) contract.TurnRequest {
 }
 
 // lookTools are tools that return at once.
-type lookTools struct{ looked func() }
+type lookTools struct{}
 
 // Specs implements harness.Tools.
 func (lookTools) Specs() []contract.ToolSpec {
@@ -165,10 +103,7 @@ func (lookTools) Specs() []contract.ToolSpec {
 func (lookTools) ReadOnly(name string) bool { return name == "bash" }
 
 // Call implements harness.Tools.
-func (t lookTools) Call(_ context.Context, c contract.ToolCall) (harness.Return, error) {
-	if t.looked != nil {
-		t.looked()
-	}
+func (lookTools) Call(_ context.Context, c contract.ToolCall) (harness.Return, error) {
 	return harness.Return{Content: "seen " + c.ID, End: c.Name == "finish"}, nil
 }
 
@@ -183,9 +118,9 @@ func (m gatewayModel) Turn(ctx context.Context, req contract.TurnRequest, onDelt
 }
 
 // look drives one loop until its end.
-func look(ctx context.Context, g *gateway.Gateway, looked func()) error {
+func look(ctx context.Context, g *gateway.Gateway) error {
 	out, err := harness.Run(ctx, harness.Options{Model: gatewayModel{g, gateway.Scope{CID: contract.NewCID(), Run: contract.NewID(), Role: string(contract.KindAssociate)}},
-		Tools: lookTools{looked}, EndTool: "finish", Opening: func(context.Context) (string, error) { return "Look on.", nil }})
+		Tools: lookTools{}, EndTool: "finish", Opening: func(context.Context) (string, error) { return "Look on.", nil }})
 	if err == nil && out.Reason != harness.Finished {
 		err = fmt.Errorf("a loop ended as %s: %s", out.Reason, out.Detail)
 	}
@@ -203,7 +138,7 @@ func firstByte(ctx context.Context, e *env) ([]report.Result, error) {
 		_, _ = io.WriteString(w, answer)
 	}))
 	defer server.Close()
-	g, err := openGateway(server.URL)
+	g, err := openGateway(server.URL + "/v1")
 	if err != nil {
 		return nil, err
 	}
@@ -246,81 +181,34 @@ func firstByte(ctx context.Context, e *env) ([]report.Result, error) {
 		Note:    fmt.Sprintf("A request of %d kB to a server that answers at once. The gateway alone, in one process.%s", len(body)/1000, fastest(ours, raw))})}, nil
 }
 
-// runsAtOnce drives 100 loops with an instant model on two processors, and measures for how long one of them did not get on.
-func runsAtOnce(ctx context.Context, e *env) ([]report.Result, error) {
-	n, each := e.size(100, 4), e.size(30, 3)
-	model, err := newInstantModel(each)
-	if err != nil {
-		return nil, err
-	}
-	defer model.server.Close()
-	g, err := openGateway(model.server.URL)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	var mu sync.Mutex
-	var waits times
-	loops, ctx := errgroup.WithContext(ctx)
-	for range n {
-		loops.Go(func() error {
-			at := time.Now()
-			return look(ctx, g, func() {
-				mu.Lock()
-				defer mu.Unlock()
-				waits = append(waits, time.Since(at))
-				at = time.Now()
-			})
-		})
-	}
-	if err := loops.Wait(); err != nil {
-		return nil, err
-	}
-	return []report.Result{{ID: "runs-at-once", What: fmt.Sprintf("%d loops at once on two processors: the longest that one did not get on", n), Ours: millis(waits.p(1)), Target: report.AtMost(report.OfOurs, 1000, "ms"),
-		Note: fmt.Sprintf("%d turns each, with a model that answers at once and is in the same process with its share of the processors; the median turn took %s. The loops and the gateway, without boxes and the log.", each, millis(waits.p50()))}}, nil
-}
-
 // waitingRuns measures the memory of a loop that waits for its model.
 func waitingRuns(ctx context.Context, e *env) (_ []report.Result, err error) {
 	n := e.size(200, 20)
-	model, err := newInstantModel(1)
+	model, err := instant.New(1)
 	if err != nil {
 		return nil, err
 	}
-	defer model.server.Close()
-	g, err := openGateway(model.server.URL)
+	defer model.Close()
+	g, err := openGateway(model.URL)
 	if err != nil {
 		return nil, err
 	}
 	defer g.Close()
-	if err := look(ctx, g, nil); err != nil { // what is made once
+	if err := look(ctx, g); err != nil { // what is made once
 		return nil, err
 	}
-	model.hold = make(chan struct{})
-	before, asked := held(), len(model.gaps)
+	release := model.Hold()
+	before, asked := held(), len(model.Gaps())+1
 	var loops errgroup.Group
 	for range n {
-		loops.Go(func() error { return look(ctx, g, nil) })
+		loops.Go(func() error { return look(ctx, g) })
 	}
 	defer func() {
-		close(model.hold)
+		release()
 		err = errors.Join(err, loops.Wait())
 	}()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		model.mu.Lock()
-		waiting := len(model.gaps) - asked
-		model.mu.Unlock()
-		if waiting >= n {
-			break
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := model.Asked(ctx, asked+n); err != nil {
+		return nil, err
 	}
 	more := float64(held()-before) / float64(n) / 1000
 	return []report.Result{{ID: "waiting", What: "memory of a loop that waits for its model", Ours: &report.Quantity{Value: more, Unit: "kB"}, Target: report.AtMost(report.OfOurs, 200, "kB"),

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -11,12 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"choir.dev/choiros/bench/procfs"
 	"choir.dev/choiros/bench/report"
 )
 
 // lookAt describes the machine and the file system of dir. What can't be determined stays empty.
 func lookAt(ctx context.Context, dir string) report.Machine {
-	m := report.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), CPU: field("/proc/cpuinfo", "model name"), LoadBefore: load(), FileSystem: fileSystem(dir)}
+	m := report.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), CPU: procfs.Field("/proc/cpuinfo", "model name"), LoadBefore: load(), FileSystem: fileSystem(dir)}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		m.MemoryMB = int64(info.Totalram) * int64(info.Unit) >> 20
@@ -29,22 +29,6 @@ func lookAt(ctx context.Context, dir string) report.Machine {
 		m.Git = strings.TrimSpace(strings.TrimPrefix(string(out), "git version "))
 	}
 	return m
-}
-
-// field returns the value in a line "name : value".
-func field(path, name string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 func load() string {

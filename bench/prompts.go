@@ -16,7 +16,7 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-const instant = "The model answers at once: it is the rehearsal, which is built in. One task writes a small file; nothing is to be verified."
+const rehearsed = "The model answers at once: it is the rehearsal, which is built in. One task writes a small file; nothing is to be verified."
 
 // prompts measures a prompt until it is acknowledged, and until its run has ended. Each run
 // has ended before the next begins.
@@ -54,7 +54,7 @@ func prompts(ctx context.Context, e *env) (_ []report.Result, err error) {
 		return nil, err
 	}
 	whole, sample, err := w.measure(ctx, act{ID: "prompt-whole", What: "whole prompt, instant model, small tree", Tries: 30, Least: 8,
-		Target: report.AtMost(report.OfOurs, 100, "ms"), Note: instant, Do: func(ctx context.Context, _ int) error { return w.prompt(ctx) }})
+		Target: report.AtMost(report.OfOurs, 100, "ms"), Note: rehearsed, Do: func(ctx context.Context, _ int) error { return w.prompt(ctx) }})
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func trees(ctx context.Context, e *env) ([]report.Result, error) {
 			RawWhat: fmt.Sprintf("the same with %d files", few.files), Ratio: over(ours.p50(), raw.p50()), Target: report.AtMost(report.OfRatio, target, "×")})
 	}
 	prompt := against("tree-prompt", "whole prompt, no open writer", many.prompt, few.prompt, 1.5)
-	prompt.Note = instant
+	prompt.Note = rehearsed
 	look := many.prompt.p50() + many.look
 	watched := many.watched.tell(report.Result{ID: "tree-prompt-watched", What: fmt.Sprintf("whole prompt beside an open terminal, %d files", many.files), Raw: millis(look),
 		RawWhat: fmt.Sprintf("the same without the terminal, and one lstat of every file on all processors (%s)", millis(many.look)),

@@ -8,16 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"choir.dev/choiros/bench/procfs"
 	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/internal/client"
 )
@@ -221,7 +220,7 @@ func idle(ctx context.Context, e *env) (_ []report.Result, err error) {
 	limit := time.Now().Add(20 * time.Second)
 	note := fmt.Sprintf("Resident set of the one process that has everything embedded, once it has moved by less than 1 MB in %d s.", need/4)
 	for still := 0; still < need; still++ {
-		if rest, err = resident(p.PID); err != nil {
+		if rest, err = procfs.Resident(p.PID); err != nil {
 			return nil, err
 		}
 		if d := rest - last; d > mb || d < -mb {
@@ -237,7 +236,7 @@ func idle(ctx context.Context, e *env) (_ []report.Result, err error) {
 			return nil, ctx.Err()
 		}
 	}
-	below, count, err := family(p.PID)
+	below, count, err := procfs.Family(p.PID, procfs.Resident)
 	if err != nil {
 		return nil, err
 	}
@@ -245,46 +244,14 @@ func idle(ctx context.Context, e *env) (_ []report.Result, err error) {
 		Note: note + fmt.Sprintf(" The %d processes below it (bubblewrap, the keeper's guest) have %.1f MB more.", count, float64(below)/mb)}}, nil
 }
 
-// resident is a process' resident set in bytes.
-func resident(pid int) (int64, error) {
-	value := field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
-	kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
-	}
-	return kb << 10, nil
-}
+// memories are what a control plane has, and what the processes below it have.
+type memories struct{ plane, below int64 }
 
-// family sums the resident sets of a process' descendants.
-func family(pid int) (bytes int64, count int, err error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return 0, 0, err
+func (p *plane) memory() (m memories, err error) {
+	if m.plane, err = procfs.Resident(p.PID); err == nil {
+		m.below, _, err = procfs.Family(p.PID, procfs.Proportional)
 	}
-	for _, t := range tasks {
-		b, err := os.ReadFile(t)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue
-		} else if err != nil {
-			return 0, 0, err
-		}
-		for _, f := range strings.Fields(string(b)) {
-			child, err := strconv.Atoi(f)
-			if err != nil {
-				return 0, 0, err
-			}
-			own, err := resident(child)
-			if err != nil {
-				continue // it has ended
-			}
-			more, n, err := family(child)
-			if err != nil {
-				return 0, 0, err
-			}
-			bytes, count = bytes+own+more, count+1+n
-		}
-	}
-	return bytes, count, nil
+	return m, err
 }
 
 func binarySize(_ context.Context, e *env) ([]report.Result, error) {

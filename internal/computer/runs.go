@@ -25,6 +25,7 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		Memory: c.memory, Pages: opens.Pages(), Search: c.machine.Search, Render: c.shell, Install: c.boxes,
 		Budget: contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:  b.Turns, Repairs: c.machine.Config.Loops.Repairs, DirectWords: c.machine.Config.Loops.DirectWords,
+		Runs: c.machine.Config.Loops.Runs, Parallel: c.machine.Config.Loops.Tasks,
 		Times: runspace.Times(c.machine.Config), Review: c.machine.Config.Loops.Reviews(string(c.cid)),
 	})
 }

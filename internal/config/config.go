@@ -42,6 +42,8 @@ type Loops struct {
 	// ReviewComputers are the computers, by their ids, in which they do, where Review does not say it of all.
 	ReviewComputers []string `koanf:"review_computers"`
 	DirectWords     int      `koanf:"direct_words"` // a prompt of one line and at most so many words goes to one Associate at once; 0: none does
+	Runs            int      `koanf:"runs"`         // how many runs of one computer go on at the same time, while others wait
+	Tasks           int      `koanf:"tasks"`        // how many tasks of one computer work at the same time
 }
 
 // Reviews reports whether a person looks at what runs of a computer made before it is published.
@@ -224,6 +226,9 @@ const maxRepairs = 20
 // maxDirectWords bounds Loops.DirectWords: what is longer is worth a plan, or a wish of its own.
 const maxDirectWords = 1000
 
+// maxAtOnce bounds Loops.Runs and Loops.Tasks: each has boxes of its own, some megabytes even while they wait.
+const maxAtOnce = 200
+
 // maxPatienceS bounds Models.PatienceS, in seconds.
 const maxPatienceS = 24 * 3600
 
@@ -236,7 +241,7 @@ func Default() Config {
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50, KeptTrees: 20, KeptDays: 30},
 		Approvals: Approvals{WaitS: 300},
 		Models:    Models{PatienceS: 1800},
-		Loops:     Loops{Repairs: 3, DirectWords: 30},
+		Loops:     Loops{Repairs: 3, DirectWords: 30, Runs: 4, Tasks: 3},
 		Budget: Budget{WallS: 3600, Turns: 200, ToolCalls: 1000, Tokens: 10_000_000, CostUSD: 5, DayCostUSD: 50,
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
@@ -379,6 +384,12 @@ func (c Config) validateBounds() error {
 	}
 	if n := c.Loops.DirectWords; n < 0 || n > maxDirectWords {
 		return bad("loops.direct_words", "is %d; it must be from 0 (every prompt is planned) to %d", n, maxDirectWords)
+	}
+	if n := c.Loops.Runs; n < 1 || n > maxAtOnce {
+		return bad("loops.runs", "is %d; it must be from 1 to %d", n, maxAtOnce)
+	}
+	if n := c.Loops.Tasks; n < 1 || n > maxAtOnce {
+		return bad("loops.tasks", "is %d; it must be from 1 to %d", n, maxAtOnce)
 	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)

@@ -66,6 +66,8 @@ func TestRefusals(t *testing.T) {
 		"wrong type":            {toml: "[git]\nauto_commit_interval = 'soon'\n", want: []string{"git.auto_commit_interval", "config.toml", `"soon" is no whole number`}},
 		"wrong variable":        {env: []string{"CHOIR_BUDGET_TURNS=abc"}, want: []string{"budget.turns", "CHOIR_BUDGET_TURNS", `"abc" is no whole number`}},
 		"negative":              {toml: "[git]\nauto_commit_threshold = -1\n", want: []string{"git.auto_commit_threshold"}},
+		"no runs":               {toml: "[loops]\nruns = 0\n", want: []string{"loops.runs", "from 1 to 200"}},
+		"too many tasks":        {env: []string{"CHOIR_LOOPS_TASKS=201"}, want: []string{"loops.tasks", "from 1 to 200"}},
 		"no patience":           {toml: "[approvals]\nwait_s = 9\n", want: []string{"approvals.wait_s", "from 10 to 86400"}},
 		"endless patience":      {env: []string{"CHOIR_APPROVALS_WAIT_S=86401"}, want: []string{"approvals.wait_s", "from 10 to 86400"}},
 		"unknown mode":          {toml: "[runtime]\nmode = 'docker'\n", want: []string{"runtime.mode", "local"}},
