@@ -575,6 +575,21 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// ReadFrom implements io.ReaderFrom: a guest hardly ever writes, so what waits for it need not have the 32 KiB of io.Copy.
+func (t *tailWriter) ReadFrom(r io.Reader) (n int64, err error) {
+	buf := make([]byte, 512)
+	for {
+		got, err := r.Read(buf)
+		n += int64(got)
+		if _, full := t.Write(buf[:got]); err != nil || full != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return n, errors.Join(err, full)
+		}
+	}
+}
+
 func (t *tailWriter) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
