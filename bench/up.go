@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,13 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"choir.dev/choiros/bench/procfs"
 	"choir.dev/choiros/bench/report"
 	"choir.dev/choiros/internal/client"
+	"choir.dev/choiros/internal/tail"
 )
 
 // plane is a control plane started from the real binary.
@@ -33,7 +32,7 @@ type plane struct {
 	cmd     *exec.Cmd
 	meter   *meter // counts the process and every box
 	done    chan struct{}
-	logs    *tail
+	logs    *tail.Writer
 }
 
 // roomy is the configuration of a control plane that is measured: it raises the bounds on
@@ -67,7 +66,7 @@ func (e *env) up(ctx context.Context, data string, cpus ...int) (*plane, error) 
 	if err := os.WriteFile(file, []byte(roomy+e.config), 0o600); err != nil {
 		return nil, err
 	}
-	p := &plane{done: make(chan struct{}), logs: &tail{max: 16 << 10}}
+	p := &plane{done: make(chan struct{}), logs: &tail.Writer{Max: 16 << 10}}
 	p.cmd = exec.Command(e.Binary, "up", "--config", file, "--data", data, "--listen", "127.0.0.1:0", "--no-open", "--json")
 	p.cmd.Env = plainEnviron()
 	p.cmd.Stderr = p.logs
@@ -264,27 +263,4 @@ func binarySize(_ context.Context, e *env) ([]report.Result, error) {
 	}
 	return []report.Result{{ID: "binary", What: "size of the binary", Ours: &report.Quantity{Value: float64(info.Size()) / 1e6, Unit: "MB"}, Target: report.AtMost(report.OfOurs, 90, "MB"),
 		Note: "With the guest, the desktop's build and its source in it."}}, nil
-}
-
-// tail keeps the last bytes written to it.
-type tail struct {
-	max int
-	mu  sync.Mutex
-	b   bytes.Buffer
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b.Write(p)
-	if over := t.b.Len() - t.max; over > 0 {
-		t.b.Next(over)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }

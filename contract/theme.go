@@ -17,6 +17,9 @@ type Theme struct {
 // ThemeColors lists the names a theme must give a colour for.
 var ThemeColors = []string{"accent", "background", "border", "danger", "muted", "ok", "surface", "surface-raised", "text", "warn"}
 
+// ThemePath is the theme's file in a workspace.
+const ThemePath = "artifacts/system/theme.json"
+
 // MaxTheme bounds a theme file, in bytes.
 const MaxTheme = 16 << 10
 

@@ -1,4 +1,5 @@
 import { api } from './api.js'
+import { systems } from './scheme.js'
 
 const $ = (id) => document.getElementById(id)
 
@@ -27,7 +28,7 @@ $('claim').addEventListener('submit', async (e) => {
   $('go').disabled = true
   $('fault').hidden = true
   try {
-    await api('POST', '/api/claim', again ? { token } : { token, name })
+    await api('POST', '/api/claim', again ? { token } : { token, name, scheme: systems() })
     location.replace('/')
   } catch (problem) {
     $('fault').textContent = problem.words ?? String(problem)

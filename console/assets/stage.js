@@ -3,6 +3,7 @@
 
 import { api, at } from './api.js'
 import { Kept } from './kept.js'
+import { scheme } from './scheme.js'
 
 const patience = 20_000
 const pingEvery = 2000
@@ -119,6 +120,10 @@ export class Stage {
       case 'choir.keep':
         this.kept.put(frame.dataset.computer, Number(frame.dataset.generation), e.data.name, e.data.value, e.data.item)
         return
+      case 'choir.scheme':
+        if (e.data.scheme === 'light' || e.data.scheme === 'dark') frame.dataset.scheme = e.data.scheme
+        if (frame === this.shown) scheme.take(frame.dataset.scheme)
+        return
       case 'choir.open':
         if (frame === this.shown) this.told.asked(String(e.data.place).slice(0, 20), String(e.data.id).slice(0, 64))
         return
@@ -174,6 +179,7 @@ export class Stage {
     this.ping.answered = this.ping.n
     const focus = document.activeElement === old || (!old && document.activeElement === document.body)
     this.shown.dataset.role = 'shown'
+    scheme.take(this.shown.dataset.scheme)
     this.drop(old)
     if (focus) this.shown.focus()
     // The new page gets the text that was being typed into the old one, and the focus if it

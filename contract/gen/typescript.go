@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/contract/themes"
 )
 
 // typescript renders the types as the host encodes them: a field that Go always writes is
@@ -191,6 +192,17 @@ func (w *tsWriter) constants() {
 	w.line("] as const")
 	w.line("")
 	w.line("export type ThemeColor = (typeof THEME_COLORS)[number]")
+	w.line("")
+	w.line("/** The themes that come with a computer. */")
+	w.line("export const THEMES = [")
+	for _, t := range themes.All {
+		w.line("  { name: '%s', scheme: '%s', radius: %d, colors: {", t.Name, t.Scheme, t.Radius)
+		for _, name := range contract.ThemeColors {
+			w.line("    '%s': '%s',", name, t.Colors[name])
+		}
+		w.line("  } },")
+	}
+	w.line("] as const satisfies readonly Theme[]")
 	w.line("")
 	w.line("/** Version of the task contract. */")
 	w.line("export const VERSION = %d", contract.Version)

@@ -18,14 +18,13 @@ func (c *Computer) newDispatcher() (*dispatch.Dispatcher, error) {
 		CID: c.cid, Log: c.log, Blobs: c.machine.Blobs, Boxes: opens, Workspace: c.runWorkspace(),
 		Documents: runspace.Documents{Log: c.log, State: c.state, Documents: c.documents},
 		Models:    runspace.ModelsOf(c.cid, c.machine.Gateway, c.machine.Config.Models, c.machine.Blobs), Egress: opens.Way, BeyondGrant: c.boxes.BeyondGrant, Logger: c.logger,
-		Publish: func(_ context.Context, subject string, data []byte) error {
+		Runs: c.machine.Config.Loops.Runs, Parallel: c.machine.Config.Loops.Tasks, Publish: func(_ context.Context, subject string, data []byte) error {
 			return c.machine.Bus.Conn().Publish(subject, data)
 		},
 		Past: c.runPast(), Programs: runspace.Programs(c.machine.Config.Agents), Version: c.machine.Version,
 		Memory: c.memory, Pages: opens.Pages(), Search: c.machine.Search, Render: c.shell, Install: c.boxes,
 		Budget: contract.Budget{WallS: b.WallS, ToolCalls: b.ToolCalls, Tokens: int64(b.Tokens), CostUSD: b.CostUSD},
 		Turns:  b.Turns, Repairs: c.machine.Config.Loops.Repairs, DirectWords: c.machine.Config.Loops.DirectWords,
-		Runs: c.machine.Config.Loops.Runs, Parallel: c.machine.Config.Loops.Tasks,
 		Times: runspace.Times(c.machine.Config), Review: c.machine.Config.Loops.Reviews(string(c.cid)),
 	})
 }

@@ -81,6 +81,7 @@
         told = true
         ill = false
         say({ type: 'choir.painted', mode }, parentOrigin)
+        scheme()
       }
       return
     }
@@ -93,6 +94,12 @@
     }
   }
 
+  /** The one thing of a theme that crosses: whether it is light or dark. */
+  function scheme() {
+    if (told) say({ type: 'choir.scheme', scheme: root.dataset.scheme }, parentOrigin)
+  }
+
+  new MutationObserver(scheme).observe(root, { attributes: true, attributeFilter: ['data-scheme'] })
   new MutationObserver(look).observe(root, { attributes: true, attributeFilter: ['data-choir-ready'] })
   document.addEventListener('visibilitychange', look)
   setInterval(look, 500)

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -9,8 +11,10 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/contract/themes"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -18,6 +22,8 @@ type claimIn struct {
 	Body struct {
 		Token string `json:"token" required:"true" maxLength:"128"`
 		Name  string `json:"name,omitempty" maxLength:"100" doc:"what to call the computer; only the first claim names it"`
+		// Scheme is of what is shown.
+		Scheme string `json:"scheme,omitempty" enum:"dark,light" doc:"which of its themes a new computer begins with; only the first claim says so"`
 	}
 	address string
 }
@@ -109,9 +115,32 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 			return nil, err
 		}
 	}
+	if err := beginAs(ctx, mine[0].ID, c, contract.Person(ses.User), in.Body.Scheme); err != nil {
+		s.log.Warn("a computer begins with the theme of every new one", "computer", mine[0].ID, "error", err)
+	}
 	if _, err := s.options.Identity.Rehandle(ctx, mine[0].ID, in.Body.Name); err != nil {
 		return nil, err
 	}
 	res.Body, err = s.info(ctx, c)
 	return res, err
+}
+
+// beginAs gives a new computer the theme of a scheme, if it has another one, with a checkpoint behind it.
+func beginAs(ctx context.Context, cid contract.CID, c Computer, by contract.Actor, scheme string) error {
+	theme, ok := themes.Of(scheme)
+	if !ok || theme.Scheme == themes.All[0].Scheme {
+		return nil
+	}
+	b, err := json.MarshalIndent(theme, "", "  ")
+	if err != nil {
+		return err
+	}
+	if _, err = c.PutFile(ctx, by, view.Put{Path: contract.ThemePath, If: view.AnyVersion}, bytes.NewReader(append(b, '\n'))); err != nil {
+		return err
+	}
+	// Who goes back to before all that he did comes back to this theme, too.
+	var asked rpc.CheckpointRequest
+	asked.Body.Message = "Theme " + theme.Name + ", as the system is"
+	_, err = rpc.CheckpointCreate.Ask(ctx, c.Methods(), rpc.Caller{Computer: cid, Actor: by}, asked)
+	return err
 }

@@ -64,7 +64,7 @@ type RewindRequest struct {
 }
 
 // shellPaths is what Rewind restores: the desktop's source and its theme.
-var shellPaths = []string{"choiros", "artifacts/system/theme.json"}
+var shellPaths = []string{"choiros", contract.ThemePath}
 
 // Restore is the rewind as a restore to a checkpoint.
 func (r RewindRequest) Restore(to string) view.RestoreRequest {

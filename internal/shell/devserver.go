@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
 	"choir.dev/choiros/internal/supervise"
+	"choir.dev/choiros/internal/tail"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -281,7 +282,7 @@ func (l *server) serve(ctx context.Context, patience time.Duration, before []sou
 		}
 	}()
 	ctx, cancel := context.WithCancel(ctx)
-	s := &serving{client: guest.NewClient(box.Tether().Transport()), out: lastBytes{max: 4 << 10}, before: before}
+	s := &serving{client: guest.NewClient(box.Tether().Transport()), out: tail.Writer{Max: 4 << 10}, before: before}
 	var wg sync.WaitGroup
 	ended, results := make(chan error, 2), make(chan probeResult)
 	wg.Go(func() { ended <- supervise.Safely(func() error { return l.vite(ctx, s) }) })
@@ -332,7 +333,7 @@ func (l *server) serve(ctx context.Context, patience time.Duration, before []sou
 // serving is the dev server of one box.
 type serving struct {
 	client *guest.Client
-	out    lastBytes
+	out    tail.Writer
 	before []sourceFile  // the source that it started from, or that it hangs with
 	began  time.Duration // package awake's clock at its start
 	shown  bool          // it has shown its page
@@ -415,27 +416,4 @@ func (l *server) note(ctx context.Context, s *serving) error {
 		return errMended
 	}
 	return nil
-}
-
-// lastBytes keeps the end of what is written to it.
-type lastBytes struct {
-	mu  sync.Mutex
-	b   []byte
-	max int
-}
-
-func (w *lastBytes) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.b = append(w.b, p...)
-	if n := len(w.b) - w.max; n > 0 {
-		w.b = append(w.b[:0], w.b[n:]...)
-	}
-	return len(p), nil
-}
-
-func (w *lastBytes) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.b)
 }

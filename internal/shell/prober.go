@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/guest"
+	"choir.dev/choiros/internal/tail"
 )
 
 const (
@@ -101,7 +102,7 @@ func (p *prober) ask(ctx context.Context) (heard, page bool) {
 func (p *prober) judge(ctx context.Context, silent *silentServer) error {
 	within, cancel := awake.WithTimeout(ctx, p.quick)
 	defer cancel()
-	said := &lastBytes{max: 64}
+	said := &tail.Writer{Max: 64}
 	began := awake.Now()
 	_, err := p.client.Exec(within, guest.ExecRequest{Argv: []string{"node", "-e", comparisonScript}, Dir: "/"}, guest.Streams{Stdout: said})
 	beside := comparison{took: awake.Now() - began, ended: err == nil, late: within.Err() != nil, stopped: strings.Contains(said.String(), "stopped")}

@@ -15,6 +15,7 @@ import (
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/guest"
 	"choir.dev/choiros/internal/sandbox"
+	"choir.dev/choiros/internal/tail"
 )
 
 // renderScript builds the shell and opens it in a simulated document, without a browser. It
@@ -62,8 +63,7 @@ func (s *Shell) Render(ctx context.Context, o ports.Overlay, commit string) (con
 		}
 	}()
 	argv := []string{"node", "/render/render.mjs", "/tmp/rendered"}
-	var out, errOut lastBytes
-	out.max, errOut.max = renderOutput, renderOutput
+	out, errOut := tail.Writer{Max: renderOutput}, tail.Writer{Max: renderOutput}
 	word := newWord()
 	exit, err := guest.NewClient(box.Tether().Transport()).Exec(ctx, guest.ExecRequest{Argv: argv, Dir: "/computer/choiros", TimeoutMS: renderWall},
 		guest.Streams{Stdin: strings.NewReader(word), Stdout: &out, Stderr: &errOut})

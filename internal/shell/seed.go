@@ -7,21 +7,10 @@ import (
 	"path"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/contract/themes"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/sandbox"
 )
-
-// themePath is the theme's file in a workspace.
-const themePath = "artifacts/system/theme.json"
-
-// defaultTheme is the theme of a new computer.
-var defaultTheme = contract.Theme{
-	Name: "Night", Scheme: "dark", Radius: 10,
-	Colors: map[string]string{
-		"accent": "#d4af37", "background": "#0a0a0b", "border": "#28282c", "danger": "#ef6f66", "muted": "#98979e",
-		"ok": "#62c08a", "surface": "#121214", "surface-raised": "#1a1a1d", "text": "#ececea", "warn": "#e8965a",
-	},
-}
 
 const rootIgnore = `# What no checkpoint needs to hold. Files that one holds already stay in it.
 node_modules/
@@ -42,11 +31,11 @@ func Seed(ctx context.Context, v sandbox.Volumes, source fs.FS) error {
 			return fault.Wrap(op, err)
 		}
 	}
-	theme, err := json.MarshalIndent(defaultTheme, "", "  ")
+	theme, err := json.MarshalIndent(themes.All[0], "", "  ")
 	if err != nil {
 		return fault.Wrap(op, err)
 	}
-	for name, content := range map[string][]byte{themePath: append(theme, '\n'), ".gitignore": []byte(rootIgnore)} {
+	for name, content := range map[string][]byte{contract.ThemePath: append(theme, '\n'), ".gitignore": []byte(rootIgnore)} {
 		if err := v.Put(ctx, seed, name, content, 0o644); err != nil {
 			return fault.Wrap(op, err)
 		}

@@ -45,7 +45,7 @@ func (s *Shell) ThemeChanged() {
 // one, and theme.refused, once per content, when it is not valid. The last valid theme
 // stays.
 func (s *Shell) deliverTheme(ctx context.Context, seen contract.BlobRef) (contract.BlobRef, error) {
-	b, err := s.workspace.ReadAll(ctx, "", themePath, contract.MaxTheme+1)
+	b, err := s.workspace.ReadAll(ctx, "", contract.ThemePath, contract.MaxTheme+1)
 	if fault.Is(err, fault.NotFound) {
 		return "", nil
 	}

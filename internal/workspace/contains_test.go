@@ -49,7 +49,7 @@ func TestNamesTellWhatReadingTheTreesWould(t *testing.T) {
 		"workspace/notes/c.sh": false, "workspace/go/in/read.me": false, "workspace/go/new": false, "workspace/notes/a.txt workspace/go/new": false,
 		"workspace/make/Makefile/x.txt": false, "workspace/make/y": false, "workspace/notes/link.txt": false, "workspace/to/a.txt": false, "workspace/notes": false,
 		"workspace/tests/d.txt": false, "workspace/repo/HEAD": false, "workspace/hooks/x": false, "workspace/notes/.git/config": false, "choiros/app.tsx": true,
-		verify.ThemePath: false, "workspace/notes/a.txt/": true,
+		contract.ThemePath: false, "workspace/notes/a.txt/": true,
 		"workspace/ workspace/notes/new": true, "workspace/gone/": true, "workspace/empty/ a": true, "workspace/go/empty/": false, "workspace/to/": false, "workspace/make/Makefile/": false,
 		"workspace/repo/HEAD/": false, "workspace/notes//": false, "/": false, "workspace/../": false,
 	} {

@@ -314,7 +314,7 @@ func (w *Workspace) Publish(ctx context.Context, req PublishRequest) (Published,
 
 // LivePaths are published once per tool call, so that the desktop changes while
 // the user looks.
-var LivePaths = []wire.Path{"choiros", "artifacts/system/theme.json"}
+var LivePaths = []wire.Path{"choiros", contract.ThemePath}
 
 // PublishLive publishes what a running task changed so far under LivePaths.
 // id is one of its own for each call.

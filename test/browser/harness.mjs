@@ -237,7 +237,7 @@ export async function browse(t) {
  * and every request to another host than ours, is kept in `faults`.
  */
 export async function visitor(browser, choir, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce', ...options })
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: 'dark', reducedMotion: 'reduce', ...options })
   context.setDefaultTimeout(patience)
   const faults = []
   // What the browser says about a policy that stopped something is an error on its console. It also

@@ -1725,6 +1725,34 @@ export const THEME_COLORS = [
 
 export type ThemeColor = (typeof THEME_COLORS)[number]
 
+/** The themes that come with a computer. */
+export const THEMES = [
+  { name: 'Night', scheme: 'dark', radius: 10, colors: {
+    'accent': '#d4af37',
+    'background': '#0a0a0b',
+    'border': '#28282c',
+    'danger': '#ef6f66',
+    'muted': '#98979e',
+    'ok': '#62c08a',
+    'surface': '#121214',
+    'surface-raised': '#1a1a1d',
+    'text': '#ececea',
+    'warn': '#e8965a',
+  } },
+  { name: 'Day', scheme: 'light', radius: 10, colors: {
+    'accent': '#e0b02c',
+    'background': '#e9e6de',
+    'border': '#d6d1c5',
+    'danger': '#b3322b',
+    'muted': '#625e55',
+    'ok': '#1d7046',
+    'surface': '#f7f5f0',
+    'surface-raised': '#ffffff',
+    'text': '#1b1a17',
+    'warn': '#9a4f08',
+  } },
+] as const satisfies readonly Theme[]
+
 /** Version of the task contract. */
 export const VERSION = 1
 /** Data beyond this many bytes travel as a blob. */

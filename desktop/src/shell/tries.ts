@@ -1,4 +1,5 @@
 import { Clock3, History, LibraryBig, Palette, Terminal } from 'lucide-react'
+import type { Checkpoint } from '../link/protocol'
 import { useCheckpoints } from '../stores/checkpoints'
 import { short } from '../text/format'
 
@@ -10,9 +11,16 @@ const tries = [
   { icon: History, title: 'Go back to before all that', line: '/restore' },
 ]
 
+/** The newest checkpoint before anything was done in a new computer, of checkpoints newest first: what it began with, its first theme, too. */
+export function beginningOf(checkpoints: Checkpoint[]): string | undefined {
+  let at = checkpoints.findIndex((c) => c.kind === 'initial')
+  if (at < 0) return checkpoints.at(-1)?.commit
+  while (at > 0 && ['auto', 'manual'].includes(checkpoints[at - 1]!.kind)) at--
+  return checkpoints[at]!.commit
+}
+
 /** Things to try, each with the line that it puts into the prompt bar. All of them work without a model. */
 export function useTries(): typeof tries {
-  // The first checkpoint, made before anybody changed anything, is the oldest one.
-  const beginning = useCheckpoints((s) => (s.checkpoints.find((c) => c.kind === 'initial') ?? s.checkpoints.at(-1))?.commit)
+  const beginning = useCheckpoints((s) => beginningOf(s.checkpoints))
   return tries.map((t) => (t.line === '/restore' && beginning ? { ...t, line: `/restore ${short(beginning)}` } : t))
 }

@@ -24,8 +24,11 @@ export function faultOf(theme: unknown): string | null {
 
 type Colour = keyof Theme['colors']
 
-/** The colours used on surfaces and the contrast that each needs there (WCAG): AA for running text, that of large text for marks. */
-const inks = [['text', 4.5], ['muted', 4.5], ['accent', 3], ['ok', 3], ['warn', 3], ['danger', 3]] as const
+/** The colours in which words are written. */
+const inks = ['text', 'muted', 'accent', 'ok', 'warn', 'danger'] as const
+
+/** The contrast that words need (WCAG AA). */
+const enough = 4.5
 
 function mix(from: string, to: number, part: number): string {
   const h = from.length === 4 ? [...from.slice(1)].map((c) => c + c).join('') : from.slice(1, 7)
@@ -47,17 +50,20 @@ export function legible(ink: string, grounds: string[], least: number): string {
 }
 
 /** Inks as they are painted directly on the desktop's background. */
-type OnDesktop = Pick<Theme['colors'], (typeof inks)[number][0]>
+type OnDesktop = Pick<Theme['colors'], (typeof inks)[number]>
 
-/** The colours as they are painted: a colour that would be illegible on its grounds is changed until it is legible. A field's edge is a border that can be seen (WCAG 1.4.11). */
+/**
+ * The colours as they are painted: a colour whose words would be illegible on their grounds is changed until they are legible. The accent is
+ * painted as it is where it fills something, so that it does not count as changed. A field's edge is a border that can be seen (WCAG 1.4.11).
+ */
 export function painted(theme: Theme): { colors: Theme['colors']; onDesktop: OnDesktop; field: string; changed: Colour[] } {
   const colors = { ...theme.colors }
   const grounds = [colors.surface, colors['surface-raised']]
-  for (const [ink, least] of inks) colors[ink] = legible(colors[ink], grounds, least)
-  const onDesktop = Object.fromEntries(inks.map(([ink, least]) => [ink, legible(theme.colors[ink], [colors.background], least)])) as OnDesktop
+  for (const ink of inks) colors[ink] = legible(colors[ink], grounds, enough)
+  const onDesktop = Object.fromEntries(inks.map((ink) => [ink, legible(theme.colors[ink], [colors.background], enough)])) as OnDesktop
   // Fields lie on surfaces and have the ground of a well, which is a little nearer to the text.
   const field = legible(theme.colors.border, grounds, 3.3)
-  const changed: Colour[] = inks.map(([ink]) => ink).filter((ink) => colors[ink] !== theme.colors[ink] || ((ink === 'text' || ink === 'muted') && onDesktop[ink] !== theme.colors[ink]))
+  const changed: Colour[] = inks.filter((ink) => ink !== 'accent' && (colors[ink] !== theme.colors[ink] || ((ink === 'text' || ink === 'muted') && onDesktop[ink] !== theme.colors[ink])))
   return { colors, onDesktop, field, changed }
 }
 
@@ -80,9 +86,11 @@ export function contrast(a: string, b: string): number {
 export function paint(theme: Theme, root: HTMLElement): void {
   const { colors, onDesktop, field } = painted(theme)
   for (const name of THEME_COLORS) root.style.setProperty(`--choir-${name}`, colors[name])
-  for (const [ink] of inks) root.style.setProperty(ink === 'text' ? '--on-desktop' : `--on-desktop-${ink}`, onDesktop[ink])
+  for (const ink of inks) root.style.setProperty(ink === 'text' ? '--on-desktop' : `--on-desktop-${ink}`, onDesktop[ink])
   root.style.setProperty('--field', field)
-  root.style.setProperty('--on-accent', contrast(colors.accent, '#ffffff') > contrast(colors.accent, '#0a0a0b') ? '#ffffff' : '#0a0a0b')
+  const fill = theme.colors.accent
+  root.style.setProperty('--accent-fill', fill)
+  root.style.setProperty('--on-accent', contrast(fill, '#ffffff') > contrast(fill, '#0a0a0b') ? '#ffffff' : '#0a0a0b')
   root.style.setProperty('--choir-radius', `${theme.radius}px`)
   root.style.colorScheme = theme.scheme
   root.dataset.scheme = theme.scheme

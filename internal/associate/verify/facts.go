@@ -14,12 +14,10 @@ import (
 	"sync"
 	"syscall"
 
+	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/lockfile"
 )
-
-// ThemePath is the theme's file, relative to the workspace's root.
-const ThemePath = "artifacts/system/theme.json"
 
 // ShellDir is the desktop's source, relative to the workspace's root.
 const ShellDir = "choiros"
@@ -85,7 +83,7 @@ func Gather(root *os.Root, paths []string) (Facts, error) {
 		if p == "." || path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") || hidden(p) {
 			continue
 		}
-		if p == ThemePath {
+		if p == contract.ThemePath {
 			f.Theme = exists(root, p)
 			continue
 		}

@@ -209,7 +209,7 @@ func (e Evidence) Scope() []string {
 		}
 		out = append(out, f.Loose...)
 		if f.Theme {
-			out = append(out, ThemePath)
+			out = append(out, contract.ThemePath)
 		}
 	}
 	slices.Sort(out)

@@ -23,7 +23,7 @@ func Plain(paths []string) (names []string, ok bool) {
 		p = strings.TrimSuffix(p, "/")
 		dir, name := path.Base(path.Dir(p)), path.Base(p)
 		switch {
-		case p != path.Clean(p), hidden(p), p == ThemePath, guardKind(p) != "", isHook(p), dir == "hooks",
+		case p != path.Clean(p), hidden(p), p == contract.ThemePath, guardKind(p) != "", isHook(p), dir == "hooks",
 			slices.Contains(manifests, name), slices.Contains(bareNames, name), slices.Contains(codeExts, path.Ext(name)):
 			return nil, false
 		}

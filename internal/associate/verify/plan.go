@@ -65,7 +65,7 @@ func Plan(f Facts, profile contract.VerifyProfile) (out []Check, cut bool) {
 		return nil, false
 	}
 	if f.Theme {
-		out = append(out, Check{Name: "theme", Theme: ThemePath, TimeoutS: quick, Group: ThemePath, Enough: true, Runner: ExitCode})
+		out = append(out, Check{Name: "theme", Theme: contract.ThemePath, TimeoutS: quick, Group: contract.ThemePath, Enough: true, Runner: ExitCode})
 	}
 	var rest []Check // less useful than tests
 	for _, p := range f.Projects {

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +30,7 @@ import (
 	"choir.dev/choiros/internal/sandbox/local/cgroup"
 	"choir.dev/choiros/internal/sandbox/local/launch"
 	"choir.dev/choiros/internal/sandbox/local/seccomp"
+	"choir.dev/choiros/internal/tail"
 	"choir.dev/choiros/internal/tether"
 )
 
@@ -50,7 +51,7 @@ type box struct {
 	pid     int // of the guest, as the host sees it; 0 until known
 	pidfd   int // of the guest; -1 until known
 	session *tether.Session
-	tail    tailWriter // the end of what the guest wrote to stderr
+	tail    tail.Writer // the end of what the guest wrote to stderr
 	disk    *sampler
 	cleanup []func() error // run when everything in the box is dead
 
@@ -66,6 +67,7 @@ func (c *computer) open(ctx context.Context, spec sandbox.BoxSpec) (_ *box, err 
 	ctx, cancel := awake.WithTimeout(ctx, startLimit)
 	defer cancel()
 	b := &box{
+		tail:     tail.Writer{Max: 4096},
 		computer: c, spec: spec, limits: withDefaults(spec.Kind, spec.Limits), begin: time.Now(), pidfd: -1, done: make(chan struct{}),
 		dir: filepath.Join(c.dir, spec.ID),
 	}
@@ -335,7 +337,7 @@ func (b *box) identify(ctx context.Context, info *os.File) error {
 func (b *box) explain(err error) error {
 	b.killGuest()
 	<-b.done
-	return b.unstarted(err, b.tail.String())
+	return b.unstarted(err, strings.TrimSpace(b.tail.String()))
 }
 
 // unstarted returns the error for a box that did not start, with a hint for the caller, and
@@ -409,7 +411,7 @@ func (b *box) reap(said *os.File) {
 	b.mu.Lock()
 	session := b.session
 	if b.ending == nil {
-		b.ending = &sandbox.EndedError{Box: b.spec.ID, Reason: sandbox.Crashed, Detail: b.tail.String()}
+		b.ending = &sandbox.EndedError{Box: b.spec.ID, Reason: sandbox.Crashed, Detail: strings.TrimSpace(b.tail.String())}
 		if oom > 0 {
 			b.ending.Reason, b.ending.Detail = sandbox.Memory, fmt.Sprintf("it used its %d MiB of memory", b.limits.MemoryBytes>>20)
 		} else if b.ending.Detail == "" && werr != nil {
@@ -557,41 +559,4 @@ func (b *box) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
-}
-
-// tailWriter keeps the end of what is written to it.
-type tailWriter struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const tailSize = 4096
-
-func (t *tailWriter) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p[max(0, len(p)-tailSize):]...)
-	t.buf = t.buf[max(0, len(t.buf)-tailSize):]
-	return len(p), nil
-}
-
-// ReadFrom implements io.ReaderFrom: a guest hardly ever writes, so what waits for it need not have the 32 KiB of io.Copy.
-func (t *tailWriter) ReadFrom(r io.Reader) (n int64, err error) {
-	buf := make([]byte, 512)
-	for {
-		got, err := r.Read(buf)
-		n += int64(got)
-		if _, full := t.Write(buf[:got]); err != nil || full != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return n, errors.Join(err, full)
-		}
-	}
-}
-
-func (t *tailWriter) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.buf))
 }
