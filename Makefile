@@ -5,7 +5,7 @@
 # make proofs  what make test leaves out for its length: kills, power cuts, hostile trees and pages, cheats, packages that are installed, this repository in a computer
 # make race    everybody over the same files, 500 rounds; every acknowledged version is found
 # make large   a file of 1 GiB and a pack of 300 MiB through the binary, bit for bit
-# make kills   kills at random, for CHAOS=10m
+# make kills   kills at random, for CHAOS=10m, and fifty within one long task
 # make chaos   kills at each point and at random, damage of each kind to each file, power cuts
 # make attack  each attack with its defences off, with each alone, and with all on
 SHELL := /bin/bash
@@ -160,6 +160,7 @@ damage: build
 
 kills: build
 	CHOIR_CHAOS=$(CHAOS) CGO_ENABLED=1 go test $(RACE) -count=1 -timeout 40m -run '^TestRandomKills$$' -v ./test/chaos
+	go test -count=1 -timeout 10m -run '^TestALongTaskSurvivesKills$$' -v ./test/e2e
 
 # How many rounds of puts, moves, removals, commands, publishes and restores over
 # the same files, each with a kill.

@@ -2,9 +2,11 @@ package dispatch_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,71 +38,147 @@ func returnsOf(req contract.TurnRequest) string {
 	return out
 }
 
-// TestFactsAreWordForWord: after several compactions, with a summariser that writes nothing useful, a task's loop is still told
-// the paths, commands, errors and words of the user that the log knows, and recall brings back what the third turn returned.
+// longTask is a model that makes a task of eighty turns, and keeps what it was sent.
+type longTask struct {
+	t     *testing.T
+	h     *house
+	steer func(text string)
+	mu    sync.Mutex
+	// turn counts the requests that ask for no summary, compactions the others.
+	turn, compactions int
+	before            *contract.TurnRequest // since the last compaction
+	log               []contract.Payload    // what turn 80's log has
+	whole             map[string]bool       // the calls that turn 80 is sent as they were made
+	last, recalled    string                // what turn 80 and the one behind it are told
+}
+
+// onlyLonger fails the test if a request is not the one before with something at its end.
+func (l *longTask) onlyLonger(req contract.TurnRequest) {
+	if b := l.before; b != nil {
+		was, is := string(must(json.Marshal(b.Messages))), string(must(json.Marshal(req.Messages)))
+		// The one before ends in the brackets of its last message, which may have got further parts.
+		if was = was[:len(was)-len(`]}]`)]; len(is) <= len(was) || !strings.HasPrefix(is, was) {
+			l.t.Errorf("the request of turn %d is not the one before with something at its end:\n%.3000s\nbefore:\n%.3000s", l.turn, is, was)
+		}
+		b.Messages, req.Messages = nil, nil
+		if !reflect.DeepEqual(*b, req) {
+			l.t.Errorf("the request of turn %d differs from the one before besides in its messages:\n%+v\nbefore:\n%+v", l.turn, req, *b)
+		}
+	}
+}
+
+func (l *longTask) answer(_ int, req contract.TurnRequest) []contract.Part {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sumsUp(req) {
+		l.compactions++
+		l.before = nil
+		return parts(contract.Part{Text: "I did some things."})
+	}
+	l.turn++
+	l.onlyLonger(req)
+	l.before = &req
+	id := fmt.Sprintf("c%d", l.turn)
+	switch turn := l.turn; {
+	case turn == 3:
+		return parts(use(id, "bash", m{"command": "seq -f 'line %g of the third' 1 5000"}))
+	case turn == 10:
+		l.steer("keep the logo")
+		return parts(use(id, "bash", m{"command": "echo steered"}))
+	case turn < 80 && turn%15 == 5:
+		return parts(use(id, "bash", m{"command": fmt.Sprintf("printf 'undefined: %%s' Frobnicate%d >&2; exit 3", turn)}))
+	case turn < 80 && turn%15 == 6:
+		return parts(use(id, "write", m{"path": fmt.Sprintf("workspace/made-in-turn-%d.txt", turn), "content": strings.Repeat("x", 3000)}))
+	case turn < 80:
+		return parts(use(id, "bash", m{"command": fmt.Sprintf("seq 1 200 && echo round %d", turn)}))
+	case turn == 80:
+		if l.compactions < 2 {
+			l.t.Errorf("before turn 80 the conversation was compacted %d times", l.compactions)
+		}
+		l.last, l.log, l.whole = returnsOf(req), append(l.h.events("tool.called"), l.h.events("tool.returned")...), map[string]bool{}
+		for _, m := range req.Messages {
+			for _, p := range m.Parts {
+				if p.Call != nil {
+					l.whole[p.Call.ID] = true
+				}
+			}
+		}
+		handle := regexp.MustCompile(`\[(c\d+)\] [^\n]*of the third`).FindStringSubmatch(l.last)
+		if handle == nil {
+			l.t.Errorf("turn 80 is told no handle of turn 3's call:\n%s", l.last)
+			break
+		}
+		return parts(use(id, "recall", m{"call": handle[1], "from": 2495, "lines": 12}))
+	case turn == 81:
+		l.recalled = returnsOf(req)
+		return parts(use(id, "recall", m{"call": "never"}))
+	}
+	return parts(use("fin", "finish", m{"status": "ok", "summary": "Did it."}))
+}
+
+// known are the paths, commands and errors that the log of turn 80 has, as they were written, each with the id of its call; of
+// the newest calls, which no compaction has left out, only the errors.
+func (l *longTask) known() (out []string) {
+	commands, paths, failures := 0, 0, 0
+	for _, p := range l.log {
+		switch p := p.(type) {
+		case *contract.ToolCalled:
+			var args struct{ Command, Path string }
+			must(0, json.Unmarshal(p.Args, &args))
+			switch {
+			case l.whole[p.Call]:
+			case args.Path != "":
+				paths++
+				out = append(out, args.Path+" ["+p.Call+"]")
+			default:
+				commands++
+				out = append(out, "["+p.Call+"] "+args.Command+" → exit code ")
+			}
+		case *contract.ToolReturned:
+			if p.Command != nil && p.Command.ExitCode != 0 {
+				failures++
+				out = append(out, "undefined: "+strings.TrimSpace(p.Output[strings.LastIndex(p.Output, " ")+1:])+"\n")
+			}
+		}
+	}
+	if left := len(l.whole); commands+paths+left != 79 || left > 20 || paths != 5 || failures != 5 {
+		l.t.Errorf("the log of turn 80 has %d commands, %d paths and %d failures that were left out, and %d calls that were not", commands, paths, failures, left)
+	}
+	return out
+}
+
+// TestFactsAreWordForWord: in its eightieth turn, after several compactions, with a summariser that writes nothing useful, a task's
+// loop is still told each path, command and error that the log knows, the words of the user, and a handle by which recall brings
+// back what the third turn returned. Between two compactions each request is the one before with something at its end.
 func TestFactsAreWordForWord(t *testing.T) {
 	h := newHouse(t)
 	h.sleep()
-	h.tune = func(o *dispatch.Options) { o.Turns = 100 }
+	h.tune = func(o *dispatch.Options) { o.Turns = 150 }
 	h.wake()
 	h.model.window = 12_000 // about 21 kB of a conversation
-	task := m{"kind": "agent", "goal": "a long one", "tools": []string{"bash", "write"}}
-	h.model.director = plan(task)
-	var mu sync.Mutex
-	var run, last, recalled string
-	compactions, turn := 0, 0
-	steered := false
-	h.model.associate = func(_ int, req contract.TurnRequest) []contract.Part {
-		mu.Lock()
-		defer mu.Unlock()
-		if sumsUp(req) {
-			compactions++
-			return parts(contract.Part{Text: "I did some things."})
+	h.model.director = plan(m{"kind": "agent", "goal": "a long one", "tools": []string{"bash", "write"}})
+	var run string
+	l := &longTask{t: t, h: h, steer: func(text string) {
+		if _, err := h.d.Steer(context.WithoutCancel(t.Context()), contract.Person("u"), run, text); err != nil {
+			t.Error(err)
 		}
-		turn++
-		id := fmt.Sprintf("c%d", turn)
-		switch {
-		case turn == 3:
-			return parts(use(id, "bash", m{"command": "seq -f 'line %g of the third' 1 5000"}))
-		case turn == 5:
-			return parts(use(id, "bash", m{"command": "echo undefined: Frobnicate >&2; exit 3"}))
-		case turn == 6:
-			return parts(use(id, "write", m{"path": "workspace/made-in-turn-6.txt", "content": strings.Repeat("x", 3000)}))
-		case turn == 10 && !steered:
-			steered = true
-			if _, err := h.d.Steer(context.WithoutCancel(t.Context()), contract.Person("u"), run, "keep the logo"); err != nil {
-				t.Error(err)
-			}
-			return parts(use(id, "bash", m{"command": "echo steered"}))
-		case turn < 60:
-			return parts(use(id, "bash", m{"command": fmt.Sprintf("seq 1 200 && echo round %d", turn)}))
-		case turn == 60:
-			last = returnsOf(req)
-			return parts(use(id, "recall", m{"call": "c3", "from": 2495, "lines": 12}))
-		case turn == 61:
-			recalled = returnsOf(req)
-			return parts(use(id, "recall", m{"call": "never"}))
-		}
-		return parts(use("fin", "finish", m{"status": "ok", "summary": "Did it."}))
-	}
-	mu.Lock()
+	}}
+	h.model.associate = l.answer
+	l.mu.Lock()
 	run = h.submit("work for long")
-	mu.Unlock()
+	l.mu.Unlock()
 	rep := h.report(run)
 	h.quiet()
 	if rep.Status != contract.RunDone {
 		t.Fatalf("%+v", rep)
 	}
-	if compactions < 2 {
-		t.Fatalf("the conversation was compacted %d times", compactions)
-	}
-	for _, want := range []string{"a long one", "workspace/made-in-turn-6.txt [c6]", "echo undefined: Frobnicate >&2; exit 3 → exit code 3", "undefined: Frobnicate", "[c3]", "keep the logo"} {
-		if !strings.Contains(last, want) {
-			t.Errorf("turn 60 is not told %q:\n%s", want, last)
+	for _, want := range append(l.known(), "a long one", "keep the logo") {
+		if !strings.Contains(l.last, want) {
+			t.Errorf("turn 80 is not told %q:\n%s", want, l.last)
 		}
 	}
-	if !strings.Contains(recalled, "line 2500 of the third\nline 2501 of the third\n") {
-		t.Errorf("recall showed %s", recalled[max(0, len(recalled)-2000):])
+	if !strings.Contains(l.recalled, "line 2500 of the third\nline 2501 of the third\n") {
+		t.Errorf("recall showed %s", l.recalled[max(0, len(l.recalled)-2000):])
 	}
 }
 

@@ -323,10 +323,10 @@ func evidence(t *run.Task) string {
 		}
 		fmt.Fprintf(&b, "  - Changed %d %s (+%d −%d): %s\n", len(r.Changes), plural(len(r.Changes), "file"), added, removed, strings.Join(names, ", "))
 	}
-	commands := r.Commands
-	if len(commands) > 10 {
-		fmt.Fprintf(&b, "  - … %d earlier commands\n", len(commands)-10)
-		commands = commands[len(commands)-10:]
+	commands := ran(t)
+	if earlier := len(commands) - 10; earlier > 0 {
+		fmt.Fprintf(&b, "  - … %d earlier %s\n", earlier, plural(earlier, "command"))
+		commands = commands[earlier:]
 	}
 	for _, c := range commands {
 		b.WriteString(command("Ran", c))
@@ -372,6 +372,24 @@ func evidence(t *run.Task) string {
 		fmt.Fprintf(&b, "  - Refused network: %s\n", line(strings.Join(r.Egress.Denied, ", "), maxLine))
 	}
 	return b.String()
+}
+
+// ran returns the commands that ended in the attempt whose result is shown. The log has all of them, also those from before
+// a restart; a result lists only the first.
+func ran(t *run.Task) []contract.Command {
+	if t.Now.Number != t.Newest.Attempt {
+		return t.Newest.Commands
+	}
+	var all []contract.Command
+	for _, c := range t.Calls {
+		if c := t.Returns[c.Call].Command; c != nil {
+			all = append(all, *c)
+		}
+	}
+	if len(all) < len(t.Newest.Commands) {
+		return t.Newest.Commands
+	}
+	return all
 }
 
 // requests says in words what a task asks.

@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"choir.dev/choiros/internal/gateway/anthropic"
 	"choir.dev/choiros/internal/gateway/openai"
 	"choir.dev/choiros/internal/gateway/provider"
+	"choir.dev/choiros/test/modelserver"
 )
 
 // anyRequest draws a conversation that may be in any order, with calls that nobody answered, returns that nobody asked for, and blanks.
@@ -88,14 +88,9 @@ func encoded(r *rapid.T, c provider.Call, body func(provider.Call) ([]byte, erro
 
 // strictly decodes what would be sent into the vendor's own type, and fails if anything of it got lost on the way.
 func strictly[T any](r *rapid.T, b []byte) (T, []byte) {
-	var back T
-	if err := json.Unmarshal(b, &back); err != nil {
-		r.Fatalf("%s: %v", b, err)
-	}
-	again, err := json.Marshal(back)
-	var x, y any
-	if err != nil || json.Unmarshal(b, &x) != nil || json.Unmarshal(again, &y) != nil || fmt.Sprint(x) != fmt.Sprint(y) {
-		r.Fatalf("the vendor's type reads\n%s\nas\n%s", b, again)
+	back, err := modelserver.Strictly[T](b)
+	if err != nil {
+		r.Fatal(err)
 	}
 	return back, b
 }

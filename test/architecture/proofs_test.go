@@ -83,7 +83,7 @@ func TestNothingIsLeftToNobody(t *testing.T) {
 		"proofs-pages":     {" $(PROOF_PAGES)", "$(MAKE) --no-print-directory damage"},
 		"proofs-itself":    {"-run '$(ITSELF)' -v ./test/e2e"},
 		"damage":           {" ./test/damage"},
-		"kills":            {"'^TestRandomKills$$'", " ./test/chaos"},
+		"kills":            {"'^TestRandomKills$$'", " ./test/chaos", "'^TestALongTaskSurvivesKills$$' -v ./test/e2e"},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(recipe(target), want) {

@@ -89,12 +89,54 @@ func Start(t testing.TB, opts Options) *Instance {
 // the control plane answers.
 func TryStart(t testing.TB, opts Options) (*Instance, error) {
 	t.Helper()
-	NotInBox(t, "namespace for the boxes that choir up opens")
 	if opts.Data == "" {
 		opts.Data = filepath.Join(Scratch(t), "data")
 	}
-	if err := shareModules(opts.Data); err != nil {
+	in, line, err := begin(t, opts)
+	if err != nil {
 		return nil, err
+	}
+	select {
+	case b := <-line:
+		if err := json.Unmarshal(b, in); err != nil {
+			<-in.done
+			return nil, fmt.Errorf("choir up did not come up (exit code %d): %s", in.cmd.ProcessState.ExitCode(), in.logs)
+		}
+		if in.Stopped != nil && !opts.Stopped {
+			in.Stop(t)
+			return nil, fmt.Errorf("choir up can't open what is stored: %s", in.logs)
+		}
+		return in, nil
+	case <-time.After(90 * time.Second):
+		return nil, fmt.Errorf("choir up was not healthy after 90 s: %s", in.logs)
+	}
+}
+
+// KillStarting begins to start `choir up` on a data directory and kills it after so long, whatever it has come to, or when by is
+// closed. It reports whether it had come up, and fails the test if choir up ended by itself.
+func KillStarting(t testing.TB, opts Options, after time.Duration, by <-chan struct{}) (up bool) {
+	t.Helper()
+	in, line, err := begin(t, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-in.done:
+	case <-by:
+	case <-time.After(after):
+	}
+	if in.Kill(); !in.Killed() {
+		t.Fatalf("choir up ended before it was killed: %s", in.logs)
+	}
+	return len(<-line) > 0
+}
+
+// begin starts the process, and returns the first line that it prints when it has come up.
+func begin(t testing.TB, opts Options) (*Instance, <-chan []byte, error) {
+	t.Helper()
+	NotInBox(t, "namespace for the boxes that choir up opens")
+	if err := shareModules(opts.Data); err != nil {
+		return nil, nil, err
 	}
 	if opts.Binary == "" {
 		opts.Binary = Binary(t)
@@ -106,17 +148,17 @@ func TryStart(t testing.TB, opts Options) (*Instance, error) {
 	in.cmd.Stderr = in.logs
 	if opts.User != 0 {
 		if out, err := exec.Command("chown", "-R", fmt.Sprintf("%d:%[1]d", opts.User), opts.Data).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("chown: %w %s", err, out)
+			return nil, nil, fmt.Errorf("chown: %w %s", err, out)
 		}
 		in.cmd.Env = append(in.cmd.Env, "HOME="+opts.Data)
 		in.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: opts.User, Gid: opts.User}}
 	}
 	out, err := in.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := in.cmd.Start(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	line := make(chan []byte, 1)
 	go func() {
@@ -133,20 +175,7 @@ func TryStart(t testing.TB, opts Options) (*Instance, error) {
 			t.Logf("choir up said:\n%s", in.logs.String())
 		}
 	})
-	select {
-	case b := <-line:
-		if err := json.Unmarshal(b, in); err != nil {
-			<-in.done
-			return nil, fmt.Errorf("choir up did not come up (exit code %d): %s", in.cmd.ProcessState.ExitCode(), in.logs)
-		}
-		if in.Stopped != nil && !opts.Stopped {
-			in.Stop(t)
-			return nil, fmt.Errorf("choir up can't open what is stored: %s", in.logs)
-		}
-		return in, nil
-	case <-time.After(90 * time.Second):
-		return nil, fmt.Errorf("choir up was not healthy after 90 s: %s", in.logs)
-	}
+	return in, line, nil
 }
 
 // environ is the part of the machine's environment that our processes need: without model keys,
@@ -205,6 +234,17 @@ func (in *Instance) Stop(t testing.TB) {
 func (in *Instance) Kill() {
 	_ = in.cmd.Process.Kill()
 	<-in.done
+}
+
+// Killed reports whether the control plane has ended and was ended by SIGKILL.
+func (in *Instance) Killed() bool {
+	select {
+	case <-in.done:
+		status, ok := in.cmd.ProcessState.Sys().(syscall.WaitStatus)
+		return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+	default:
+		return false
+	}
 }
 
 // Done is closed when the control plane ended.
