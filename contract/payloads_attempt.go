@@ -1,5 +1,7 @@
 package contract
 
+import "time"
+
 // AttemptState is where an attempt at a task stands. What an attempt may do
 // next is decided by it alone, while it goes on and after a crash.
 type AttemptState string
@@ -68,7 +70,32 @@ type RepairRequested struct {
 // Validate implements Payload.
 func (p RepairRequested) Validate() error { return check(p) }
 
+// MaxOutdated bounds the files of one Outdated.
+const MaxOutdated = 200
+
+type (
+	// Outdated says that others changed live files that the loop of an attempt works with, of which it is told before its next request.
+	Outdated struct {
+		Attempt int            `json:"attempt" v:"min=1,max=1000"`
+		Files   []OutdatedPath `json:"files" v:"nonempty,items=200"`
+		Last    bool           `json:"last,omitempty"` // the attempt is told no more of them: there were too many
+	}
+	// OutdatedPath is the newest change of a live file when it was noticed. By is empty for what writes to the tree itself, such as a
+	// terminal; Seq and Time are of the event that says so: file.written, file.removed, document.revised or checkpoint.created.
+	OutdatedPath struct {
+		Path    string    `json:"path" v:"required,path"`
+		By      ActorKind `json:"by,omitempty"`
+		Removed bool      `json:"removed,omitempty"`
+		Seq     uint64    `json:"seq" v:"min=1"`
+		Time    time.Time `json:"time"`
+	}
+)
+
+// Validate implements Payload.
+func (p Outdated) Validate() error { return check(p) }
+
 func init() {
+	register[Outdated](TypeInfo{Type: "task.outdated", Doc: "Live files that a task has read or written were changed by somebody else, and its loop is told.", By: host, Needs: CanRecord})
 	register[RepairRequested](TypeInfo{Type: "repair.requested", Doc: "The checks of an attempt failed, or a person commented on its work, and its loop is asked again.", By: host, Needs: CanRecord, Projected: true})
 	register[AttemptMoved](TypeInfo{Type: "attempt.moved", Doc: "An attempt at a task went on to another state.", By: host, Needs: CanRecord, Projected: true})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
+	"choir.dev/choiros/internal/dispatch/meanwhile"
 	story "choir.dev/choiros/internal/run"
 )
 
@@ -84,6 +85,9 @@ func (r *run) read(ctx context.Context, after *uint64) error {
 		*after = e.Sequence
 		r.mu.Lock()
 		r.seen = e.Sequence
+		if meanwhile.Tells(e.Type) {
+			r.live = e.Sequence
+		}
 		r.touch()
 		r.mu.Unlock()
 	}

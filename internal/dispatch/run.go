@@ -13,6 +13,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/director"
 	"choir.dev/choiros/internal/dispatch/loops"
+	"choir.dev/choiros/internal/dispatch/meanwhile"
 	"choir.dev/choiros/internal/dispatch/outside"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/rundoc"
@@ -58,12 +59,15 @@ type run struct {
 	seen      uint64                 // the sequence up to which the log was read
 	places    map[string]*slots.Slot // the slots of its tasks, by task id
 	unread    error                  // why the story does not grow any more
+	live      uint64                 // the newest event, up to seen, that may say of live files that they changed
+	watches   map[ports.TaskRef]*meanwhile.Watch
 
 	hearing hearing
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
-	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), another: make(chan struct{}), settled: map[string]bool{}, reads: map[string]int{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen}
+	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), another: make(chan struct{}), settled: map[string]bool{}, reads: map[string]int{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen,
+		live: seen, watches: map[ports.TaskRef]*meanwhile.Watch{}} // what came before this process took it up may have any
 	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
 	r.worked, r.since = s.Worked(), awake.Now()
 	if !s.Newest.IsZero() {

@@ -171,6 +171,26 @@ func (w *folders) Contains(_ context.Context, commits, paths, names []string) ([
 	return out, nil
 }
 
+func (w *folders) Changed(_ context.Context, from, to string) (out []contract.Change, err error) {
+	defer caught(&err)
+	for p, op := range changes(filepath.Join(w.dir, "commits", from), filepath.Join(w.dir, "commits", to)) {
+		out = append(out, contract.Change{Path: p, Op: op})
+	}
+	return out, nil
+}
+
+// LiveDiff shows the live files whole.
+func (w *folders) LiveDiff(_ context.Context, from string, paths []string, max int) (string, error) {
+	if _, err := os.Stat(filepath.Join(w.dir, "commits", from)); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, p := range paths {
+		fmt.Fprintf(&b, "+++ %s\n%s", p, readFile(w.live(), p))
+	}
+	return b.String()[:min(b.Len(), max)], nil
+}
+
 func (w *folders) Merge(ctx context.Context, o ports.Overlay, took ports.Took) (_ ports.Merged, err error) {
 	defer caught(&err)
 	w.mu.Lock()

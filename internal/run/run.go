@@ -78,6 +78,7 @@ type Task struct {
 	TaskHead
 	Request contract.DirectorTask
 	Cause   string // the id of the event that delegated it
+	Asked   uint64 // the sequence of task.requested
 	Batch   int    // tasks of one delegation share it
 	Results map[int]contract.AssociateResult
 	Newest  *contract.AssociateResult // the result of the newest attempt that has one
@@ -92,6 +93,8 @@ type Task struct {
 	Reached []string // host:port pairs that its boxes were let out to
 	Refused []string
 	Outside map[string]*Effect // by call
+	// Outdated is what others changed meanwhile of the live files that its loop works with, as it is told.
+	Outdated []contract.Outdated
 
 	worked time.Duration // how long its loop had worked at since
 	since  time.Duration // Worked of the run when the newest event came that may have moved it
@@ -283,7 +286,7 @@ func (r *Run) request(e contract.Event, p *contract.TaskRequested) {
 	if r.Task(p.Task.ID) != nil {
 		return
 	}
-	t := &Task{TaskHead: NewTaskHead(p.Task), Request: p.Task, Cause: e.Causation, Results: map[int]contract.AssociateResult{}, Returns: map[string]contract.ToolReturned{}}
+	t := &Task{TaskHead: NewTaskHead(p.Task), Request: p.Task, Cause: e.Causation, Asked: e.Sequence, Results: map[int]contract.AssociateResult{}, Returns: map[string]contract.ToolReturned{}}
 	if n := len(r.Tasks); n > 0 {
 		t.Batch = r.Tasks[n-1].Batch
 		if r.Tasks[n-1].Cause != e.Causation {
@@ -326,6 +329,10 @@ func (t *Task) apply(e contract.Event, p contract.Payload) {
 		if n := len(t.Reviews); n > 0 && p.Attempt == t.Now.Number && t.Now.State == contract.AttemptReviewed && t.Now.Last == e.Sequence {
 			answer := *p
 			t.Reviews[n-1].Answer, t.Reviews[n-1].By, t.Reviews[n-1].Answered = &answer, e.By(), e.Time.UTC()
+		}
+	case *contract.Outdated:
+		if p.Attempt == t.Now.Number {
+			t.Outdated = append(t.Outdated, *p)
 		}
 	case *contract.ToolCalled:
 		if p.Attempt == t.Now.Number {
@@ -394,7 +401,7 @@ func (t *Task) move(e contract.Event, p contract.Payload) {
 // next makes an attempt the newest one, without anything else known of it.
 func (t *Task) next(a attempt.Attempt) {
 	t.Now, t.Turns, t.Calls, t.Metered = a, nil, nil, contract.Usage{}
-	t.Reached, t.Refused, t.Repairs, t.Reviews, t.Program, t.Outside = nil, nil, nil, nil, Program{}, nil
+	t.Reached, t.Refused, t.Repairs, t.Reviews, t.Program, t.Outside, t.Outdated = nil, nil, nil, nil, Program{}, nil, nil
 	t.Returns = map[string]contract.ToolReturned{}
 }
 

@@ -803,6 +803,23 @@ export interface ModelWaiting {
   try: number
 }
 
+/** Outdated says that others changed live files that the loop of an attempt works with, of which it is told before its next request. */
+export interface Outdated {
+  attempt: number
+  files: OutdatedPath[]
+  /** the attempt is told no more of them: there were too many */
+  last?: boolean
+}
+
+/** OutdatedPath is the newest change of a live file when it was noticed. By is empty for what writes to the tree itself, such as a terminal; Seq and Time are of the event that says so: file.written, file.removed, document.revised or checkpoint.created. */
+export interface OutdatedPath {
+  path: string
+  by?: ActorKind
+  removed?: boolean
+  seq: number
+  time: string
+}
+
 /** Output is a structured output: the answer's text is JSON that Schema, a JSON Schema object, describes. */
 export interface Output {
   name: string
@@ -1574,6 +1591,8 @@ export interface EventData {
   'source.added': SourceAdded
   /** The one result of an attempt. */
   'task.finished': TaskFinished
+  /** Live files that a task has read or written were changed by somebody else, and its loop is told. */
+  'task.outdated': Outdated
   /** A task was requested: by the Director, or for a prompt that goes to one Associate at once. */
   'task.requested': TaskRequested
   /** An attempt at a task began. */
@@ -1678,6 +1697,7 @@ export const EVENT_TYPES = [
   'service.restarted',
   'source.added',
   'task.finished',
+  'task.outdated',
   'task.requested',
   'task.started',
   'theme.changed',

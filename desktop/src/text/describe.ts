@@ -102,6 +102,10 @@ function words(e: Event): Description | null {
       if (d?.what === 'call') return quiet(`${name}: call ${d.status ?? ''}`, oneLine(d.text), d.status === 'failed' ? 'danger' : 'plain')
       return quiet(d?.what === 'plan' ? `${name}: plan` : `${name} says`, oneLine(d?.text ?? ''))
     }
+    case 'task.outdated': {
+      const files = dataOf(e, e.type)?.files ?? []
+      return quiet('A task is told', `${count(files.length, 'file')} changed meanwhile: ${oneLine(files.map((f) => f.path).join(', '))}`)
+    }
     case 'turn.recorded':
       return quiet('Model turn')
     case 'verification.finished': {

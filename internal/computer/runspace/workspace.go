@@ -436,6 +436,25 @@ func (w *Workspace) Git(ctx context.Context, r ports.GitRequest) (ports.GitReply
 	return ports.GitReply{}, fault.New("runspace.Git", fault.Invalid, "", fmt.Errorf("there is no operation %q", s.Op))
 }
 
+// Changed implements ports.Workspace.
+func (w *Workspace) Changed(ctx context.Context, from, to string) ([]contract.Change, error) {
+	diff, err := w.Workspace.Diff(ctx, wire.DiffRequest{From: from, To: to, MaxBytes: -1})
+	return shown.Changes(diff.Changes), err
+}
+
+// LiveDiff implements ports.Workspace.
+func (w *Workspace) LiveDiff(ctx context.Context, from string, paths []string, max int) (string, error) {
+	req := wire.DiffRequest{From: from, MaxBytes: max}
+	for _, p := range paths {
+		req.Paths = append(req.Paths, wire.Path(p))
+	}
+	diff, err := w.Workspace.Diff(ctx, req)
+	if diff.Truncated {
+		diff.Diff += "\n(the rest is not shown)\n"
+	}
+	return diff.Diff, err
+}
+
 // ReadFile implements ports.Workspace.
 func (w *Workspace) ReadFile(ctx context.Context, p string, max int) ([]byte, error) {
 	return w.Workspace.ReadAll(ctx, "", p, max)

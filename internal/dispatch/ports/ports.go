@@ -243,6 +243,11 @@ type Workspace interface {
 	// that does not tell everything, for example because a file with one of names is in
 	// their folders or above.
 	Contains(ctx context.Context, commits, paths, names []string) ([][]bool, error)
+	// Changed lists what differs between two checkpoints, up to a bound.
+	Changed(ctx context.Context, from, to string) ([]contract.Change, error)
+	// LiveDiff is the unified diff of files as a checkpoint has them and as they are live, cut at max bytes. It shows nothing that no
+	// checkpoint would hold.
+	LiveDiff(ctx context.Context, from string, paths []string, max int) (diff string, err error)
 	// Publish applies m and makes a checkpoint. Unless force is set, it returns
 	// fault.Conflict and applies nothing if the live tree has changed so that the result
 	// would not be m.Tree under m.Scope.

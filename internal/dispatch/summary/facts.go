@@ -94,7 +94,7 @@ func Facts(s *story.Run, t *story.Task, kept []string, most int) string {
 	for i := len(t.Calls) - 1; i >= 0; i-- { // newest first
 		c := t.Calls[i]
 		ret, returned := t.Returns[c.Call]
-		paths := pathsOf(c.Args)
+		paths := PathsOf(c.Args)
 		text, size := "", maxErrorText
 		if returned && (!ret.OK || (ret.Command != nil && ret.Command.ExitCode != 0)) {
 			if failures++; failures > newestErrors {
@@ -131,6 +131,7 @@ func Facts(s *story.Run, t *story.Task, kept []string, most int) string {
 	return said + composeLines(max(most-len(said), most/2), most/2,
 		part{"The user's words (newest first)", words},
 		part{"Changed (newest first; in brackets the call)", changed.lines()},
+		part{"Changed by others in the live files, while your tree has them as before (newest first)", outdated(t)},
 		part{"Checks", checks},
 		part{"Run (newest first)", ran},
 		part{"Calls that failed", failed},
@@ -238,8 +239,8 @@ func (o *order) lines() []string {
 	return out
 }
 
-// pathsOf finds the paths that a call's arguments name.
-func pathsOf(args json.RawMessage) []string {
+// PathsOf finds the paths that a call's arguments name.
+func PathsOf(args json.RawMessage) []string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
 		return nil
@@ -281,3 +282,23 @@ func commandLine(argv []string) string {
 }
 
 func indent(s string) string { return "  " + strings.ReplaceAll(s, "\n", "\n  ") }
+
+// Shortened returns a command as the log and the task's result store it.
+func Shortened(ran *contract.Command, logs bool) *contract.Command {
+	if ran == nil {
+		return nil
+	}
+	keep := 2 << 10
+	if logs {
+		keep = 8 << 10
+	}
+	c := *ran
+	c.Argv = slices.Clone(c.Argv[:min(len(c.Argv), 64)])
+	for i := range c.Argv {
+		c.Argv[i] = harness.Clip(c.Argv[i], 4<<10)
+	}
+	c.Truncated = c.Truncated || len(c.Stdout) > keep || len(c.Stderr) > keep
+	c.Stdout, c.Stderr = harness.Clip(c.Stdout, keep), harness.Clip(c.Stderr, keep)
+	c.DurationMS = max(0, c.DurationMS)
+	return &c
+}

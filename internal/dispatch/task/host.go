@@ -97,6 +97,8 @@ type Run interface {
 	Story(look func(*story.Run))
 	// KeptSince returns what loops are told of facts that were remembered or forgotten since the run began.
 	KeptSince(ctx context.Context) ([]string, error)
+	// Meanwhile returns what the loop of an attempt is told of files that others changed while it works with them.
+	Meanwhile(ctx context.Context, t ports.TaskRef) []string
 	// Until waits until cond, which is called as by Story, holds.
 	Until(ctx context.Context, cond func(*story.Run) bool) error
 	// Before returns what the loop of a task is told of what was before its run; "" if a Director tells it.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/recall"
+	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/harness"
 	story "choir.dev/choiros/internal/run"
@@ -21,18 +23,29 @@ func RecallTool() catalogue.HostTool {
 	return catalogue.HostTool{Tool: recall.Tool(), Call: byAttempt((*attempt).recall)}
 }
 
+// maxLiveDiff bounds what is shown of what others changed, in bytes.
+const maxLiveDiff = 64 << 10
+
 func (a *attempt) recall(ctx context.Context, args json.RawMessage) (tool.Result, error) {
 	return recall.Show(args, func(call string) (recall.Returned, string) {
 		var ret contract.ToolReturned
 		known, called := false, false
+		var others []string
 		a.run.Story(func(s *story.Run) {
 			t := s.Task(a.ref.Task)
 			ret, known = t.Returns[call]
+			others = summary.OutdatedOf(t, call)
 			for _, c := range t.Calls {
 				called = called || c.Call == call
 			}
 		})
 		switch {
+		case !known && !called && len(others) > 0:
+			diff, err := a.host.Workspace.LiveDiff(ctx, a.now.Base, others, maxLiveDiff)
+			if err != nil {
+				return recall.Returned{}, "The live files can't be read now: " + fault.Text(err)
+			}
+			return recall.Returned{Name: "the live files against those that you began with", Output: cmp.Or(diff, "They are as you began with them.")}, ""
 		case !known && called:
 			return recall.Returned{}, fmt.Sprintf("What %s returned is not known: nothing was recorded of its end.", call)
 		case !known:

@@ -79,6 +79,7 @@ func (a *attempt) news(ctx context.Context) (w associate.WakeReply, err error) {
 		return w, err
 	}
 	a.run.Story(func(s *story.Run) { w.Notes = append(kept, summary.Words(s)...) })
+	w.Notes = append(w.Notes, a.run.Meanwhile(ctx, a.ref)...)
 	return w, nil
 }
 
@@ -272,7 +273,7 @@ func (a *attempt) perform(ctx context.Context, call string, t tool.Tool, args js
 		return tool.Result{}, fault.Wrap("dispatch.tool", err)
 	}
 	ret := &contract.ToolReturned{Call: call, Name: t.Name, OK: res.OK, Output: harness.Clip(res.Output, maxLogged), DurationMS: took, Attempt: a.ref.Attempt,
-		Command: a.shortened(res.Command), Images: res.Images}
+		Command: summary.Shortened(res.Command, a.task.Want.Logs), Images: res.Images}
 	if whole := wholeOutput(res); len(whole) > maxLogged {
 		if ret.OutputRef, _, err = a.host.Blobs.Put(ctx, a.host.CID, strings.NewReader(whole)); err != nil {
 			return tool.Result{}, fault.Wrap("dispatch.tool", err)
@@ -428,26 +429,6 @@ func (a *attempt) show(ctx context.Context, res *tool.Result) {
 		a.host.Logger.Warn("an edit could not be shown live", "task", a.ref.Task, "error", err)
 		res.Output += "\n(not shown to the user yet: " + summary.OneLine(fault.Told(err), 300) + ")"
 	}
-}
-
-// shortened returns a command as the log and the task's result store it.
-func (a *attempt) shortened(ran *contract.Command) *contract.Command {
-	if ran == nil {
-		return nil
-	}
-	keep := 2 << 10
-	if a.task.Want.Logs {
-		keep = 8 << 10
-	}
-	c := *ran
-	c.Argv = slices.Clone(c.Argv[:min(len(c.Argv), 64)])
-	for i := range c.Argv {
-		c.Argv[i] = harness.Clip(c.Argv[i], 4<<10)
-	}
-	c.Truncated = c.Truncated || len(c.Stdout) > keep || len(c.Stderr) > keep
-	c.Stdout, c.Stderr = harness.Clip(c.Stdout, keep), harness.Clip(c.Stderr, keep)
-	c.DurationMS = max(0, c.DurationMS)
-	return &c
 }
 
 // git carries out a git step on the workspace's history.
