@@ -140,7 +140,7 @@ func beginAs(ctx context.Context, cid contract.CID, c Computer, by contract.Acto
 	}
 	// Who goes back to before all that he did comes back to this theme, too.
 	var asked rpc.CheckpointRequest
-	asked.Body.Message = "Theme " + theme.Name + ", as the system is"
+	asked.Body.Message = "Begins with " + theme.Name + ", as the system"
 	_, err = rpc.CheckpointCreate.Ask(ctx, c.Methods(), rpc.Caller{Computer: cid, Actor: by}, asked)
 	return err
 }

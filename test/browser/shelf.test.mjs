@@ -63,5 +63,27 @@ test('a desktop without windows', async (t) => {
     await frame.getByTestId('shelf').waitFor({ state: 'detached' })
   })
 
+  await t.test('what is not loaded when the line goes down harms nothing, and comes with the line', async () => {
+    await page.reload()
+    frame = await desktop(page)
+    await frame.locator('[data-testid=window][data-active=true]').waitFor()
+    const refuse = (route) => route.abort()
+    await page.route(/\/shell\/(Shelf|Choices)\.tsx|\/assets\/(Shelf|Choices)-/, refuse)
+    await context.setOffline(true)
+    await frame.locator('[data-testid=connection]:not([data-state=online])').waitFor()
+    await frame.getByTestId('uses').click()
+    await frame.getByText('What can be chosen is not loaded yet').waitFor()
+    await say(frame, '/new')
+    await frame.getByTestId('offline').waitFor()
+    await frame.locator('[data-testid=window][data-hidden=false]').first().waitFor({ state: 'detached' })
+    assert.equal(await frame.getByText('stopped working').count(), 0)
+    await context.setOffline(false)
+    await frame.locator('[data-testid=connection][data-state=online]').waitFor()
+    assert.equal(await frame.getByTestId('shelf').count(), 0)
+    await page.unroute(/\/shell\/(Shelf|Choices)\.tsx|\/assets\/(Shelf|Choices)-/, refuse)
+    await frame.getByTestId('shelf').waitFor()
+    faults.splice(0) // the browser complains of each request that it was refused
+  })
+
   assert.deepEqual(faults, [])
 })

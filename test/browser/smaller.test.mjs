@@ -18,7 +18,7 @@ test('small things', async (t) => {
     await until('there is a newer checkpoint', () => choir.json('checkpoints').some((c) => c.message === 'later'))
     const first = choir.json('checkpoints').at(-1)
     await frame.getByTestId('try').nth(4).click()
-    assert.equal(await bar.inputValue(), `/restore ${first.id.slice(0, 8)}`)
+    assert.equal(await bar.inputValue(), '/restore beginning')
     await bar.press('Enter')
     await frame.locator(`[data-testid=checkpoint][data-checkpoint="${first.id}"][aria-current=true]`).waitFor()
     await frame.getByTestId('restore-plan').waitFor()

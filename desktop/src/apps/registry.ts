@@ -56,7 +56,7 @@ function componentOf(id: string, entry: Manifest['entry']): ComponentType<AppPro
  * counts a sheet as loaded once it has requested it: a second try would show the app
  * without its styles.
  */
-async function missingSheets(): Promise<void> {
+export async function missingSheets(): Promise<void> {
   const failed = [...document.querySelectorAll<HTMLLinkElement>('link[rel=stylesheet]')].filter((l) => failedSheets.has(l.href))
   await Promise.all(
     failed.map(

@@ -1,4 +1,4 @@
-import { lazy, Suspense, useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from 'react'
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from 'react'
 import { CloudOff } from 'lucide-react'
 import { preload, useApps, visible } from '../apps/registry'
 import type { Frame } from '../contract/types'
@@ -11,16 +11,18 @@ import { Bar } from './Bar'
 import css from './Desktop.module.css'
 import './desktop.css'
 import { useDrops } from './drops'
+import { ErrorCard } from './ErrorCard'
 import './fromConsole'
 import { openApp } from './intents'
 import { useKeys } from './keys'
+import { later } from './later'
 import { useScreen } from './screen'
 import { SourceError } from './SourceError'
 import { Toasts } from './Toasts'
 import { Window } from './Window'
 import windowCss from './Window.module.css'
 
-const Shelf = lazy(() => import('./Shelf'))
+const Shelf = later(() => import('./Shelf'))
 
 export function Desktop() {
   const space = useRef<HTMLElement>(null)
@@ -90,9 +92,9 @@ export function Desktop() {
           ))}
         </ul>
         {bare && (
-          <Suspense fallback={null}>
+          <ErrorCard what="The shelf">
             <Shelf />
-          </Suspense>
+          </ErrorCard>
         )}
         {hint && <div className={windowCss.ghost} style={{ left: hint.x, top: hint.y, width: hint.w, height: hint.h, zIndex: 1_000_000 }} />}
         {/* In a steady order, so that raising one never re-creates another. */}

@@ -1,4 +1,4 @@
-import { lazy, Suspense, useCallback, useEffect, useRef, useState, type KeyboardEvent } from 'react'
+import { useCallback, useEffect, useRef, useState, type KeyboardEvent } from 'react'
 import { ArrowUp, ChevronRight, Sparkle, SquareSlash } from 'lucide-react'
 import { keepThere } from '../link/console'
 import { putFile } from '../link/files'
@@ -8,17 +8,19 @@ import { HostError } from '../link/protocol'
 import parts from '../parts/parts.module.css'
 import { keptThing } from '../stores/kept'
 import { useConnection } from '../stores/connection'
+import { useToasts } from '../stores/toasts'
 import { size } from '../text/format'
 import { possible } from './choices'
 import { runCommand, shellCommands, submitPrompt, tell } from './intents'
 import { complete, History, parse } from './prompt'
 import { useAway } from './popover'
+import { later } from './later'
 import { usePromptBar } from './promptStore'
 import { Uses } from './Uses'
 import css from './PromptBar.module.css'
 
 // Loaded when it is opened first: the bar itself is part of every first visit.
-const Choices = lazy(() => import('./Choices'))
+const Choices = later(() => import('./Choices'))
 
 const historyKey = 'choir.prompts'
 const history = keptThing('history', () => {
@@ -156,17 +158,15 @@ export function PromptBar() {
   return (
     <div className={css.wrap} ref={wrap}>
       {choosing && kind === 'prompt' && provider && (
-        <Suspense>
-          <Choices
-            provider={provider}
-            chosen={chosen}
-            choose={choose}
-            close={() => {
-              setChoosing(false)
-              uses.current?.focus()
-            }}
-          />
-        </Suspense>
+        <Choices
+          provider={provider}
+          chosen={chosen}
+          choose={choose}
+          close={() => {
+            setChoosing(false)
+            uses.current?.focus()
+          }}
+        />
       )}
       {options.length > 0 && (
         <ul className={css.list} role="listbox" id="completions" aria-label="Completions">
@@ -233,7 +233,10 @@ export function PromptBar() {
           onSelect={(e) => moved([e.currentTarget.selectionStart, e.currentTarget.selectionEnd])}
         />
         {kind === 'prompt' && provider && !readOnly ? (
-          <Uses provider={provider} chosen={chosen} open={choosing} toggle={() => setChoosing(!choosing)} button={uses} />
+          <Uses provider={provider} chosen={chosen} open={choosing} toggle={() => {
+              setChoosing(!choosing)
+              if (!choosing && !Choices.ready() && state !== 'online') useToasts.getState().say('warn', 'What can be chosen is not loaded yet', 'It comes with the connection.')
+            }} button={uses} />
         ) : (
           <span className={css.uses} data-testid="uses">
             {kind === 'exec' ? 'runs in your workspace' : kind === 'slash' ? 'shell command' : ''}

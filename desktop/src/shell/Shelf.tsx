@@ -6,7 +6,7 @@ import { standing } from '../apps/run/standing'
 import { openThing } from './intents'
 import { usePromptBar } from './promptStore'
 import css from './Shelf.module.css'
-import { useTries } from './tries'
+import { tries } from './tries'
 
 // As many as are taken in at a glance.
 const most = 5
@@ -16,7 +16,6 @@ export default function Shelf() {
   const readOnly = useConnection((s) => s.readOnly)
   const fill = usePromptBar((s) => s.fill)
   const runs = useRuns((s) => s.runs)
-  const tries = useTries()
   const recent = Object.values(runs).sort((a, b) => b.started.localeCompare(a.started)).slice(0, most)
   return (
     <div className={css.shelf} data-testid="shelf">

@@ -12,6 +12,7 @@ import { useToasts } from '../stores/toasts'
 import { stacked, useWindows } from '../stores/windows'
 import { clock, count, oneLine, short } from '../text/format'
 import { builtIn } from '../theme/themes'
+import { beginningOf } from './beginning'
 import { carried, type Chosen } from './choices'
 import { cascade, larger } from './geometry'
 import type { SlashCommand } from './prompt'
@@ -154,9 +155,11 @@ export const shellCommands: ShellCommand[] = [
   {
     name: 'restore', args: 'checkpoint', hint: 'Choose a checkpoint to go back to',
     values: () =>
-      useCheckpoints.getState().checkpoints.slice(0, 30).map((c) => ({ value: short(c.commit), hint: `${clock(c.time)}  ${oneLine(c.message, 60)}` })),
+      [{ value: 'beginning', hint: 'before anything was done here' }, ...useCheckpoints.getState().checkpoints.slice(0, 30).map((c) => ({ value: short(c.commit), hint: `${clock(c.time)}  ${oneLine(c.message, 60)}` }))],
     run(args) {
-      const found = args && useCheckpoints.getState().checkpoints.find((c) => c.commit.startsWith(args))
+      const { checkpoints } = useCheckpoints.getState()
+      const wanted = args === 'beginning' ? beginningOf(checkpoints) : args
+      const found = wanted && checkpoints.find((c) => c.commit.startsWith(wanted))
       if (args && !found) throw new HostError('not_found', `There is no checkpoint ${args}.`, 'Open Time Travel to see them.')
       const id = openApp('timetravel')
       if (id && found) usePromptBar.getState().point(found.commit)

@@ -5,6 +5,7 @@ import parts from '../../parts/parts.module.css'
 import { ask, tell } from '../../shell/intents'
 import { useToasts } from '../../stores/toasts'
 import { clock, count, dayOf } from '../../text/format'
+import { sayDay } from './groups'
 import css from './TimeTravel.module.css'
 import { restoreWords, undoneWords } from './words'
 
@@ -21,15 +22,16 @@ function look(target: Target, dry_run: boolean): Promise<Restored> {
 function heading(target: Target, plan: Restored | null): string {
   if (target === 'last') return plan?.undone ? `Undo ${undoneWords(plan.undone)}` : 'Undo the last thing'
   if ('run' in target) return 'Undo what this run changed'
-  return `Restore: back to ${dayOf(target.checkpoint.time).replace(/^(Today|Yesterday)$/, (d) => d.toLowerCase())}, ${clock(target.checkpoint.time)}`
+  return `Restore: back to ${sayDay(dayOf(target.checkpoint.time))}, ${clock(target.checkpoint.time)}`
 }
 
 /** Says what a restore would do, and does it only when it is confirmed. Give it a React key per target. */
-export function Restore({ target, close }: { target: Target; close: (done: boolean) => void }) {
+export function Restore({ target, close, byKey = false }: { target: Target; close: (done: boolean) => void; byKey?: boolean }) {
   const [plan, setPlan] = useState<Restored | null>(null)
   const [fault, setFault] = useState('')
   const [busy, setBusy] = useState(false)
   const first = useRef(target)
+  const goes = useRef<HTMLButtonElement>(null)
   const verb = typeof target === 'object' && 'checkpoint' in target ? 'Restore' : 'Undo'
   useEffect(() => {
     let stop = false
@@ -41,6 +43,11 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
       stop = true
     }
   }, [])
+
+  // Who came by a key goes on by one; nobody else's focus is taken.
+  useEffect(() => {
+    if (plan && byKey) goes.current?.focus()
+  }, [plan, byKey])
 
   const go = async () => {
     setBusy(true)
@@ -72,7 +79,7 @@ export function Restore({ target, close }: { target: Target; close: (done: boole
         <button type="button" className={parts.ghost} onClick={() => close(false)}>
           Keep things as they are
         </button>
-        <button type="button" className={parts.primary} data-testid="restore-go" disabled={!plan || plan.changes.length === 0 || busy} onClick={() => void go()}>
+        <button ref={goes} type="button" className={parts.primary} data-testid="restore-go" disabled={!plan || plan.changes.length === 0 || busy} onClick={() => void go()}>
           <Undo2 size={14} aria-hidden /> {busy ? 'Going back…' : verb}
         </button>
       </div>

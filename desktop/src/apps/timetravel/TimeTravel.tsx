@@ -1,5 +1,5 @@
-import { useEffect, useState, type KeyboardEvent } from 'react'
-import { BookmarkPlus, Undo2 } from 'lucide-react'
+import { useEffect, useMemo, useState, type KeyboardEvent } from 'react'
+import { BookmarkPlus, ChevronRight, ChevronsLeft, Flag, History, Sparkles, Terminal, Undo2, UserRound } from 'lucide-react'
 import type { Checkpoint, Diff as DiffAnswer } from '../../link/protocol'
 import { Diff } from '../../parts/Diff'
 import { Mark } from '../../parts/Mark'
@@ -7,18 +7,22 @@ import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
 import { ask, makeCheckpoint, openThing, tell } from '../../shell/intents'
 import { usePromptBar } from '../../shell/promptStore'
+import { beginningOf } from '../../shell/beginning'
 import { useCheckpoints } from '../../stores/checkpoints'
 import { useConnection } from '../../stores/connection'
 import { useRuns } from '../../stores/runs'
-import { clock, count, dayOf, short } from '../../text/format'
+import { clock, count, dayOf } from '../../text/format'
+import { groupsOf, sayDay, type Group } from './groups'
 import { NotInIt } from './NotInIt'
 import { Restore } from './Restore'
 import css from './TimeTravel.module.css'
 import { leftOf, madeBy } from './words'
 
 const kindWords: Record<Checkpoint['kind'], string> = {
-  initial: 'the beginning', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', push: 'a push', after: 'after a command', safety: 'before a restore', restore: 'a restore',
+  initial: 'made with the computer', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', push: 'a push', after: 'after a command', safety: 'before going back', restore: 'a restore',
 }
+
+const pictures: Record<Group['what'], typeof Undo2> = { run: Sparkles, command: Terminal, act: UserRound, beginning: Flag, itself: History }
 
 /** All checkpoints, what each one changed, and how to return to it. */
 export default function TimeTravel() {
@@ -29,7 +33,13 @@ export default function TimeTravel() {
   const [asking, setAsking] = useState<'restore' | 'undo' | null>(null)
   const [seen, setSeen] = useState<typeof pointed>(null)
   const [phoneDetail, setPhoneDetail] = useState(false)
-  const selected = checkpoints.find((c) => c.commit === chosen) ?? checkpoints[0]
+  const [byKey, setByKey] = useState(false)
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set())
+  const runs = useRuns((s) => s.runs)
+  const groups = useMemo(() => groupsOf(checkpoints, (run) => runs[run]?.prompt), [checkpoints, runs])
+  const selected = checkpoints.find((c) => c.commit === chosen) ?? groups[0]?.head
+  const group = groups.find((g) => g.head === selected || g.folded.includes(selected!))
+  const isOpen = (g: Group) => opened.has(g.id) || (g === group && g.head !== selected)
 
   // A slash command has pointed at a checkpoint since this was last drawn.
   if (pointed && pointed !== seen) {
@@ -48,9 +58,30 @@ export default function TimeTravel() {
     settle()
     setPhoneDetail(true)
   }
+  const toBeginning = (key: boolean) => {
+    const first = beginningOf(checkpoints)
+    if (!first) return
+    setChosen(first)
+    setByKey(key)
+    setAsking('restore')
+    setPhoneDetail(true)
+  }
+  const fold = (g: Group) => {
+    const next = new Set(opened)
+    if (isOpen(g)) next.delete(g.id)
+    else next.add(g.id)
+    setOpened(next)
+    if (isOpen(g) && g === group) choose(g.head)
+  }
   const step = (e: KeyboardEvent) => {
     const by = e.key === 'ArrowDown' || e.key === 'ArrowLeft' ? 1 : e.key === 'ArrowUp' || e.key === 'ArrowRight' ? -1 : 0
-    const next = checkpoints[checkpoints.indexOf(selected!) + by]
+    if (e.key === 'Home' && !readOnly && !(e.target instanceof HTMLInputElement)) {
+      e.preventDefault()
+      toBeginning(true)
+      return
+    }
+    const rows = groups.flatMap((g) => [g.head, ...(isOpen(g) ? g.folded : [])])
+    const next = rows[rows.indexOf(selected!) + by]
     if (by === 0 || !next) return
     e.preventDefault()
     choose(next)
@@ -83,6 +114,9 @@ export default function TimeTravel() {
             <button type="button" className={parts.button} data-testid="undo" aria-expanded={asking === 'undo'} onClick={() => setAsking('undo')}>
               <Undo2 size={14} aria-hidden /> Undo the last thing
             </button>
+            <button type="button" className={parts.ghost} data-testid="beginning" aria-keyshortcuts="Home" title="Back to before anything was done here (Home)" onClick={() => toBeginning(false)}>
+              <ChevronsLeft size={15} aria-hidden /> Before all that
+            </button>
             <button type="button" className={parts.ghost} onClick={() => void makeCheckpoint('').catch(tell)}>
               <BookmarkPlus size={15} aria-hidden /> Checkpoint
             </button>
@@ -90,19 +124,16 @@ export default function TimeTravel() {
         )}
       </header>
       <nav className={css.list} aria-label="Checkpoints">
-        {checkpoints.map((c, i) => (
-          <div key={c.commit}>
-            {(i === 0 || dayOf(checkpoints[i - 1]!.time) !== dayOf(c.time)) && <h2>{dayOf(c.time)}</h2>}
-            <button type="button" className={css.row} data-testid="checkpoint" data-checkpoint={c.commit} data-kind={c.kind} aria-current={c === selected} onClick={() => choose(c)}>
-              <Mark kind={c.verified} />
-              <span className={css.message}>{c.message}</span>
-              <time>{clock(c.time)}</time>
-              <small>
-                <span title={c.actor}>{madeBy(c)}</span>, {kindWords[c.kind]}
-                {c.files > 0 && `, ${count(c.files, 'file')}`}
-                {leftOf(c) > 0 && <span className={css.left}>, {leftOf(c).toLocaleString('en')} not in it</span>}
-              </small>
-            </button>
+        {groups.map((g, i) => (
+          <div key={g.id} role="group" aria-label={g.title} data-testid="done" data-what={g.what}>
+            {(i === 0 || dayOf(groups[i - 1]!.head.time) !== dayOf(g.head.time)) && <h2>{dayOf(g.head.time)}</h2>}
+            <Row c={g.head} title={g.title} group={g} current={g.head === selected} choose={choose} />
+            {g.folded.length > 0 && (
+              <button type="button" className={css.fold} aria-expanded={isOpen(g)} data-testid="fold" onClick={() => fold(g)}>
+                <ChevronRight size={13} aria-hidden /> {g.what === 'itself' ? `${g.folded.length} earlier` : `${g.folded.length} kept on the way`}
+              </button>
+            )}
+            {isOpen(g) && g.folded.map((c) => <Row key={c.commit} c={c} title={c.message} current={c === selected} choose={choose} />)}
           </div>
         ))}
         {more && (
@@ -115,15 +146,32 @@ export default function TimeTravel() {
         {asking === 'undo' ? (
           <Restore key="undo" target="last" close={settle} />
         ) : asking === 'restore' ? (
-          <Restore key={`restore ${selected.commit}`} target={{ checkpoint: selected }} close={settle} />
+          <Restore key={`restore ${selected.commit}`} target={{ checkpoint: selected }} close={settle} byKey={byKey} />
         ) : null}
-        <Detail key={`detail ${selected.commit}`} c={selected} asking={asking !== null} restore={() => setAsking('restore')} back={() => setPhoneDetail(false)} readOnly={readOnly} />
+        <Detail key={`detail ${selected.commit}`} c={selected} asking={asking !== null} title={group?.head === selected ? group.title : selected.message} restore={() => { setByKey(false); setAsking('restore') }} back={() => setPhoneDetail(false)} readOnly={readOnly} />
       </section>
     </div>
   )
 }
 
-function Detail({ c, asking, restore, back, readOnly }: { c: Checkpoint; asking: boolean; restore: () => void; back: () => void; readOnly: boolean }) {
+/** One checkpoint in the list; of a group the one that has what was done. */
+function Row({ c, title, group, current, choose }: { c: Checkpoint; title: string; group?: Group; current: boolean; choose: (c: Checkpoint) => void }) {
+  const Picture = group && pictures[group.what]
+  return (
+    <button type="button" className={css.row} data-testid="checkpoint" data-checkpoint={c.commit} data-kind={c.kind} data-folded={!group} aria-current={current} onClick={() => choose(c)}>
+      {c.verified === 'unknown' ? Picture ? <Picture size={15} aria-hidden /> : <i aria-hidden /> : <Mark kind={c.verified} />}
+      <span className={css.message}>{title}</span>
+      <time>{clock(c.time)}</time>
+      <small>
+        <span title={c.actor}>{madeBy(c)}</span>, {kindWords[c.kind]}
+        {c.files > 0 && `, ${count(c.files, 'file')}`}
+        {leftOf(c) > 0 && <span className={css.left}>, {leftOf(c).toLocaleString('en')} not in it</span>}
+      </small>
+    </button>
+  )
+}
+
+function Detail({ c, title, asking, restore, back, readOnly }: { c: Checkpoint; title: string; asking: boolean; restore: () => void; back: () => void; readOnly: boolean }) {
   const [diff, setDiff] = useState<DiffAnswer | null>(null)
   const [fault, setFault] = useState('')
   const online = useConnection((s) => s.state === 'online')
@@ -149,9 +197,9 @@ function Detail({ c, asking, restore, back, readOnly }: { c: Checkpoint; asking:
           All checkpoints
         </button>
         <div>
-          <h2>{c.message}</h2>
-          <p>
-            <code>{short(c.commit)}</code> {dayOf(c.time)}, {clock(c.time)}
+          <h2>{title}</h2>
+          <p title={c.commit}>
+            {dayOf(c.time)}, {clock(c.time)}, {madeBy(c)}, {kindWords[c.kind]}
           </p>
         </div>
         {c.run && prompt !== undefined && (
@@ -190,7 +238,7 @@ function Scrubber({ checkpoints, selected, choose }: { checkpoints: Checkpoint[]
       <input
         type="range"
         aria-label="Checkpoint, oldest to newest"
-        aria-valuetext={`${selected.message}, ${clock(selected.time)}`}
+        aria-valuetext={`${selected.message}, ${sayDay(dayOf(selected.time))}, ${clock(selected.time)}`}
         min={0}
         max={Math.max(0, shown.length - 1)}
         value={Math.max(0, shown.indexOf(selected))}

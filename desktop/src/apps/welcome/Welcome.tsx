@@ -1,13 +1,12 @@
 import { ArrowUpRight } from 'lucide-react'
 import { usePromptBar } from '../../shell/promptStore'
-import { useTries } from '../../shell/tries'
+import { tries } from '../../shell/tries'
 import { useConnection } from '../../stores/connection'
 import css from './Welcome.module.css'
 
 export default function Welcome() {
   const { name, provider } = useConnection()
   const fill = usePromptBar((s) => s.fill)
-  const things = useTries()
   return (
     <div className={css.page}>
       <header>
@@ -18,7 +17,7 @@ export default function Welcome() {
         </p>
       </header>
       <ol className={css.things}>
-        {things.map(({ icon: Icon, title, line }) => (
+        {tries.map(({ icon: Icon, title, line }) => (
           <li key={title}>
             <button type="button" className={css.thing} data-testid="try" onClick={() => fill(line)}>
               <span className={css.tile}>

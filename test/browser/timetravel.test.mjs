@@ -1,0 +1,70 @@
+// Time Travel is in words: what was done, by run and by what a person did; what was kept on the way is folded; the beginning is one key away.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { background, browse, Choir, claim, desktop, gallery, say, until, visitor } from './harness.mjs'
+
+test('time travel', async (t) => {
+  const choir = await Choir.start(t)
+  const { context, faults } = await visitor(await browse(t), choir)
+  const page = await claim(context, choir)
+  const frame = await desktop(page)
+  const before = await background(frame)
+  context.setDefaultTimeout(30_000)
+  const done = (what) => frame.locator(`[data-testid=done][data-what=${what}]`)
+  const { all, clean } = gallery()
+
+  await say(frame, 'Make the desktop background #0b1526')
+  await frame.locator('[data-testid=run][data-status=done]').waitFor()
+  await say(frame, '!mkdir -p notes && echo one > notes/a.md')
+  await until('the command is over', () => choir.json('checkpoints').some((c) => c.kind === 'after'))
+  choir.put('notes/b.md', 'three\n')
+  await say(frame, '/checkpoint Before the holidays')
+  await until('it is kept', () => choir.json('checkpoints').some((c) => c.message === 'Before the holidays'))
+  choir.cli(['exec', '--', 'sh', '-c', 'echo two > notes/a.md'])
+  await say(frame, '/new')
+  await frame.getByTestId('icon-timetravel').click()
+
+  await t.test('what was done is in words', async (t2) => {
+    await done('run').getByText('Make the desktop background #0b1526').waitFor()
+    await done('command').getByText('mkdir was run').waitFor()
+    await done('act').getByText('Before the holidays').waitFor()
+    await done('beginning').getByText('The beginning').waitFor()
+    const words = await frame.getByRole('navigation', { name: 'Checkpoints' }).innerText()
+    assert.doesNotMatch(words.replace('#0b1526', ''), /\b[0-9a-f]{8,}\b/, 'no hashes')
+    assert.equal(await frame.locator('[data-testid=checkpoint] [data-mark=unknown]').count(), 0, 'nothing is alarming')
+    await all(page, frame, 'night-done')
+    clean(t2)
+  })
+  await t.test('what was kept on the way is folded, and opens by keyboard', async () => {
+    const run = done('run').first()
+    assert.equal(await run.getByTestId('checkpoint').count(), 1)
+    const fold = run.getByTestId('fold')
+    await fold.focus()
+    await fold.press('Enter')
+    assert.equal(await fold.getAttribute('aria-expanded'), 'true')
+    assert.ok((await run.getByTestId('checkpoint').count()) > 1)
+    await run.getByTestId('checkpoint').first().click()
+    await run.getByTestId('checkpoint').first().press('ArrowDown')
+    await run.locator('[data-folded=true][aria-current=true]').waitFor()
+    await fold.press('Enter')
+    await run.locator('[data-folded=false][aria-current=true]').waitFor()
+    assert.equal(await run.getByTestId('checkpoint').count(), 1)
+  })
+  await t.test('before all that is one key, and the way back says what it takes with it', async () => {
+    assert.notEqual(await background(frame), before)
+    await frame.getByTestId('checkpoint').first().press('Home')
+    await frame.getByTestId('restore-plan').getByText('artifacts/system/theme.json', { exact: false }).waitFor()
+    await until('the one key that is left has the focus', () => frame.getByTestId('restore-go').evaluate((e) => e === document.activeElement))
+    await frame.getByTestId('restore-go').press('Enter')
+    await until('the desktop is as it was', async () => (await background(frame)) === before)
+    await done('act').getByText(/^Went back to today, \d\d:\d\d/).waitFor()
+    assert.equal(choir.json('checkpoints')[0].kind, 'restore')
+  })
+  await t.test('and back again by the other', async () => {
+    await frame.getByTestId('undo').click()
+    await frame.getByTestId('restore-go').click()
+    await until('it is recoloured again', async () => (await background(frame)) === '#0b1526')
+  })
+  await t.test('nothing complained', () => assert.deepEqual(faults, []))
+})
