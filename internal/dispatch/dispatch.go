@@ -14,6 +14,7 @@ import (
 	"choir.dev/choiros/internal/crash"
 	"choir.dev/choiros/internal/dispatch/catalogue"
 	"choir.dev/choiros/internal/dispatch/look"
+	"choir.dev/choiros/internal/dispatch/meanwhile"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/slots"
 	"choir.dev/choiros/internal/dispatch/summary"
@@ -87,6 +88,7 @@ type Dispatcher struct {
 	tasks     slots.Slots // one slot for each task that may work
 	slots     slots.Slots // one slot for each run that may go on
 	host      *task.Host
+	feed      *meanwhile.Feed
 	approving sync.Mutex // held from counting the open approvals until the new one is in the log
 
 	unwatch func() // ends the notification that choir stood still
@@ -120,7 +122,8 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.WithDefaults()
-	d := &Dispatcher{options: o, log: o.Logger, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs)}
+	d := &Dispatcher{options: o, log: o.Logger, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs),
+		feed: meanwhile.NewFeed(o.Log, o.Workspace.Changed)}
 	own := []catalogue.HostTool{task.GitTool(), task.RecallTool(), task.CiteTool()}
 	if o.Memory != nil {
 		own = append(own, d.rememberTool())
@@ -235,6 +238,7 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	if r := d.runs[s.ID]; r != nil {
 		return r, nil
 	}
+	d.feed.Begin(at.upTo)
 	r := newRun(d, s, at.upTo)
 	if gone := matters(s, at.lost); gone != nil {
 		r.cancel(gone)
@@ -251,6 +255,9 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 		r.doc.Close()
 		d.mu.Lock()
 		delete(d.runs, s.ID)
+		if len(d.runs) == 0 {
+			d.feed.Forget()
+		}
 		d.mu.Unlock()
 		stop()
 		follow.Wait()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/internal/dispatch/meanwhile"
 	story "choir.dev/choiros/internal/run"
 )
 
@@ -82,10 +81,11 @@ func (r *run) read(ctx context.Context, after *uint64) error {
 				return err
 			}
 		}
+		tells := r.dispatcher.feed.Add(*after, e)
 		*after = e.Sequence
 		r.mu.Lock()
 		r.seen = e.Sequence
-		if meanwhile.Tells(e.Type) {
+		if tells {
 			r.live = e.Sequence
 		}
 		r.touch()

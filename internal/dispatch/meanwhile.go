@@ -44,7 +44,7 @@ func (r *run) watch(ref ports.TaskRef) (*meanwhile.Watch, uint64) {
 	w := r.watches[ref]
 	if w == nil {
 		o := r.dispatcher.options
-		w = meanwhile.New(meanwhile.Options{Log: o.Log, Changed: o.Workspace.Changed, Contains: o.Workspace.Contains, Logger: r.dispatcher.log,
+		w = meanwhile.New(meanwhile.Options{Feed: r.dispatcher.feed, Contains: o.Workspace.Contains, Logger: r.dispatcher.log,
 			Task: ref.Task, Base: t.Now.Base, After: t.Asked})
 		r.watches[ref] = w
 	}

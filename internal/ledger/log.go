@@ -167,9 +167,9 @@ func Open(ctx context.Context, js jetstream.JetStream, opts Options) (*Log, erro
 		conn: js.Conn(), cid: opts.CID, filter: contract.SubjectLogAll(opts.CID),
 		owner: hex.EncodeToString(token[:]), blobs: opts.Blobs, now: opts.Now,
 		queue: make(chan *request, 64), done: make(chan struct{}),
-		tail:      newTail(opts.Index),
-		acks:      make(chan *nats.Msg, 4*groupCount),
-		bookmarks: map[uint64]uint64{}, changed: make(chan struct{}),
+		tail:   newTail(opts.Index),
+		acks:   make(chan *nats.Msg, 4*groupCount),
+		recent: recent{followers: map[*follower]struct{}{}}, bookmarks: map[uint64]uint64{}, changed: make(chan struct{}),
 		step: opts.step, health: opts.Health, failedReads: opts.FailedReads, full: opts.Full,
 		newest: stored{link: contract.FirstLink(opts.CID)},
 	}

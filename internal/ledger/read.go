@@ -62,8 +62,18 @@ func unwrap(page []stored) []contract.Event {
 // pair carries the error that ended it.
 func (l *Log) Follow(ctx context.Context, after uint64) iter.Seq2[contract.Event, error] {
 	return func(yield func(contract.Event, error) bool) {
+		f := &follower{at: after}
+		l.mu.Lock()
+		l.recent.followers[f] = struct{}{}
+		l.mu.Unlock()
+		defer func() {
+			l.mu.Lock()
+			delete(l.recent.followers, f)
+			l.mu.Unlock()
+		}()
 		for {
 			l.mu.Lock()
+			f.at = after
 			last, changed, stopped := l.newest.event.Sequence, l.changed, l.stopped
 			l.mu.Unlock()
 			if after >= last {

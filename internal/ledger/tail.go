@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"math"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/defence"
@@ -18,8 +19,9 @@ const (
 	pruneAt    = 1024
 	pruneAgain = 256
 
-	recentCount = 512
-	recentBytes = 512 << 10
+	// What recent keeps at least, and at most for followers that are not as far.
+	recentCount, mostRecentCount = 512, 8192
+	recentBytes, mostRecentBytes = 512 << 10, 8 << 20
 )
 
 // key identifies an event within a computer's log.
@@ -162,17 +164,39 @@ func orNone(l contract.Link) string {
 	return string(l)
 }
 
-// recent keeps the newest events in memory, so that followers need not ask the server.
+// recent keeps the newest events in memory, so that followers need not ask the server. Many followers that fell behind what it keeps would
+// ask the server for so much that they come no further, and neither does who appends.
 type recent struct {
-	list  []stored
-	bytes int
+	list      []stored
+	bytes     int
+	followers map[*follower]struct{}
+}
+
+// follower is how far somebody has come who follows the log.
+type follower struct{ at uint64 }
+
+// needed is the sequence up to which all followers have come that recent can serve.
+func (r *recent) needed() uint64 {
+	first, least := r.first(), uint64(math.MaxUint64)
+	for f := range r.followers {
+		if f.at+1 >= first {
+			least = min(least, f.at)
+		}
+	}
+	return least
 }
 
 func (r *recent) push(s stored) {
 	r.list = append(r.list, s)
 	r.bytes += s.size
-	drop := 0
+	drop, needed := 0, uint64(0)
 	for len(r.list)-drop > recentCount || (r.bytes > recentBytes && len(r.list)-drop > 1) {
+		if needed == 0 {
+			needed = r.needed()
+		}
+		if r.list[drop].event.Sequence > needed && len(r.list)-drop <= mostRecentCount && r.bytes <= mostRecentBytes {
+			break
+		}
 		r.bytes -= r.list[drop].size
 		r.list[drop] = stored{}
 		drop++

@@ -33,6 +33,9 @@ func Tells(eventType string) bool {
 	return false
 }
 
+// publishes is the type of the event that says whose work the commit is of which a checkpoint is made.
+const publishes = "publish.started"
+
 // Log is what is read of a computer's log.
 type Log interface {
 	Read(ctx context.Context, after uint64, limit int) ([]contract.Event, error)
@@ -41,9 +44,7 @@ type Log interface {
 
 // Options configure a Watch.
 type Options struct {
-	Log Log
-	// Changed lists what differs between two checkpoints, up to a bound.
-	Changed func(ctx context.Context, from, to string) ([]contract.Change, error)
+	Feed *Feed
 	// Contains returns for each of commits which of paths are files in it, nil if it can't tell.
 	Contains func(ctx context.Context, commits, paths, names []string) ([][]bool, error)
 	Logger   *slog.Logger
@@ -151,7 +152,7 @@ func (w *Watch) visible(ctx context.Context, changed []contract.OutdatedPath) (o
 // read reads the log up to a sequence. What could not be understood is read again the next time.
 func (w *Watch) read(ctx context.Context, upTo uint64) error {
 	for w.at < upTo {
-		events, err := w.Log.Read(ctx, w.at, page)
+		events, err := w.Feed.Read(ctx, w.at, upTo, page)
 		if err != nil {
 			return err
 		}
@@ -172,10 +173,10 @@ func (w *Watch) read(ctx context.Context, upTo uint64) error {
 }
 
 func (w *Watch) apply(ctx context.Context, e contract.Event) error {
-	if !Tells(e.Type) && e.Type != "publish.started" {
+	if !Tells(e.Type) && e.Type != publishes {
 		return nil
 	}
-	p, err := w.Log.Payload(ctx, e)
+	p, err := w.Feed.Payload(ctx, e)
 	if err != nil {
 		if blob.Gone(err) || fault.Is(err, fault.Invalid) {
 			return nil // a checkpoint that follows says it, too
@@ -219,8 +220,8 @@ func (w *Watch) checkpoint(ctx context.Context, e contract.Event, p *contract.Ch
 	}
 	task, published := w.tasks[p.Commit]
 	if (!published || task != w.Task) && p.Parent != "" && p.Files > 0 {
-		changes, err := w.Changed(ctx, p.Parent, p.Commit)
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		changes, err := w.Feed.Changed(ctx, p.Parent, p.Commit)
+		if err != nil {
 			return err
 		}
 		for _, c := range changes {

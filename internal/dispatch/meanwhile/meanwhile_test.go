@@ -55,11 +55,11 @@ func (s *story) reads(paths ...string) {
 }
 
 func (s *story) watch() *meanwhile.Watch {
-	return meanwhile.New(meanwhile.Options{Log: s, Task: "mine", Base: "base", Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil)),
-		Changed: func(_ context.Context, from, to string) ([]contract.Change, error) {
-			s.asked = append(s.asked, from+" to "+to)
-			return s.changed(from, to)
-		},
+	feed := meanwhile.NewFeed(s, func(_ context.Context, from, to string) ([]contract.Change, error) {
+		s.asked = append(s.asked, from+" to "+to)
+		return s.changed(from, to)
+	})
+	return meanwhile.New(meanwhile.Options{Feed: feed, Task: "mine", Base: "base", Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil)),
 		Contains: func(_ context.Context, _, paths, _ []string) ([][]bool, error) {
 			has := make([]bool, len(paths))
 			for i, p := range paths {
