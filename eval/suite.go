@@ -17,6 +17,7 @@ import (
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/eval/cassette"
 	"choir.dev/choiros/internal/fault"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // Project is the folder, under workspace/, in which a task's repository is.
@@ -82,7 +83,7 @@ func (l contractLimit) budget() contract.Budget {
 	return contract.Budget{WallS: l.Seconds, ToolCalls: l.ToolCalls, Tokens: l.Tokens, CostUSD: l.CostUSD}
 }
 
-var taskName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,60}$`)
+var taskName = lazy.Regexp(`^[a-z0-9][a-z0-9-]{0,60}$`)
 
 // Load reads the tasks of a folder, sorted by their names. only are patterns of names; none takes
 // all.
@@ -136,7 +137,7 @@ func read(dir string) (Task, error) {
 }
 
 func (t *Task) validate() error {
-	if !taskName.MatchString(t.Name) {
+	if !taskName().MatchString(t.Name) {
 		return fmt.Errorf("a task's name has lower-case letters, digits and hyphens")
 	}
 	if t.Kind == "" {

@@ -10,11 +10,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"sync"
 	"time"
 
 	"choir.dev/choiros/eval/cassette"
+	"choir.dev/choiros/internal/lazy"
 )
 
 // Name is what the model is called, as provider/model.
@@ -23,7 +23,7 @@ const Name = "instant/" + cassette.Prefix + "looks"
 // Asks is a prompt by which the requests of one run are told from another's.
 func Asks(n int) string { return fmt.Sprintf("Look on, number %d.", n) }
 
-var asks = regexp.MustCompile(`Look on, number \d+\.`)
+var asks = lazy.Regexp(`Look on, number \d+\.`)
 
 // Model is a model server that plays the cassette of a task of many turns, each a command. It notes when it was asked.
 type Model struct {
@@ -86,7 +86,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !m.answered.IsZero() {
 		m.gaps = append(m.gaps, at.Sub(m.answered))
 	}
-	if run := asks.Find(body); run != nil {
+	if run := asks().Find(body); run != nil {
 		m.arrived[string(run)] = append(m.arrived[string(run)], at)
 	}
 	hold := m.hold

@@ -195,7 +195,7 @@ func (w *tsWriter) constants() {
 	w.line("")
 	w.line("/** The themes that come with a computer. */")
 	w.line("export const THEMES = [")
-	for _, t := range themes.All {
+	for _, t := range themes.All() {
 		w.line("  { name: '%s', scheme: '%s', radius: %d, colors: {", t.Name, t.Scheme, t.Radius)
 		for _, name := range contract.ThemeColors {
 			w.line("    '%s': '%s',", name, t.Colors[name])

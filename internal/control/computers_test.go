@@ -456,7 +456,7 @@ func (m *machine) OpenFile(_ context.Context, path string) (io.ReadCloser, view.
 	if !ok {
 		return nil, view.File{}, fault.New("memory.OpenFile", fault.NotFound, "", fmt.Errorf("%s: there is no such file", path))
 	}
-	return io.NopCloser(bytes.NewReader(b)), view.File{ID: path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
+	return io.NopCloser(bytes.NewReader(b)), view.File{ID: path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644", Version: fmt.Sprintf("%x", b)}, nil
 }
 
 func (m *machine) ReadFile(_ context.Context, f view.File, offset int64) (io.ReadCloser, error) {

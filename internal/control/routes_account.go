@@ -1,9 +1,7 @@
 package control
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -11,10 +9,9 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	"choir.dev/choiros/contract"
-	"choir.dev/choiros/contract/themes"
+	"choir.dev/choiros/internal/control/begins"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
-	"choir.dev/choiros/internal/rpc"
 	"choir.dev/choiros/internal/view"
 )
 
@@ -110,37 +107,21 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 		s.log.Warn("a computer got no name when it was claimed", "computer", mine[0].ID, "error", err)
 		return res, nil
 	}
+	// The link is used up: what fails from here on is logged, and can be made up for on the console, but whoever came is signed in.
+	by := contract.Person(ses.User)
 	if in.Body.Name != mine[0].Name {
-		if _, err := c.Act(ctx, view.Action{ID: contract.NewID(), Type: "computer.renamed", By: contract.Person(ses.User), Data: &contract.ComputerRenamed{Name: in.Body.Name}}); err != nil {
-			return nil, err
+		if _, err := c.Act(ctx, view.Action{ID: contract.NewID(), Type: "computer.renamed", By: by, Data: &contract.ComputerRenamed{Name: in.Body.Name}}); err != nil {
+			s.log.Warn("a computer got no name when it was claimed", "computer", mine[0].ID, "error", err)
 		}
 	}
-	if err := beginAs(ctx, mine[0].ID, c, contract.Person(ses.User), in.Body.Scheme); err != nil {
+	if _, err := s.options.Identity.Rehandle(ctx, mine[0].ID, in.Body.Name); err != nil {
+		s.log.Warn("a computer kept its handle when it was claimed", "computer", mine[0].ID, "error", err)
+	}
+	if err := begins.As(ctx, mine[0].ID, c, by, in.Body.Scheme); err != nil {
 		s.log.Warn("a computer begins with the theme of every new one", "computer", mine[0].ID, "error", err)
 	}
-	if _, err := s.options.Identity.Rehandle(ctx, mine[0].ID, in.Body.Name); err != nil {
-		return nil, err
+	if info, err := s.info(ctx, c); err == nil {
+		res.Body = info
 	}
-	res.Body, err = s.info(ctx, c)
-	return res, err
-}
-
-// beginAs gives a new computer the theme of a scheme, if it has another one, with a checkpoint behind it.
-func beginAs(ctx context.Context, cid contract.CID, c Computer, by contract.Actor, scheme string) error {
-	theme, ok := themes.Of(scheme)
-	if !ok || theme.Scheme == themes.All[0].Scheme {
-		return nil
-	}
-	b, err := json.MarshalIndent(theme, "", "  ")
-	if err != nil {
-		return err
-	}
-	if _, err = c.PutFile(ctx, by, view.Put{Path: contract.ThemePath, If: view.AnyVersion}, bytes.NewReader(append(b, '\n'))); err != nil {
-		return err
-	}
-	// Who goes back to before all that he did comes back to this theme, too.
-	var asked rpc.CheckpointRequest
-	asked.Body.Message = "Begins with " + theme.Name + ", as the system"
-	_, err = rpc.CheckpointCreate.Ask(ctx, c.Methods(), rpc.Caller{Computer: cid, Actor: by}, asked)
-	return err
+	return res, nil
 }

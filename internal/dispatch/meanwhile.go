@@ -45,7 +45,12 @@ func (r *run) watch(ref ports.TaskRef) (*meanwhile.Watch, uint64) {
 	if w == nil {
 		o := r.dispatcher.options
 		w = meanwhile.New(meanwhile.Options{Feed: r.dispatcher.feed, Contains: o.Workspace.Contains, Logger: r.dispatcher.log,
-			Task: ref.Task, Base: t.Now.Base, After: t.Asked})
+			Task: ref.Task, Attempt: ref.Attempt, Base: t.Now.Base, After: t.Asked})
+		for old := range r.watches {
+			if old.Task == ref.Task {
+				delete(r.watches, old) // an attempt that is over
+			}
+		}
 		r.watches[ref] = w
 	}
 	return w, r.live

@@ -303,11 +303,14 @@ func (l *dyingLog) Append(ctx context.Context, drafts ...contract.Draft) ([]cont
 
 func TestARestartMakesOtherKindsAgain(t *testing.T) {
 	h := newHouse(t)
-	flag := filepath.Join(h.dir, "second")
+	flag, begun := filepath.Join(h.dir, "second"), filepath.Join(h.dir, "begun")
 	h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "choiros/x.css", "content": "blue\n"}},
-		{"run": m{"argv": []string{"sh", "-c", "test -e " + flag + " || sleep 1000"}}}}})
+		{"run": m{"argv": []string{"sh", "-c", "test -e " + flag + " && exit 0; touch " + begun + "; sleep 1000"}}}}})
 	run := h.submit("go")
-	h.told(run, "tool.called", func(p contract.Payload) bool { return p.(*contract.ToolCalled).Name == "run" })
+	eventually(t, func() bool { // the call is in the log before its program looks
+		_, err := os.Stat(begun)
+		return err == nil
+	})
 	if err := os.WriteFile(flag, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

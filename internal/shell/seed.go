@@ -31,7 +31,7 @@ func Seed(ctx context.Context, v sandbox.Volumes, source fs.FS) error {
 			return fault.Wrap(op, err)
 		}
 	}
-	theme, err := json.MarshalIndent(themes.All[0], "", "  ")
+	theme, err := json.MarshalIndent(themes.All()[0], "", "  ")
 	if err != nil {
 		return fault.Wrap(op, err)
 	}

@@ -56,7 +56,16 @@ function componentOf(id: string, entry: Manifest['entry']): ComponentType<AppPro
  * counts a sheet as loaded once it has requested it: a second try would show the app
  * without its styles.
  */
-export async function missingSheets(): Promise<void> {
+export function missingSheets(): Promise<void> {
+  return (reloading ??= reloadSheets().finally(() => {
+    reloading = null
+  }))
+}
+
+// One at a time: a second one would take the sheets out that the first one waits for, which would then wait for ever.
+let reloading: Promise<void> | null = null
+
+async function reloadSheets(): Promise<void> {
   const failed = [...document.querySelectorAll<HTMLLinkElement>('link[rel=stylesheet]')].filter((l) => failedSheets.has(l.href))
   await Promise.all(
     failed.map(

@@ -2,6 +2,7 @@ package meanwhile
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,7 @@ func (f *Feed) Add(prev uint64, e contract.Event) bool {
 	f.last = e.Sequence
 	f.seen.Store(f.last)
 	if tells || e.Type == publishes {
+		e.Data = nil // it may be much, and hardly anybody asks
 		f.events = append(f.events, e)
 	}
 	if over := len(f.events) - maxKept; over > 0 {
@@ -118,6 +120,16 @@ func (f *Feed) Payload(ctx context.Context, e contract.Event) (contract.Payload,
 	if known {
 		return p, nil
 	}
+	if e.Data == nil && e.DataRef == "" { // it is one of ours
+		whole, err := f.log.Read(ctx, e.Sequence-1, 1)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(whole) != 1 || whole[0].Sequence != e.Sequence:
+			return nil, fault.New("meanwhile.Payload", fault.Unavailable, "", fmt.Errorf("event %d is not in the log now", e.Sequence))
+		}
+		e = whole[0]
+	}
 	p, err := f.log.Payload(ctx, e)
 	if err != nil {
 		return nil, err
@@ -131,9 +143,6 @@ func (f *Feed) Payload(ctx context.Context, e contract.Event) (contract.Payload,
 	defer f.mu.Unlock()
 	if f.begin < e.Sequence && e.Sequence <= f.last {
 		f.payloads[e.Sequence] = p
-		if i := slices.IndexFunc(f.events, func(k contract.Event) bool { return k.Sequence == e.Sequence }); i >= 0 {
-			f.events[i].Data = nil
-		}
 	}
 	return p, nil
 }

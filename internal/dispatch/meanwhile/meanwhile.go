@@ -18,7 +18,9 @@ const (
 	maxFiles = 10_000 // files that others changed
 	maxNamed = 20_000 // paths that its calls named
 	page     = 500    // events that are read at once
-	tries    = 3      // how often a checkpoint is compared with the one before, before it is passed over
+	// askAtOnce is of how many files it is asked at once whether a checkpoint holds them.
+	askAtOnce = 64
+	tries     = 3 // how often a checkpoint is compared with the one before, before it is passed over
 )
 
 // MaxTold is how often the loop of one attempt is told.
@@ -49,6 +51,7 @@ type Options struct {
 	Contains func(ctx context.Context, commits, paths, names []string) ([][]bool, error)
 	Logger   *slog.Logger
 	Task     string
+	Attempt  int
 	Base     string // the checkpoint that the attempt's tree is of
 	After    uint64 // behind this sequence, at the latest, is what may have changed since Base
 }
@@ -80,6 +83,7 @@ func New(o Options) *Watch {
 func (w *Watch) Notice(ctx context.Context, upTo uint64, look func(func(*story.Task)), note func(contract.Outdated, int) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	look(w.take) // what it works with has room among what changed
 	if err := w.read(ctx, upTo); err != nil {
 		return fault.Wrap("meanwhile.Notice", err)
 	}
@@ -93,7 +97,7 @@ func (w *Watch) Notice(ctx context.Context, upTo uint64, look func(func(*story.T
 		w.take(t)
 		p.Attempt, changed, told = t.Now.Number, w.untold(t), len(t.Outdated)
 	})
-	if told >= MaxTold {
+	if told >= MaxTold || p.Attempt != w.Attempt { // the next attempt has a tree of its own
 		return nil
 	}
 	var err error
@@ -113,40 +117,64 @@ func (w *Watch) untold(t *story.Task) (out []contract.OutdatedPath) {
 		}
 	}
 	for p, f := range w.files {
-		if w.named[p] && f.Seq > told[p] {
+		if held, known := w.held[p]; w.named[p] && f.Seq > told[p] && (held || !known) {
 			out = append(out, f)
 		}
 	}
 	slices.SortFunc(out, func(a, b contract.OutdatedPath) int {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Path, b.Path))
 	})
-	return out[:min(len(out), contract.MaxOutdated)] // the others are told next time
+	return out
 }
 
 // visible leaves out of changes those of files that no checkpoint holds, such as what is ignored: a task's tree has none of them, and a
-// box that names one learns nothing of it.
+// box that names one learns nothing of it. It returns as many as may be told at once; the others are told the next time.
 func (w *Watch) visible(ctx context.Context, changed []contract.OutdatedPath) (out []contract.OutdatedPath, err error) {
-	var ask []string
-	for _, f := range changed {
-		if _, known := w.held[f.Path]; !known {
-			ask = append(ask, f.Path)
+	for piece := range slices.Chunk(changed, askAtOnce) {
+		var ask []string
+		for _, f := range piece {
+			if _, known := w.held[f.Path]; !known {
+				ask = append(ask, f.Path)
+			}
 		}
-	}
-	if len(ask) > 0 {
-		has, err := w.Contains(ctx, []string{w.Base}, ask, nil)
-		if err != nil {
+		if err := w.ask(ctx, ask); err != nil {
 			return nil, err
 		}
-		for i, p := range ask {
-			w.held[p] = len(has) == 1 && i < len(has[0]) && has[0][i]
+		for _, f := range piece {
+			if w.held[f.Path] {
+				out = append(out, f)
+			}
 		}
-	}
-	for _, f := range changed {
-		if w.held[f.Path] {
-			out = append(out, f)
+		if len(out) >= contract.MaxOutdated {
+			return out[:contract.MaxOutdated], nil
 		}
 	}
 	return out, nil
+}
+
+// ask asks whether the checkpoint that the task's tree is of holds paths. One that is no plain file there has no answer, and leaves the
+// others without one; then each is asked for by itself.
+func (w *Watch) ask(ctx context.Context, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	has, err := w.Contains(ctx, []string{w.Base}, paths, nil)
+	if err != nil {
+		return err
+	}
+	told := len(has) == 1 && len(has[0]) == len(paths)
+	if !told && len(paths) > 1 {
+		for _, p := range paths {
+			if err := w.ask(ctx, []string{p}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i, p := range paths {
+		w.held[p] = told && has[0][i]
+	}
+	return nil
 }
 
 // read reads the log up to a sequence. What could not be understood is read again the next time.
@@ -234,6 +262,9 @@ func (w *Watch) checkpoint(ctx context.Context, e contract.Event, p *contract.Ch
 			}
 		}
 	}
+	if published && task == w.Task {
+		clear(w.sums) // what others write now is news, also where they write what they had written before
+	}
 	delete(w.tasks, p.Commit)
 	clear(w.since)
 	return nil
@@ -264,8 +295,26 @@ func (w *Watch) hold(path string) {
 }
 
 func (w *Watch) set(f contract.OutdatedPath, sum contract.BlobRef) {
-	if _, known := w.files[f.Path]; !known && len(w.files) >= maxFiles || contract.ValidPath("path", f.Path) != nil {
+	if contract.ValidPath("path", f.Path) != nil {
+		return
+	}
+	if _, known := w.files[f.Path]; !known && len(w.files) >= maxFiles && !w.room(f.Path) {
 		return
 	}
 	w.files[f.Path], w.sums[f.Path] = f, sum
+}
+
+// room makes room for a file that the loop works with, in the place of one that it does not.
+func (w *Watch) room(path string) bool {
+	if !w.named[path] {
+		return false
+	}
+	for p := range w.files {
+		if !w.named[p] {
+			delete(w.files, p)
+			delete(w.sums, p)
+			return true
+		}
+	}
+	return false
 }
