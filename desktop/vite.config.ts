@@ -38,9 +38,18 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 700,
-    // Every app's manifest is requested at the start anyway, and what Welcome shows: in files of their own their
-    // headers would weigh more than they do.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'apps', test: /\/src\/(apps\/[^/]+\/manifest\.tsx?|shell\/tries\.ts)$/ }] } } },
+    // What main.tsx imports is one file, however many parts that are loaded later use some of it too. Every app's manifest is requested
+    // at the start anyway, and what Welcome shows: in files of their own their headers would weigh more than they do.
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: 'index', test: /\/src\/main\.tsx$/ },
+            { name: 'apps', test: /\/src\/(apps\/[^/]+\/manifest\.tsx?|shell\/tries\.ts)$/ },
+          ],
+        },
+      },
+    },
   },
   test: {
     environment: 'happy-dom',

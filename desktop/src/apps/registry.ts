@@ -122,9 +122,14 @@ export async function loadApps(loaders: Loaders): Promise<void> {
   useApps.setState({ apps: Object.fromEntries(apps.map((a) => [a.id, a])) })
 }
 
+/** The order of apps everywhere: as their manifests say, then by name. */
+export function byOrder(a: Pick<App, 'id' | 'name' | 'order'>, b: Pick<App, 'id' | 'name' | 'order'>): number {
+  return (a.order ?? 50) - (b.order ?? 50) || a.name.localeCompare(b.name) || a.id.localeCompare(b.id)
+}
+
 /** The apps that have an icon, in their order. */
 export function visible(apps: Record<string, App>): App[] {
   return Object.values(apps)
     .filter((a) => !a.hidden)
-    .sort((a, b) => (a.order ?? 50) - (b.order ?? 50) || a.name.localeCompare(b.name))
+    .sort(byOrder)
 }

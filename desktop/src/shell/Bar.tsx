@@ -1,62 +1,44 @@
-import { useEffect, useLayoutEffect, useRef, useState, type RefObject } from 'react'
-import { Moon, Sun } from 'lucide-react'
-import { useApps } from '../apps/registry'
+import { useEffect, useState } from 'react'
+import { LayoutGrid, Moon, SquareStack, Sun } from 'lucide-react'
 import { useConnection } from '../stores/connection'
 import { useTheme } from '../stores/theme'
-import { front, labelled, useWindows } from '../stores/windows'
+import { useWindows } from '../stores/windows'
 import { clock } from '../text/format'
 import { day, night } from '../theme/themes'
 import css from './Bar.module.css'
-import { chips } from './chips'
 import { setTheme, tell } from './intents'
-import { AllWindows } from './AllWindows'
+import { OpenWindows } from './OpenWindows'
+import { useOverlay } from './overlayStore'
 import { PromptBar } from './PromptBar'
+import { useScreen } from './screen'
 import { Waiting } from './Waiting'
 
 const words = { connecting: 'Connecting', online: 'Connected', 'catching-up': 'Catching up', offline: 'Offline', ended: 'Signed out' }
 
 /** The bottom bar: open windows, the prompt, the connection. */
 export function Bar() {
-  const windows = useWindows((s) => s.windows)
-  const apps = useApps((s) => s.apps)
   const { state, detail, readOnly } = useConnection()
   const scheme = useTheme((s) => s.theme.scheme)
-  const active = front(windows)?.window
-  const { raise, place } = useWindows.getState()
-  const row = useRef<HTMLDivElement>(null)
-  const room = useWidth(row)
-  const labels = labelled(windows)
-  const all = Object.values(windows).sort((a, b) => (a.window < b.window ? -1 : 1))
-  const { most, tight } = chips(all.length, room)
-  // The front window is always among those that are shown.
-  const shown = all.length <= most ? all : all.filter((w, i) => i < most - 1 || w.window === active).slice(0, most)
+  const phone = useScreen((s) => s.phone)
+  const open = useWindows((s) => Object.keys(s.windows).length)
+  const { shown, toggle } = useOverlay()
   const other = scheme === 'dark' ? day : night
   return (
     <footer className={css.bar}>
-      <div className={css.windows} ref={row}>
-        <ul className={css.chips} aria-label="Open windows">
-          {shown.map((w) => {
-              const Icon = apps[w.app]?.icon
-              const label = labels[w.window] ?? w.title
-              return (
-                <li key={w.window}>
-                  <button
-                    type="button"
-                    className={css.chip}
-                    data-on-desktop
-                    title={label}
-                    aria-current={w.window === active}
-                    data-minimised={w.state === 'minimised'}
-                    onClick={() => (w.window === active ? place(w.window, w.frame, 'minimised') : raise(w.window))}
-                  >
-                    {Icon && <Icon size={14} strokeWidth={1.9} aria-hidden />}
-                    <span className={tight && w.window !== active ? 'sr-only' : undefined}>{label}</span>
-                  </button>
-                </li>
-              )
-            })}
-        </ul>
-        {all.length > shown.length && <AllWindows labels={labels} active={active} more={all.length - shown.length} />}
+      <div className={css.windows}>
+        {phone && (
+          <button type="button" className={css.over} data-on-desktop data-overlay data-testid="open-apps" aria-expanded={shown === 'apps'} onClick={() => toggle('apps')}>
+            <LayoutGrid size={17} aria-hidden />
+            Apps
+          </button>
+        )}
+        <button type="button" className={css.over} data-on-desktop data-overlay data-testid="open-overview" title="All windows (F9)" aria-label={`Windows, ${open} open`} aria-expanded={shown === 'windows'} onClick={() => toggle('windows')}>
+          <SquareStack size={17} aria-hidden />
+          {phone && 'Windows'}
+          {phone && open > 0 && <span>{open}</span>}
+        </button>
+        {/* On a phone there is one window at a time, and the overview of all of them. */}
+        {!phone && <OpenWindows />}
       </div>
       <div className={css.prompt}>
         <PromptBar />
@@ -76,19 +58,6 @@ export function Bar() {
       </div>
     </footer>
   )
-}
-
-/** The width of an element, as it changes. */
-function useWidth(of: RefObject<HTMLElement | null>): number {
-  const [width, setWidth] = useState(0)
-  useLayoutEffect(() => {
-    const el = of.current
-    if (!el) return
-    const observer = new ResizeObserver(() => setWidth(el.clientWidth))
-    observer.observe(el) // which also tells the first width, before it is painted
-    return () => observer.disconnect()
-  }, [of])
-  return width
 }
 
 function Clock() {

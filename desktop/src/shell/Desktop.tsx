@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from 'react'
 import { CloudOff } from 'lucide-react'
-import { preload, useApps, visible } from '../apps/registry'
+import { useApps } from '../apps/registry'
 import type { Frame } from '../contract/types'
 import { link } from '../link/page'
 import parts from '../parts/parts.module.css'
@@ -13,9 +13,11 @@ import './desktop.css'
 import { useDrops } from './drops'
 import { ErrorCard } from './ErrorCard'
 import './fromConsole'
+import { Icons } from './Icons'
 import { openApp } from './intents'
 import { useKeys } from './keys'
 import { later } from './later'
+import { useOverlay } from './overlayStore'
 import { useScreen } from './screen'
 import { SourceError } from './SourceError'
 import { Toasts } from './Toasts'
@@ -23,6 +25,7 @@ import { Window } from './Window'
 import windowCss from './Window.module.css'
 
 const Shelf = later(() => import('./Shelf'))
+const Overlay = later(() => import('./Overlay'))
 
 export function Desktop() {
   const space = useRef<HTMLElement>(null)
@@ -32,6 +35,7 @@ export function Desktop() {
   // Where Welcome is about to open, there is nothing to see of a shelf and no need to load it.
   const known = useConnection((s) => s.loaded && (s.readOnly || !s.fresh))
   const bare = known && Object.values(windows).every((w) => w.state === 'minimised')
+  const over = useOverlay((s) => s.shown)
   const [hint, setHint] = useState<Frame | null>(null)
   const order = stacked(windows)
   const active = front(windows)?.window
@@ -79,18 +83,7 @@ export function Desktop() {
   return (
     <div data-testid="desktop">
       <main ref={space} className={css.space} aria-label="Desktop">
-        <ul className={css.icons} aria-label="Apps">
-          {visible(apps).map((app) => (
-            <li key={app.id}>
-              <button type="button" className={css.icon} data-on-desktop data-testid={`icon-${app.id}`} data-fault={app.fault !== undefined} onPointerEnter={() => preload(app)} onFocus={() => preload(app)} onClick={(e) => e.detail < 2 && openApp(app.id)}>
-                <span className={css.tile}>
-                  <app.icon size={21} strokeWidth={1.6} aria-hidden />
-                </span>
-                <span className={css.name}>{app.name}</span>
-              </button>
-            </li>
-          ))}
-        </ul>
+        <Icons className={css.icons} />
         {bare && (
           <ErrorCard what="The shelf">
             <Shelf />
@@ -105,6 +98,11 @@ export function Desktop() {
           ))}
         <Toasts />
       </main>
+      {over && (
+        <ErrorCard what="What lies over the windows">
+          <Overlay shown={over} behind={space} />
+        </ErrorCard>
+      )}
       {/* Beside the windows, not over them: it may stay for hours. */}
       <div className={css.bands}>
         <Band />

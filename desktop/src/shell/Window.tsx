@@ -106,6 +106,7 @@ export const Window = memo(function Window({ record, label, app, area, active, p
       className={css.window}
       aria-label={label}
       data-testid="window"
+      data-window={id}
       data-app={record.app}
       data-active={active}
       data-moving={live !== null}

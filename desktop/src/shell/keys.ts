@@ -1,6 +1,7 @@
 import { useEffect } from 'react'
 import { front, stacked, useWindows } from '../stores/windows'
 import { zoneFrame, zoneStep } from './geometry'
+import { useOverlay } from './overlayStore'
 import { usePromptBar } from './promptStore'
 import { useScreen } from './screen'
 
@@ -9,6 +10,7 @@ export const keys: { keys: string[]; what: string }[] = [
   { keys: ['Ctrl', 'K'], what: 'Prompt bar, from anywhere (also ? outside text)' },
   { keys: ['Enter'], what: 'Send; Shift+Enter starts a new line' },
   { keys: ['↑'], what: 'What you sent before' },
+  { keys: ['F9'], what: 'All windows: arrow keys, Enter raises, Delete closes, letters find, Esc leaves' },
   { keys: ['Ctrl', 'Alt', '← → ↑ ↓'], what: 'Snap the window to halves, quarters, full' },
   { keys: ['Ctrl', 'Alt', 'N'], what: 'Next window' },
   { keys: ['Ctrl', 'Alt', 'M'], what: 'Minimise the window' },
@@ -26,6 +28,13 @@ export function useKeys(): void {
         usePromptBar.getState().ask()
         return
       }
+      // No browser and no text field has a use for it.
+      if (e.key === 'F9' && !e.ctrlKey && !e.altKey && !e.metaKey && !e.shiftKey) {
+        e.preventDefault()
+        useOverlay.getState().toggle('windows')
+        return
+      }
+      if (e.key === 'Escape') return useOverlay.getState().hide()
       if (!e.ctrlKey || !e.altKey || e.metaKey) return
       const { windows, place, raise, close } = useWindows.getState()
       const w = front(windows)
