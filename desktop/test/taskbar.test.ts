@@ -11,9 +11,11 @@ const apps = { files: app('files', 'Files', 20), events: app('events', 'Events',
 const names = (windows: Record<string, WindowRecord>) => grouped(windows, apps).map((g) => `${g.app}: ${g.windows.map((w) => w.window).join(' ')}`)
 
 // Windows by how many each of some apps has.
-const groups = (...counts: number[]) => grouped(all(...counts.flatMap((n, a) => Array.from({ length: n }, (_, i) => win(`${a}-${i}`, `app${a}`)))), {})
+const titled = 'A title that is long enough'
+const groups = (...counts: number[]) => grouped(all(...counts.flatMap((n, a) => Array.from({ length: n }, (_, i) => ({ ...win(`${a}-${i}`, `app${a}`), title: titled })))), {})
+const named = { labels: {}, apps: {} }
 const looks = (counts: number[], room: number) => {
-  const { shown, hidden } = arrange(groups(...counts), room)
+  const { shown, hidden } = arrange(groups(...counts), room, named)
   return [...shown.map((p) => p.look), ...hidden.map(() => 'hidden')].join(' ')
 }
 
@@ -34,15 +36,18 @@ describe('the row of windows', () => {
   it('has room for what it shows, whatever its width, and loses none', () => {
     for (let room = 60; room < 1200; room += 13) {
       for (const counts of [[], [1], [4], [1, 1, 1], [1, 7, 2], [30], [3, 3, 3, 3, 3, 3, 3, 3, 3, 3], Array.from({ length: 30 }, () => 1)]) {
-        const { shown, hidden } = arrange(groups(...counts), room)
+        const { shown, hidden } = arrange(groups(...counts), room, named)
         const needs = shown.reduce((sum, p) => sum + p.width + 4, -4) + (hidden.length > 0 ? 60 : 0)
-        expect(needs, `${counts} in ${room} px`).toBeLessThanOrEqual(room)
+        expect(needs, `${counts.join()} in ${room} px`).toBeLessThanOrEqual(room)
         expect([...shown.map((p) => p.group), ...hidden]).toEqual(groups(...counts))
       }
     }
   })
   it('shows titles while they can be read', () => {
     expect(looks([1, 1, 2], 600)).toBe('titles titles titles')
+    // A short one takes no more than it needs.
+    const short = (title: string) => arrange(grouped(all({ ...win('1', 'files'), title }), {}), 90, named).shown.map((p) => p.look)
+    expect([short('Files'), short(titled)]).toEqual([['titles'], ['icon']])
   })
   it('makes one button of the app with the most windows first', () => {
     expect(looks([2, 3, 1], 600)).toBe('titles name titles')
@@ -50,7 +55,7 @@ describe('the row of windows', () => {
   })
   it('then shows icons alone, from the end, and lists what is left', () => {
     expect(looks([2, 3, 1], 330)).toBe('name name icon')
-    expect(looks([2, 3, 1], 164)).toBe('icon icon icon')
-    expect(looks([2, 3, 1], 150)).toBe('icon hidden hidden')
+    expect(looks([2, 3, 1], 184)).toBe('icon icon icon')
+    expect(looks([2, 3, 1], 183)).toBe('icon hidden hidden')
   })
 })

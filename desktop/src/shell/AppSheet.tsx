@@ -10,7 +10,7 @@ import { useOverlay } from './overlayStore'
 export function AppSheet({ behind }: { behind: RefObject<HTMLElement | null> }) {
   const { hide, leaveTo } = useOverlay.getState()
   const sheet = useRef<HTMLElement>(null)
-  useCovering(sheet, behind)
+  useCovering(sheet, behind, false)
   useEffect(() => sheet.current?.querySelector<HTMLElement>('li button')?.focus(), [])
   return (
     <div className={css.shade}>

@@ -32,10 +32,10 @@ export function Bar() {
             Apps
           </button>
         )}
-        <button type="button" className={css.over} data-on-desktop data-overlay data-testid="open-overview" title="All windows (F9)" aria-label={`Windows, ${open} open`} aria-expanded={shown === 'windows'} onClick={() => toggle('windows')}>
+        <button type="button" className={css.over} data-on-desktop data-overlay data-testid="open-overview" title="All windows (F9)" aria-expanded={shown === 'windows'} onClick={() => toggle('windows')}>
           <SquareStack size={17} aria-hidden />
-          {phone && 'Windows'}
-          {phone && open > 0 && <span>{open}</span>}
+          {phone ? 'Windows' : <span className="sr-only">All windows</span>}
+          {phone && open > 0 && <span className={css.number}>{open}</span>}
         </button>
         {/* On a phone there is one window at a time, and the overview of all of them. */}
         {!phone && <OpenWindows />}

@@ -1,4 +1,4 @@
-import { useLayoutEffect, useRef, useState, type RefObject } from 'react'
+import { useLayoutEffect, useRef, useState, type ReactNode, type RefObject } from 'react'
 import { useApps } from '../apps/registry'
 import type { WindowRecord } from '../link/protocol'
 import { front, labelled, useWindows } from '../stores/windows'
@@ -12,9 +12,9 @@ export function OpenWindows() {
   const windows = useWindows((s) => s.windows)
   const apps = useApps((s) => s.apps)
   const row = useRef<HTMLDivElement>(null)
-  const { shown, hidden } = arrange(grouped(windows, apps), useWidth(row))
   const active = front(windows)?.window
   const labels = labelled(windows)
+  const { shown, hidden } = arrange(grouped(windows, apps), useWidth(row), { labels, apps })
   const rest = hidden.flatMap((g) => g.windows)
   return (
     <div className={css.row} ref={row}>
@@ -28,6 +28,7 @@ export function OpenWindows() {
       {rest.length > 0 && (
         <WindowList className={css.more} name={`${count(rest.length, 'more window')}`} windows={rest} labels={labels} active={active}>
           +{rest.length}
+          <span className="sr-only"> more {rest.length === 1 ? 'window' : 'windows'}</span>
         </WindowList>
       )}
     </div>
@@ -52,8 +53,9 @@ function Inside({ place: { group, look }, labels, active }: { place: Place; labe
     return (
       <WindowList className={css.chip} name={`${name}, ${count(group.windows.length, 'window')}`} windows={group.windows} labels={labels} active={active}>
         {icon}
-        {look === 'name' && <span className={css.title}>{name}</span>}
+        <span className={look === 'name' ? css.title : 'sr-only'}>{name}</span>
         <span className={css.count}>{group.windows.length}</span>
+        <span className="sr-only">windows</span>
       </WindowList>
     )
   }
@@ -75,7 +77,7 @@ function Inside({ place: { group, look }, labels, active }: { place: Place; labe
   )
 }
 
-function Chip({ record, label, active, children }: { record: WindowRecord; label: string; active: string | undefined; children: React.ReactNode }) {
+function Chip({ record, label, active, children }: { record: WindowRecord; label: string; active: string | undefined; children: ReactNode }) {
   const { raise, place } = useWindows.getState()
   const minimised = record.state === 'minimised'
   const current = record.window === active

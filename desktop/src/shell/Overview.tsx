@@ -25,7 +25,7 @@ export function Overview({ behind }: { behind: RefObject<HTMLElement | null> }) 
   const active = front(windows)?.window
   const [at, setAt] = useState(active)
   const words = useFirstWords(windows)
-  useCovering(page, behind)
+  useCovering(page, behind, true)
   const labels = labelled(windows)
   const nameOf = (app: string) => apps[app]?.name ?? app
   const wanted = filter.trim().toLowerCase()
@@ -95,7 +95,7 @@ export function Overview({ behind }: { behind: RefObject<HTMLElement | null> }) 
           {groups.map((g) => (
             <section key={g.app} className={css.group} aria-label={nameOf(g.app)}>
               {g.windows.map((w, i) => (
-                <Tile key={w.window} record={w} label={labels[w.window] ?? w.title} words={words.get(w.window) ?? ''} heading={i === 0 ? `${nameOf(g.app)}` : ''} many={g.windows.length}
+                <Tile key={w.window} record={w} label={labels[w.window] ?? w.title} words={words.get(w.window) ?? ''} heading={i === 0 ? nameOf(g.app) : ''} many={g.windows.length}
                   front={w.window === active} reached={w.window === current} raise={raise} close={close} focused={setAt} press={onTile} />
               ))}
             </section>
@@ -134,14 +134,12 @@ function Tile({ record: { window: id, app, state }, label, words, heading, many,
         </h3>
       )}
       <div className={css.tile} data-front={front} data-minimised={minimised} onKeyDown={(e) => press(e, id)}>
-        <button type="button" className={css.raise} data-tile={id} tabIndex={reached ? 0 : -1} title={label} aria-label={minimised ? `${label}, minimised` : label} aria-current={front} onFocus={() => focused(id)} onClick={() => raise(id)}>
-          <span className={css.title}>
-            {Icon && <Icon size={15} strokeWidth={1.9} aria-hidden />}
-            <b>{label}</b>
-          </span>
-          <span className={css.words}>{words}</span>
-          {minimised && <small>Minimised</small>}
+        <button type="button" className={css.raise} data-tile={id} tabIndex={reached ? 0 : -1} title={label} aria-describedby={`words-${id}`} aria-current={front} onFocus={() => focused(id)} onClick={() => raise(id)}>
+          {Icon && <Icon size={15} strokeWidth={1.9} aria-hidden />}
+          <b>{label}</b>
+          {minimised && <small>minimised</small>}
         </button>
+        <p id={`words-${id}`}>{words}</p>
         <button type="button" className={`${parts.icon} ${css.close}`} tabIndex={reached ? 0 : -1} aria-label={`Close ${label}`} title="Close (Delete)" onClick={() => close(id)}>
           <X size={14} aria-hidden />
         </button>
@@ -157,22 +155,24 @@ function useFirstWords(windows: Record<string, WindowRecord>): Map<string, strin
   const [words] = useState(
     () =>
       new Map(
-        Object.keys(windows).map((id) => {
+        Object.values(windows).map(({ window: id, title }) => {
           const body = document.querySelector(`[data-window="${CSS.escape(id)}"] .${windowCss.body}`)
-          return [id, body ? firstWords(body) : '']
+          return [id, body ? firstWords(body, title) : '']
         }),
       ),
   )
   return words
 }
 
-function firstWords(of: Element): string {
-  const unsaid = 'button, select, textarea, svg, nav, .sr-only, [hidden]'
+function firstWords(of: Element, title: string): string {
+  // What can be done in a window says less of it than what is in it. A list's buttons are its contents.
+  const unsaid = 'button:not(li button), select, textarea, svg, nav, .sr-only, [hidden]'
   const walk = document.createTreeWalker(of, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT, (n) => (n instanceof Element && n.matches(unsaid) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT))
   let said = ''
   while (said.length < most && walk.nextNode()) {
     const text = walk.currentNode.nodeType === Node.TEXT_NODE ? (walk.currentNode.nodeValue ?? '').slice(0, most).replace(/\s+/g, ' ').trim() : ''
-    if (text) said += (said ? ' ' : '') + text
+    // The title stands above it already.
+    if (text && text !== title) said += (said && !/^[,.;:]/.test(text) ? ' ' : '') + text
   }
   return said.slice(0, most)
 }

@@ -34,7 +34,7 @@ export function WindowList({ className, name, windows, labels, active, children 
   }
   return (
     <>
-      <button ref={button} type="button" className={className} data-on-desktop data-testid="window-list" title={name} aria-label={name} aria-expanded={at !== null} aria-current={windows.some((w) => w.window === active)} onPointerDown={(e) => e.stopPropagation()} onClick={toggle}>
+      <button ref={button} type="button" className={className} data-on-desktop data-testid="window-list" title={name} aria-expanded={at !== null} aria-current={windows.some((w) => w.window === active)} onPointerDown={(e) => e.stopPropagation()} onClick={toggle}>
         {children}
       </button>
       {/* The bar clips what is in its row of windows. */}

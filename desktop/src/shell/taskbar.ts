@@ -6,9 +6,11 @@ import type { WindowRecord } from '../link/protocol'
 
 const gap = 4
 const icon = 24 // an app's icon, beside the titles of its windows
-const title = 96 // a title that can still be read
-const name = 132 // an app's name with the number of its windows
-const small = 52 // an app's icon with that number
+const edge = 22 // the room beside the words of a button
+const letter = 7.8 // what one takes, about
+const readable = 74 // as much of a title as one is told by
+const number = 28 // how many windows an app has
+const small = 40 // an app's icon alone
 const more = 56 // the button that lists what has no room
 
 /** The windows of one app, in the order in which they were opened. */
@@ -33,10 +35,7 @@ export function grouped(windows: Record<string, WindowRecord>, apps: Record<stri
   return Object.values(groups).sort((a, b) => byOrder(known(a), known(b)))
 }
 
-function place(group: Group, look: Place['look']): Place {
-  const n = group.windows.length
-  return { group, look, width: look === 'titles' ? icon + n * title + (n - 1) * gap : look === 'name' ? name : small }
-}
+const words = (text: string) => edge + Math.min(readable, Math.ceil(text.length * letter))
 
 const needs = (places: Place[]) => places.reduce((sum, p) => sum + p.width + gap, 0) - gap
 
@@ -44,7 +43,13 @@ const needs = (places: Place[]) => places.reduce((sum, p) => sum + p.width + gap
  * Which groups the row has room for and how each looks. Where not every title fits, the apps with the most windows become one button
  * first, then apps from the end show their icons alone, and what still has no room is left to the list.
  */
-export function arrange(groups: Group[], room: number): { shown: Place[]; hidden: Group[] } {
+export function arrange(groups: Group[], room: number, named: { labels: Record<string, string>; apps: Record<string, { name: string }> }): { shown: Place[]; hidden: Group[] } {
+  const place = (group: Group, look: Place['look']): Place => {
+    const many = group.windows.length > 1
+    const titles = group.windows.reduce((sum, w) => sum + words(named.labels[w.window] ?? w.title) + gap, -gap)
+    const width = look === 'titles' ? icon + titles : look === 'name' ? icon + words(named.apps[group.app]?.name ?? group.app) + number : small + (many ? number : 0)
+    return { group, look, width }
+  }
   const shown = groups.map((g) => place(g, 'titles'))
   while (needs(shown) > room) {
     const most = shown.reduce((best, p, i) => (p.look === 'titles' && p.group.windows.length > 1 && p.group.windows.length >= (shown[best]?.group.windows.length ?? 0) ? i : best), -1)
