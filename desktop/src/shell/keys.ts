@@ -28,7 +28,7 @@ export function useKeys(): void {
         usePromptBar.getState().ask()
         return
       }
-      // No browser and no text field has a use for it.
+      // No text field and no keyboard layout types anything by it.
       if (e.key === 'F9' && !e.ctrlKey && !e.altKey && !e.metaKey && !e.shiftKey) {
         e.preventDefault()
         useOverlay.getState().toggle('windows')
