@@ -65,6 +65,7 @@ test('windows in the bar and in the overview', async (t) => {
     await page.keyboard.press('Enter')
     await inFront(long.slice(1))
     await list.waitFor({ state: 'detached' })
+    await until(async () => `the focus is in it: ${await focused()}`, () => front.evaluate((e) => e.contains(document.activeElement)))
     await bar.getByRole('button', { name: 'Command 6 windows' }).click()
     await until('the list is there', async () => (await frame.getByRole('navigation', { name: 'Command, 6 windows' }).getByRole('button').count()) === 12)
     await page.keyboard.press('Escape')
@@ -218,6 +219,7 @@ test('apps and windows on a phone', async (t) => {
     await apps.getByRole('button', { name: 'Files' }).tap()
     await front.and(frame.getByRole('region', { name: 'Files' })).waitFor()
     await apps.waitFor({ state: 'detached' })
+    await until('the focus is in it', () => front.evaluate((e) => e.contains(document.activeElement)))
     g.clean(t2)
   })
   await t.test('Back, Escape and the page behind close them, and the desktop stays', async () => {

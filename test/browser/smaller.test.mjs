@@ -49,8 +49,8 @@ test('small things', async (t) => {
       await frame.getByRole('region', { name: n === 0 ? 'echo same' : `echo same (${n + 1})`, exact: true }).waitFor()
     }
     assert.deepEqual(await axe(frame), [])
-    await frame.getByRole('list', { name: 'Open windows' }).getByRole('button', { name: 'Command 8 windows' }).click()
-    const list = frame.getByRole('navigation', { name: 'Command, 8 windows' })
+    await frame.getByRole('list', { name: 'Open windows' }).getByRole('button', { name: /^Command \d+ windows$/ }).click()
+    const list = frame.getByRole('navigation', { name: /^Command, \d+ windows$/ })
     await list.getByRole('button', { name: 'echo same (8)', exact: true }).waitFor()
     assert.deepEqual(await axe(frame), [])
     await list.getByRole('button', { name: 'echo same (3)', exact: true }).click()

@@ -4,6 +4,7 @@ import { useApps } from '../apps/registry'
 import type { WindowRecord } from '../link/protocol'
 import parts from '../parts/parts.module.css'
 import { useWindows } from '../stores/windows'
+import { titleOf } from './overlayStore'
 import css from './WindowRows.module.css'
 
 interface Props {
@@ -22,10 +23,16 @@ export default function WindowRows({ at, windows, labels, active, close, leave }
   const apps = useApps((s) => s.apps)
   const { raise, close: closeWindow } = useWindows.getState()
   const list = useRef<HTMLUListElement>(null)
+  const raised = useRef('')
   const rows = () => [...(list.current?.querySelectorAll<HTMLButtonElement>('[data-row]') ?? [])]
   useEffect(() => {
     const all = [...(list.current?.querySelectorAll<HTMLButtonElement>('[data-row]') ?? [])]
     ;(all.find((b) => b.getAttribute('aria-current') === 'true') ?? all[0])?.focus()
+    // What had the focus goes with the list, and its button too when one window is left.
+    return () => {
+      const to = raised.current ? titleOf(raised.current) : document.querySelector<HTMLElement>('[data-overlay]')
+      if (document.activeElement === document.body) to?.focus()
+    }
   }, [])
 
   const shut = (i: number) => {
@@ -56,6 +63,7 @@ export default function WindowRows({ at, windows, labels, active, close, leave }
               title={labels[w.window]}
               aria-current={w.window === active}
               onClick={() => {
+                raised.current = w.window
                 raise(w.window)
                 close()
               }}

@@ -1,5 +1,5 @@
 import { useEffect, type RefObject } from 'react'
-import { useOverlay } from './overlayStore'
+import { titleOf, useOverlay } from './overlayStore'
 
 /**
  * What an overlay does while it is there: nothing behind it can be reached, and it goes when something beside it is pressed or gets the focus.
@@ -22,7 +22,8 @@ export function useCovering(box: RefObject<HTMLElement | null>, behind: RefObjec
       window.removeEventListener('focusin', away)
       main?.style.removeProperty('content-visibility')
       main?.removeAttribute('inert')
-      const to = useOverlay.getState().back.element
+      const { back } = useOverlay.getState()
+      const to = 'window' in back ? titleOf(back.window) : back.element
       if (document.activeElement === document.body && to instanceof HTMLElement) to.focus()
     }
   }, [box, behind, whole])
