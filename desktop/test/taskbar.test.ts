@@ -26,6 +26,7 @@ describe('windows by app', () => {
   it('stay where they are, whichever is in front, minimised or closed', () => {
     const windows = all(win('1', 'run'), win('2', 'command'), win('3', 'run'), win('4', 'command'))
     const before = names(windows)
+    expect(before).toEqual(['command: 2 4', 'run: 1 3'])
     expect(names({ ...windows, 3: { ...win('3', 'run', 9), state: 'minimised' } })).toEqual(before)
     const { 1: _, ...without } = windows
     expect(names(without)).toEqual(['command: 2 4', 'run: 3'])
