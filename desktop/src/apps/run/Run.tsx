@@ -113,16 +113,16 @@ function Head({ run, view, setView }: { run: RunView; view: 'run' | 'document'; 
         {run.document && (
           <button type="button" className={parts.ghost} onClick={() => setView(view === 'run' ? 'document' : 'run')}>
             {view === 'run' ? <FileText size={14} aria-hidden /> : <ListChecks size={14} aria-hidden />}
-            {view === 'run' ? 'Document' : 'Run'}
+            <span className={css.label}>{view === 'run' ? 'Document' : 'Run'}</span>
           </button>
         )}
         <button type="button" className={parts.ghost} data-testid="run-trace" onClick={() => openThing('trace', run.run, `Trace: ${run.objective || run.prompt}`)}>
-          <ChartGantt size={14} aria-hidden /> Trace
+          <ChartGantt size={14} aria-hidden /> <span className={css.label}>Trace</span>
         </button>
         {!over && !readOnly && (
           <>
             <button type="button" className={parts.ghost} onClick={() => command(run.paused ? 'resume' : 'pause')}>
-              {run.paused ? <Play size={13} aria-hidden /> : <Pause size={13} aria-hidden />} {run.paused ? 'Resume' : 'Pause'}
+              {run.paused ? <Play size={13} aria-hidden /> : <Pause size={13} aria-hidden />} <span className={css.label}>{run.paused ? 'Resume' : 'Pause'}</span>
             </button>
             <button type="button" className={parts.button} onClick={() => command('cancel')}>
               <Square size={11} aria-hidden /> Cancel
@@ -156,14 +156,10 @@ function Body({ run }: { run: RunView }) {
   return (
     <>
       <Asked text={run.prompt || run.objective || 'A run'} />
-      {run.prompt && run.objective && !sameWords(run.prompt, run.objective) && <p className={css.prompt} data-testid="run-objective">{oneLine(run.objective, 400)}</p>}
+      {run.prompt && run.objective && !sameWords(run.prompt, run.objective) && <p className={css.prompt} data-testid="run-objective">Aim: {oneLine(run.objective, 400)}</p>}
       {run.provider === 'rehearsal' && <Rehearsal />}
       {run.continues && <Before run={run.continues} />}
-      {now && (
-        <p className={css.now} data-testid="run-now">
-          <Mark kind={standing(run).kind} label="" /> {now}
-        </p>
-      )}
+      {now && <p className={css.now} data-testid="run-now">{now}</p>}
       {run.direct && <p className={css.prompt} data-testid="run-direct">It went to one Associate at once: {run.direct}.</p>}
       {run.stoodWords && <p className={css.prompt} data-testid="run-stood">{run.stoodWords}</p>}
 
