@@ -14,11 +14,13 @@ const choices = ['red like the neighbours’ door', 'green', 'blue, as it was be
 const env = (model) => ({ ANTHROPIC_API_KEY: 'sk-ant-test-0123456789abcdef', ANTHROPIC_BASE_URL: model.url, CHOIR_MODEL: 'anthropic/claude-sonnet-4-6' })
 
 /** Takes pictures in three sizes and both themes; the page is then as it was. */
-const picturesOf = ({ one }, page, frame) => async (name) => {
+const picturesOf = ({ one }, choir, page, frame) => async (name) => {
   const before = page.viewportSize()
   for (const theme of ['night', 'day']) {
+    const scheme = theme === 'night' ? 'dark' : 'light'
     await say(frame, `/theme ${theme}`)
-    await frame.locator(`html[data-scheme=${theme === 'night' ? 'dark' : 'light'}]`).waitFor()
+    await frame.locator(`html[data-scheme=${scheme}]`).waitFor()
+    await until('the theme is written', () => (choir.events().findLast((e) => e.type === 'theme.changed')?.data.theme.scheme ?? 'dark') === scheme)
     await frame.evaluate(() => document.querySelectorAll('[data-testid=toast] [aria-label=Dismiss]').forEach((b) => b.click())) // what is said of the theme
     for (const [width, height] of sizes) {
       await page.setViewportSize({ width, height })
@@ -51,7 +53,7 @@ test('the window of a run', async (t) => {
   const run = win.getByTestId('run')
   const done = () => win.locator('[data-testid=run][data-status=done]').waitFor()
   const g = gallery()
-  const pictures = picturesOf(g, page, frame)
+  const pictures = picturesOf(g, choir, page, frame)
 
   await t.test('its time is what a clock says, and what was said to it stays', async () => {
     await say(frame, 'Count slowly')
@@ -140,7 +142,7 @@ test('what a run does, in words', async (t) => {
   const frame = await desktop(page)
   const win = frame.locator('[data-testid=window][data-active=true]')
   const g = gallery()
-  const pictures = picturesOf(g, page, frame)
+  const pictures = picturesOf(g, choir, page, frame)
   const box = (l) => l.evaluate((e) => {
     const { left, right, top, bottom } = e.getBoundingClientRect()
     return { left, right, top, bottom }

@@ -351,7 +351,9 @@ function Foot({ run }: { run: RunView }) {
         </form>
       )}
       <p className={css.facts} data-testid="run-cost">
-        {facts.join('  ·  ')}
+        {facts.map((f) => (
+          <span key={f}>{f}</span>
+        ))}
       </p>
     </footer>
   )

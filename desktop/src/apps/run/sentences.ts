@@ -43,16 +43,24 @@ export function citedWords({ title, address, source }: Pick<Citation, 'title' | 
   return `Quoted “${oneLine(title || address || source, 80)}”`
 }
 
-const did: Record<string, readonly [now: string, done: string]> = {
-  read: ['Reading', 'Read'], edit: ['Editing', 'Edited'], multi_edit: ['Editing', 'Edited'], apply_patch: ['Editing', 'Edited'], write: ['Writing', 'Wrote'],
-  bash: ['Running', 'Ran'], run: ['Running', 'Ran'], grep: ['Searching for', 'Searched for'], glob: ['Looking for', 'Looked for'], ls: ['Listing', 'Listed'],
-  web_fetch: ['Reading', 'Read'], web_search: ['Searching the web for', 'Searched the web for'],
-}
+const did = new Map<string, readonly [now: string, done: string]>([
+  ['read', ['Reading', 'Read']],
+  ['edit', ['Editing', 'Edited']],
+  ['multi_edit', ['Editing', 'Edited']],
+  ['write', ['Writing', 'Wrote']],
+  ['bash', ['Running', 'Ran']],
+  ['run', ['Running', 'Ran']],
+  ['grep', ['Searching for', 'Searched for']],
+  ['glob', ['Looking for', 'Looked for']],
+  ['ls', ['Listing', 'Listed']],
+  ['web_fetch', ['Reading', 'Read']],
+  ['web_search', ['Searching the web for', 'Searched the web for']],
+])
 
 /** The words for a call of a tool: what it does while nobody knows how it ended, then what it did. */
 export function callWords({ name, args, ok }: Pick<ToolCall, 'name' | 'args' | 'ok'>): Words {
   const about = subjectOf(args)
-  const [now, done] = did[name] ?? [`Using ${oneLine(name, 40)}`, `Used ${oneLine(name, 40)}`]
+  const [now, done] = did.get(name) ?? [`Using ${oneLine(name, 40)}`, `Used ${oneLine(name, 40)}`]
   const words: Words = [ok ? done : now]
   if (about) words.push(about)
   if (ok === false) words[2] = 'it failed'
