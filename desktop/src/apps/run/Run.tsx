@@ -176,9 +176,9 @@ function Body({ run }: { run: RunView }) {
 
       {!ended(run.status) && open.map((q) => <QuestionCard key={q.id} run={run.run} question={q} />)}
 
-      {ended(run.status) && <Answer run={run} />}
-
       {unknown && outside}
+
+      {ended(run.status) && <Answer run={run} />}
 
       {run.plan.length > 0 && (
         <section role="group" aria-label="Plan">
