@@ -137,7 +137,7 @@ test('what a run does, in words', async (t) => {
   const choir = await Choir.start(t, { env: env(model) })
   for (const [name, text] of Object.entries(sum)) choir.put(`workspace/sum/${name}`, text)
   choir.cli(['checkpoint', '-m', 'The sum'])
-  const { context, faults } = await visitor(await browse(t), choir, { reducedMotion: 'no-preference' })
+  const { context, faults } = await visitor(await browse(t), choir)
   const page = await claim(context, choir)
   const frame = await desktop(page)
   const win = frame.locator('[data-testid=window][data-active=true]')
@@ -151,7 +151,8 @@ test('what a run does, in words', async (t) => {
   await t.test('it opens beside what is read, opaque at once, with the words of its user', async () => {
     const read = frame.locator('[data-testid=window][data-app=welcome]')
     await read.waitFor()
-    // What is animated, at every frame in which something is: an animation of the opening may be over before anybody asks.
+    await page.emulateMedia({ reducedMotion: 'no-preference' })
+    // What is animated is asked for as it begins: the opening may be over before anybody else asks.
     await frame.evaluate(() => {
       window.faded = []
       addEventListener('animationstart', (e) => {
@@ -164,6 +165,7 @@ test('what a run does, in words', async (t) => {
     await win.getByTestId('asked').waitFor()
     assert.ok(await frame.evaluate(() => window.moved), 'nothing was looked at')
     assert.deepEqual(await frame.evaluate(() => window.faded), [])
+    await page.emulateMedia({ reducedMotion: 'reduce' })
     assert.equal(await win.getByRole('heading').first().evaluate((e) => `${e.tagName} ${e.textContent}`), `H1 ${asked}`)
     const [a, b] = [await box(read), await box(win)]
     assert.ok(b.left >= a.right || b.right <= a.left, `it covers what was read: ${JSON.stringify([a, b])}`)
