@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Frame } from '../src/contract/types'
-import { cascade, edges, fit, inside, minimum, move, resize, same, zoneAt, zoneFrame, zoneOf, zoneStep, type Zone } from '../src/shell/geometry'
+import { beside, cascade, edges, fit, inside, minimum, move, resize, same, uncovered, zoneAt, zoneFrame, zoneOf, zoneStep, type Zone } from '../src/shell/geometry'
 
 const area = fc.record({ w: fc.integer({ min: 320, max: 4000 }), h: fc.integer({ min: 300, max: 2500 }) })
 const any = fc.integer({ min: -20000, max: 20000 })
@@ -107,4 +107,53 @@ describe('inside', () => {
     expect(inside({ x: 900, y: 600, w: 1400, h: 900 }, { w: 1000, h: 700 })).toEqual({ x: 0, y: 0, w: 1000, h: 700 })
     expect(inside({ x: 10, y: 20, w: 300, h: 200 }, { w: 1000, h: 700 })).toEqual({ x: 10, y: 20, w: 300, h: 200 })
   })
+})
+
+describe('beside what is read', () => {
+  const size = { w: 680, h: 660 }
+  const least = Math.round(680 * 0.62)
+  const across = (a: Frame, b: Frame) => Math.min(a.x + a.w, b.x + b.w) - Math.max(a.x, b.x)
+
+  it('covers nothing of it where a side has room, and as little as it can elsewhere, always within the area', () => {
+    fc.assert(
+      fc.property(fc.record({ w: fc.integer({ min: 700, max: 3000 }), h: fc.integer({ min: 500, max: 1600 }) }), frame, (a, any) => {
+        const read = fit(any, a)
+        const f = beside(read, [read], size, a)
+        expect(f.x).toBeGreaterThanOrEqual(8)
+        expect(f.x + f.w).toBeLessThanOrEqual(a.w - 8)
+        expect(f.y).toBeGreaterThanOrEqual(8)
+        expect(f.y + f.h).toBeLessThanOrEqual(a.h - 8)
+        const room = Math.max(read.x, a.w - read.x - read.w) - 16
+        expect(Math.max(0, across(f, read))).toBeLessThanOrEqual(Math.max(0, least - room))
+        expect(f.w).toBeGreaterThanOrEqual(Math.min(least, a.w - 16))
+      }),
+    )
+  })
+
+  it('is as wide as it should be where there is room, and narrower where there is less', () => {
+    const read = { x: 20, y: 40, w: 640, h: 600 }
+    expect(beside(read, [], size, { w: 1800, h: 900 })).toEqual({ x: 668, y: 40, w: 680, h: 660 })
+    expect(beside(read, [], size, { w: 1200, h: 900 })).toEqual({ x: 668, y: 40, w: 524, h: 660 })
+    expect(beside({ ...read, x: 900 }, [], size, { w: 1600, h: 900 })).toEqual({ x: 212, y: 40, w: 680, h: 660 })
+  })
+
+  it('leaves the title of a window that begins there within reach', () => {
+    const read = { x: 20, y: 40, w: 640, h: 600 }
+    const a = { w: 1800, h: 900 }
+    const first = beside(read, [read], size, a)
+    const second = beside(read, [read, first], size, a)
+    expect(second).toEqual({ ...first, y: first.y + 32 })
+  })
+})
+
+describe('how much of a window is free', () => {
+  const f = { x: 100, y: 100, w: 200, h: 100 }
+  it.each([
+    ['all of it', [], 1],
+    ['all, beside another one', [{ x: 300, y: 100, w: 50, h: 50 }], 1],
+    ['half', [{ x: 200, y: 0, w: 500, h: 500 }], 0.5],
+    ['nothing, under two that cover it together', [{ x: 0, y: 0, w: 200, h: 500 }, { x: 200, y: 50, w: 100, h: 200 }], 0],
+    ['what two leave that overlap', [{ x: 100, y: 100, w: 100, h: 100 }, { x: 150, y: 100, w: 100, h: 100 }], 0.25],
+    ['its rim', [{ x: 120, y: 110, w: 160, h: 80 }], 0.36],
+  ])('%s', (_, above, share) => expect(uncovered(f, above)).toBeCloseTo(share))
 })

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { loadApps } from '../src/apps/registry'
-import { openApp } from '../src/shell/intents'
+import { openApp, openThing } from '../src/shell/intents'
 import { larger } from '../src/shell/geometry'
 import { useScreen } from '../src/shell/screen'
 import { front, useWindows } from '../src/stores/windows'
@@ -11,7 +11,7 @@ const open = () => Object.values(useWindows.getState().windows)
 beforeEach(async () => {
   useWindows.setState({ windows: {}, pending: {}, post: () => {} })
   useScreen.setState({ area: { w: 1280, h: 720 }, phone: false })
-  await loadApps({ 'apps/trace/manifest.ts': app(), 'apps/help/manifest.ts': app({ single: true }) })
+  await loadApps({ 'apps/trace/manifest.ts': app({ opens: ['trace'] }), 'apps/help/manifest.ts': app({ single: true }) })
 })
 
 describe('opening an app', () => {
@@ -29,6 +29,20 @@ describe('opening an app', () => {
     const { frame } = useWindows.getState().windows[old]!
     const later = useWindows.getState().open({ app: 'trace', title: 'A', frame, state: 'normal', props: {} })
     expect(openApp('trace')).toBe(later)
+  })
+  it('places a thing beside what is read, and an app like any other', () => {
+    useScreen.setState({ area: { w: 1600, h: 720 }, phone: false })
+    const read = useWindows.getState().open({ app: 'help', title: 'Help', frame: { x: 100, y: 30, w: 600, h: 500 }, state: 'normal' })
+    openThing('trace', 'r1', 'T')
+    expect(front(useWindows.getState().windows)).toMatchObject({ app: 'trace', frame: { x: 708, y: 30, w: 700, h: 500 } })
+    useWindows.getState().place(read, { x: 100, y: 30, w: 600, h: 500 }, 'maximised')
+    useWindows.getState().raise(read)
+    openThing('trace', 'r2', 'T')
+    expect(front(useWindows.getState().windows)!.frame.w).toBe(434) // it covers little of a maximised one
+    useWindows.getState().place(read, { x: 100, y: 30, w: 600, h: 500 }, 'normal')
+    useWindows.getState().raise(read)
+    openApp('trace')
+    expect(front(useWindows.getState().windows)!.frame.x).not.toBe(708)
   })
   it('on a phone gives it a frame for the screens that show one', () => {
     useScreen.setState({ area: { w: 390, h: 700 }, phone: true })

@@ -29,6 +29,7 @@ test('proposals', async (t) => {
   /** Lets a task edit the notes while the user does, and shows what waits for them. */
   const collide = async (round, mine) => {
     const prompt = `Add the ${round} words to ${path}`
+    await say(frame, '/new') // a toast says only what no window shows
     await say(frame, prompt)
     await until('the task has edited the document', () => events('tool.returned').find((e) => e.data.name === 'edit' && e.data.ok && e.data.output && e.run === choir.json('runs')[0].id))
     choir.put(path, read().replace('## Notes\n', `## Notes\n\n${mine}\n`))

@@ -1,29 +1,33 @@
 import { useEffect, useState } from 'react'
 import { X } from 'lucide-react'
+import parts from '../parts/parts.module.css'
 import { useRuns } from '../stores/runs'
 import { useToasts, type Toast } from '../stores/toasts'
-import parts from '../parts/parts.module.css'
+import { useWindows } from '../stores/windows'
 import { openThing } from './intents'
+import { useScreen } from './screen'
 import css from './Toasts.module.css'
 
 const stays = { plain: 5000, ok: 6000, accent: 6000, warn: 9000, danger: 15000 }
 
-/** What happened lately: at most eight lines that disappear by themselves. */
+/** What happened lately and no window shows: at most eight lines that disappear by themselves, one of each run. */
 export function Toasts() {
-  const toasts = useToasts((s) => s.toasts)
-  const [gone, setGone] = useState<ReadonlySet<number>>(new Set())
-  const dismiss = (id: number) => setGone((s) => new Set(s).add(id))
-  const shown = toasts.filter((t) => !gone.has(t.id))
+  const { toasts, settle } = useToasts()
+  const windows = useWindows((s) => s.windows)
+  const { area, phone } = useScreen()
+  useEffect(settle, [settle, windows, area, phone])
+  const newest = Math.max(...toasts.map((t) => t.id))
   return (
     <ul className={css.toasts} aria-live="polite" aria-label="What happened lately">
-      {shown.map((t) => (
-        <Line key={t.id} toast={t} dismiss={dismiss} />
+      {toasts.map((t) => (
+        <Line key={t.run ?? t.id} toast={t} newest={t.id === newest} />
       ))}
     </ul>
   )
 }
 
-function Line({ toast, dismiss }: { toast: Toast; dismiss: (id: number) => void }) {
+function Line({ toast, newest }: { toast: Toast; newest: boolean }) {
+  const { dismiss } = useToasts.getState()
   const [held, setHeld] = useState(false)
   const prompt = useRuns((s) => (toast.run ? s.runs[toast.run]?.prompt : undefined))
   useEffect(() => {
@@ -33,7 +37,7 @@ function Line({ toast, dismiss }: { toast: Toast; dismiss: (id: number) => void 
   })
   const { run } = toast
   return (
-    <li className={css.toast} data-tone={toast.tone} data-testid="toast" onPointerEnter={() => setHeld(true)} onPointerLeave={() => setHeld(false)}>
+    <li className={css.toast} data-tone={toast.tone} data-newest={newest} data-testid="toast" aria-atomic onPointerEnter={() => setHeld(true)} onPointerLeave={() => setHeld(false)}>
       <span className={css.dot} />
       <span className={css.text}>
         <b>{toast.title}</b> {toast.detail && <span>{toast.detail}</span>}

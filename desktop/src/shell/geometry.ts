@@ -126,6 +126,50 @@ export function cascade(taken: Frame[], size: Size, area: Size): Frame {
   return fit({ ...start, w, h }, area)
 }
 
+/** The share of a frame, 0 to 1, that none of those above it covers. */
+export function uncovered(f: Frame, above: Frame[]): number {
+  const rest = above.reduce((parts, a) => parts.flatMap((p) => without(p, a)), [f])
+  return rest.reduce((sum, p) => sum + p.w * p.h, 0) / (f.w * f.h)
+}
+
+/** What is left of a frame beside another one, in up to four pieces. */
+function without(f: Frame, a: Frame): Frame[] {
+  const top = Math.max(f.y, a.y)
+  const bottom = Math.min(f.y + f.h, a.y + a.h)
+  if (top >= bottom || a.x >= f.x + f.w || a.x + a.w <= f.x) return [f]
+  return [
+    { x: f.x, y: f.y, w: f.w, h: top - f.y },
+    { x: f.x, y: bottom, w: f.w, h: f.y + f.h - bottom },
+    { x: f.x, y: top, w: a.x - f.x, h: bottom - top },
+    { x: a.x + a.w, y: top, w: f.x + f.w - a.x - a.w, h: bottom - top },
+  ].filter((p) => p.w > 0 && p.h > 0)
+}
+
+/** How narrow a window may become, of its own width, to cover less of the one that it stands beside. */
+const narrowest = 0.62
+
+/**
+ * Where a window of a size is placed beside the one that is read: at its side with more room, as high up, and narrower if need be. Where
+ * neither side has room it covers as little as its narrowest width allows. Never exactly over another window.
+ */
+export function beside(read: Frame, taken: Frame[], size: Size, area: Size): Frame {
+  const left = read.x - 2 * gap
+  const right = area.w - read.x - read.w - 2 * gap
+  const onRight = right >= Math.min(size.w, left)
+  const w = Math.min(size.w, area.w - 2 * gap, Math.max(onRight ? right : left, Math.round(size.w * narrowest)))
+  const h = Math.min(size.h, area.h - 2 * gap)
+  const x = onRight ? Math.min(read.x + read.w + gap, area.w - gap - w) : Math.max(gap, read.x - gap - w)
+  return freed({ x, y: clamp(read.y, gap, area.h - h - gap), w, h }, taken, area)
+}
+
+/** A frame moved down by as many steps as keep it off the title bars of others that begin where it does. */
+function freed(f: Frame, taken: Frame[], area: Size): Frame {
+  const step = 32
+  const at = (y: number) => ({ ...f, y, h: Math.min(f.h, area.h - y - gap) })
+  for (let y = f.y; area.h - y - gap >= minimum.h; y += step) if (!taken.some((t) => Math.abs(t.x - f.x) < step / 2 && Math.abs(t.y - y) < step / 2)) return at(y)
+  return f
+}
+
 export function same(a: Frame, b: Frame): boolean {
   return a.x === b.x && a.y === b.y && a.w === b.w && a.h === b.h
 }

@@ -1,4 +1,4 @@
-import { useApps, visible, type App } from '../apps/registry'
+import { preload, useApps, visible, type App } from '../apps/registry'
 import type { ActionType, Frame, Payloads, Theme } from '../contract/types'
 import { newID } from '../contract/id'
 import { link } from '../link/page'
@@ -9,15 +9,15 @@ import { useCheckpoints } from '../stores/checkpoints'
 import { useRuns } from '../stores/runs'
 import { useTheme } from '../stores/theme'
 import { useToasts } from '../stores/toasts'
-import { stacked, useWindows } from '../stores/windows'
+import { front, stacked, useWindows } from '../stores/windows'
 import { clock, count, oneLine, short } from '../text/format'
 import { builtIn } from '../theme/themes'
 import { beginningOf } from './beginning'
 import { carried, type Chosen } from './choices'
-import { cascade, larger } from './geometry'
+import { beside, cascade, larger } from './geometry'
 import type { SlashCommand } from './prompt'
 import { usePromptBar } from './promptStore'
-import { useScreen } from './screen'
+import { frameOf, useScreen } from './screen'
 
 // What the shell and its apps can do, in one place. Components call these functions and
 // never the link.
@@ -38,8 +38,8 @@ export function tell(e: unknown): void {
   else useToasts.getState().say('danger', 'Something went wrong.', e instanceof Error ? e.message : String(e))
 }
 
-/** Opens an app's window, or raises the front one of those that show the same thing. Returns the window's id, or null when there is no such app. */
-export function openApp(id: string, props: Record<string, string> = {}, title?: string): string | null {
+/** Opens an app's window, or raises the front one of those that show the same thing. What is about to be read with the window in front can be placed beside that. Returns the window's id, or null when there is no such app. */
+export function openApp(id: string, props: Record<string, string> = {}, title?: string, place: 'cascade' | 'beside' = 'cascade'): string | null {
   const app = useApps.getState().apps[id]
   if (!app) return null
   const { windows, open, raise } = useWindows.getState()
@@ -53,7 +53,9 @@ export function openApp(id: string, props: Record<string, string> = {}, title?: 
   // screens where it is shown later.
   const area = phone ? larger : here
   const taken: Frame[] = Object.values(windows).map((w) => w.frame)
-  return open({ app: id, title: title ?? app.name, frame: cascade(taken, app.window, area), state: 'normal', props })
+  const read = place === 'beside' && !phone ? front(windows) : undefined
+  const frame = read ? beside(frameOf(read, area), taken, app.window, area) : cascade(taken, app.window, area)
+  return open({ app: id, title: title ?? app.name, frame, state: 'normal', props })
 }
 
 /** The app that opens a kind of thing, such as "run". */
@@ -61,15 +63,17 @@ export function appFor(kind: string): App | undefined {
   return Object.values(useApps.getState().apps).find((a) => a.opens?.includes(kind))
 }
 
-/** Opens a thing with the app for its kind, which may get more than the thing's id. */
+/** Opens a thing with the app for its kind, which may get more than the thing's id, beside what is read. */
 export function openThing(kind: string, id: string, title: string, more: Record<string, string> = {}): void {
   const app = appFor(kind)
-  if (app) openApp(app.id, { [kind]: id, ...more }, oneLine(title, 80))
+  if (app) openApp(app.id, { [kind]: id, ...more }, oneLine(title, 80), 'beside')
   else useToasts.getState().say('warn', `No app opens a ${kind}.`)
 }
 
 /** Sends a prompt, which may go on from a run that has ended; opens the run's window as soon as the prompt is in the log. */
 export async function submitPrompt(text: string, more: { continues?: string; how?: Chosen } = {}): Promise<void> {
+  const app = appFor('run')
+  if (app) preload(app) // while the log takes the prompt
   const { run } = await link.act('prompt.submitted', { text, ...(more.continues ? { continues: more.continues } : {}), ...carried(more.how ?? {}) })
   if (!run) return
   follow(run)

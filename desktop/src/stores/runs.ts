@@ -25,6 +25,8 @@ export interface TaskView extends Pick<DirectorTask, 'goal' | 'attempt'> {
   calls: ToolCall[]
   verification?: Verification
   result?: AssociateResult
+  /** What it was told to do, whole; absent until an event says it. */
+  told?: DirectorTask
 }
 
 /** A loop that waits for its model: the Director, whose task is '', or a task's. */
@@ -278,7 +280,7 @@ export function reduce(r: RunView, e: Event): RunView {
     case 'task.requested': {
       const t = dataOf(e, e.type)?.task
       if (!t) return next
-      return withTask(next, t.id, (old) => ({ ...old, kind: t.kind, goal: t.goal, attempt: t.attempt }))
+      return withTask(next, t.id, (old) => ({ ...old, kind: t.kind, goal: t.goal, attempt: t.attempt, told: t }))
     }
     case 'task.started': {
       const d = dataOf(e, e.type)

@@ -1,9 +1,9 @@
 import type { Event } from '../contract/types'
 import { dataOf } from '../contract/types'
+import { inSight } from '../shell/screen'
 import { describe, type Tone } from '../text/describe'
 import { keptStore } from './kept'
 import { discarded, useRuns } from './runs'
-import { front, useWindows } from './windows'
 
 export interface Toast {
   id: number
@@ -11,22 +11,28 @@ export interface Toast {
   title: string
   detail: string
   run?: string
+  /** The apps whose windows show the same. */
+  shownBy: string[]
   at: number
 }
 
 interface ToastsState {
-  /** The last eight, oldest first. */
+  /** Those that are not gone yet, at most eight, oldest first; a run has one at most, which keeps its place when it says something newer. */
   toasts: Toast[]
   next: number
   take(e: Event): void
   /** Shows a message of the page's own, such as a refusal. */
   say(tone: Tone, title: string, detail?: string): void
+  dismiss(id: number): void
+  /** Takes away what a window shows that somebody has brought up since. */
+  settle(): void
 }
 
 const most = 8
 
 /** What a run's window shows by itself, be it good or bad. */
-const inWindow = new Set(['run.reported', 'run.stood', 'question.asked', 'review.requested', 'model.waiting', 'model.resumed', 'document.proposed', 'effect.ended', 'checkpoint.created'])
+const inRun = new Set(['run.reported', 'run.stood', 'question.asked', 'review.requested', 'model.waiting', 'model.resumed', 'document.proposed', 'effect.ended'])
+const inTimeTravel = new Set(['checkpoint.created', 'checkpoint.restored'])
 
 /** The run that the toast leads to: for a proposal the one whose document it would change, not the one that made it. */
 function subjectRun(e: Event): string | undefined {
@@ -35,17 +41,24 @@ function subjectRun(e: Event): string | undefined {
   return Object.values(useRuns.getState().runs).find((r) => r.document === document)?.run ?? e.run
 }
 
-/** Whether a run's window is in front. */
-function looksAt(run: string): boolean {
-  const w = front(useWindows.getState().windows)
-  return w?.app === 'run' && w.props?.run === run
+/** The apps whose windows show what an event says. */
+function appsWith(e: Event, tone: Tone, run: string | undefined): string[] {
+  return [...(run && (tone === 'ok' || inRun.has(e.type)) ? ['run'] : []), ...(inTimeTravel.has(e.type) ? ['timetravel'] : [])]
+}
+
+/** Whether a window that somebody sees says the same as a toast. */
+function seen({ run, shownBy }: Pick<Toast, 'run' | 'shownBy'>): boolean {
+  return shownBy.length > 0 && inSight().some((w) => shownBy.includes(w.app) && (w.app !== 'run' || w.props?.run === run))
 }
 
 export const useToasts = keptStore<ToastsState>('toasts', (set) => {
   const push = (t: Omit<Toast, 'id' | 'at'>) =>
     set((s) => {
+      const toast = { ...t, id: s.next, at: Date.now() }
+      const next = s.next + 1
+      if (t.run && s.toasts.some((o) => o.run === t.run)) return { next, toasts: s.toasts.map((o) => (o.run === t.run ? toast : o)) }
       const others = s.toasts.filter((o) => o.title !== t.title || o.detail !== t.detail || o.run !== t.run) // a repeated message replaces the earlier one
-      return { next: s.next + 1, toasts: [...others, { ...t, id: s.next, at: Date.now() }].slice(-most) }
+      return { next, toasts: [...others, toast].slice(-most) }
     })
   return {
     toasts: [],
@@ -54,11 +67,14 @@ export const useToasts = keptStore<ToastsState>('toasts', (set) => {
       const said = describe(e)
       if (said?.quiet !== false) return
       const run = subjectRun(e)
-      if (run && looksAt(run) && (said.tone === 'ok' || inWindow.has(e.type))) return // the run's window says so already, and the toast would cover it
+      const toast = { tone: said.tone, title: said.title, detail: said.detail, shownBy: appsWith(e, said.tone, run), ...(run ? { run } : {}) }
+      if (seen(toast)) return // a window says so already, and the toast might cover it
       const view = run ? useRuns.getState().runs[run] : undefined
       if (e.type === 'run.reported' && view && discarded(view)) return // it is what somebody has just chosen
-      push({ tone: said.tone, title: said.title, detail: said.detail, ...(run ? { run } : {}) })
+      push(toast)
     },
-    say: (tone, title, detail = '') => push({ tone, title, detail }),
+    say: (tone, title, detail = '') => push({ tone, title, detail, shownBy: [] }),
+    dismiss: (id) => set((s) => ({ toasts: s.toasts.filter((t) => t.id !== id) })),
+    settle: () => set((s) => (s.toasts.some(seen) ? { toasts: s.toasts.filter((t) => !seen(t)) } : s)),
   }
 })

@@ -70,7 +70,7 @@ export const short = (commit: string): string => commit.slice(0, 8)
 
 /** A command line as a person would type it, with words quoted that need it. */
 export function commandLine(argv: string[]): string {
-  if (argv.length === 3 && argv[0] === 'sh' && argv[1] === '-c') return argv[2]!
+  if (argv.length === 3 && /^(ba)?sh$/.test(argv[0]!) && argv[1] === '-c') return argv[2]!
   return argv.map((w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : `'${w.replaceAll("'", `'\\''`)}'`)).join(' ')
 }
 

@@ -12,7 +12,7 @@ import (
 	"choir.dev/choiros/internal/lazy"
 )
 
-// Notice is in every report: it says that no model was used, and how to connect one.
+// Notice is in every report of a run, once, and nothing of its tasks has it: it says that no model was used, and how to connect one.
 const Notice = "This was a rehearsal: no model is connected, so a plan from a file was played and nothing was understood. " +
 	"To connect a model, store a key with `choir secrets set ANTHROPIC_API_KEY` (or `OPENAI_API_KEY`), or start a local model server such as Ollama, then prompt again."
 
@@ -279,7 +279,7 @@ func (p *Provider) report(t *turn, prompt string, d *done) {
 			plan.Director.write(t, values, status)
 			if good {
 				if m := summaries().FindStringSubmatch(d.content); m != nil {
-					values["summary"] = strings.TrimSpace(strings.ReplaceAll(m[1], Notice, ""))
+					values["summary"] = strings.TrimSpace(m[1])
 				}
 				text = fill(plan.Director.Done, values)
 			}
@@ -292,7 +292,7 @@ func (p *Provider) report(t *turn, prompt string, d *done) {
 // associate plays the executing loop: the plan's steps one after the other.
 func (p *Provider) associate(t *turn, c conversation) {
 	fail := func(why string) {
-		t.call("finish", map[string]any{"status": "failed", "summary": why + "\n\n" + Notice})
+		t.call("finish", map[string]any{"status": "failed", "summary": why})
 	}
 	m := goalPattern().FindStringSubmatch(c.wake)
 	var plan *Plan

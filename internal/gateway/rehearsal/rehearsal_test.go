@@ -299,7 +299,7 @@ func TestHonestAboutWhatItDoesNotKnow(t *testing.T) {
 func TestFailsWhereThePlanDoesNotFit(t *testing.T) {
 	root := workspace(t)
 	put(t, root, "choiros/src/shell/desktop.css", "body { color: red }\n")
-	if status, summary, used := perform(t, root, "change the shell background to #204060"); status != "failed" || len(used) != 1 || !strings.Contains(summary, "is not there") {
+	if status, summary, used := perform(t, root, "change the shell background to #204060"); status != "failed" || len(used) != 1 || !strings.Contains(summary, "is not there") || strings.Count(summary, rehearsal.Notice) != 1 {
 		t.Errorf("%s %v: %s", status, used, summary)
 	}
 }

@@ -4,7 +4,7 @@ import { Markdown } from '../../parts/Markdown'
 import { Mark, Pill } from '../../parts/Mark'
 import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
-import { act, ask, follow, openThing, submitPrompt, tell } from '../../shell/intents'
+import { act, ask, follow, openApp, openThing, submitPrompt, tell } from '../../shell/intents'
 import { Restore } from '../timetravel/Restore'
 import { useConnection } from '../../stores/connection'
 import { useDocuments } from '../../stores/documents'
@@ -14,6 +14,7 @@ import { front, useWindows } from '../../stores/windows'
 import { clock, count, duration, money, oneLine } from '../../text/format'
 import type { AppProps } from '../types'
 import { effectsAfter } from './effects'
+import { Asked } from './Asked'
 import { AsksConsole } from './AsksConsole'
 import { Denied, Evidence } from './Evidence'
 import { Proposals, useOpenProposals } from './Proposals'
@@ -25,6 +26,7 @@ import { QuestionCard } from './QuestionCard'
 import { Review } from './Review'
 import css from './Run.module.css'
 import { Said } from './Said'
+import { nowWords, sameWords, saysAlready, withoutNotice } from './sentences'
 import { planStands, standing } from './standing'
 import { makeWhole } from './whole'
 
@@ -74,7 +76,7 @@ export default function Run({ props }: AppProps) {
   return (
     <div className={css.page} data-testid="run" data-status={run.status}>
       <Head run={run} view={view} setView={setView} />
-      <div className={css.scroll} tabIndex={0} role="region" aria-label={`The run: ${oneLine(run.objective || run.prompt || run.run)}`}>
+      <div className={css.scroll} tabIndex={0} role="region" aria-label={`The run: ${oneLine(run.prompt || run.objective || run.run)}`}>
         {fault && !whole && <p role="alert">Not all of this run is shown: {fault}</p>}
         {view === 'run' && proposals.length > 0 && (
           <p className={proposalsCss.waiting} role="status">
@@ -103,7 +105,7 @@ function Head({ run, view, setView }: { run: RunView; view: 'run' | 'document'; 
   return (
     <>
       <div className={css.head}>
-        <span data-testid="run-status">
+        <span data-testid="run-status" role="status">
           <Pill kind={kind} text={text} />
         </span>
         <span className={css.when}>{run.started && clock(run.started)}</span>
@@ -111,16 +113,16 @@ function Head({ run, view, setView }: { run: RunView; view: 'run' | 'document'; 
         {run.document && (
           <button type="button" className={parts.ghost} onClick={() => setView(view === 'run' ? 'document' : 'run')}>
             {view === 'run' ? <FileText size={14} aria-hidden /> : <ListChecks size={14} aria-hidden />}
-            {view === 'run' ? 'Document' : 'Run'}
+            <span className={css.label}>{view === 'run' ? 'Document' : 'Run'}</span>
           </button>
         )}
         <button type="button" className={parts.ghost} data-testid="run-trace" onClick={() => openThing('trace', run.run, `Trace: ${run.objective || run.prompt}`)}>
-          <ChartGantt size={14} aria-hidden /> Trace
+          <ChartGantt size={14} aria-hidden /> <span className={css.label}>Trace</span>
         </button>
         {!over && !readOnly && (
           <>
             <button type="button" className={parts.ghost} onClick={() => command(run.paused ? 'resume' : 'pause')}>
-              {run.paused ? <Play size={13} aria-hidden /> : <Pause size={13} aria-hidden />} {run.paused ? 'Resume' : 'Pause'}
+              {run.paused ? <Play size={13} aria-hidden /> : <Pause size={13} aria-hidden />} <span className={css.label}>{run.paused ? 'Resume' : 'Pause'}</span>
             </button>
             <button type="button" className={parts.button} onClick={() => command('cancel')}>
               <Square size={11} aria-hidden /> Cancel
@@ -148,14 +150,16 @@ function Body({ run }: { run: RunView }) {
   const effects = useMemo(() => run.outside.reduce(effectsAfter, []), [run.outside])
   const unknown = effects.some((e) => e.outcome === 'unknown')
   const asks = run.approvals.filter((a) => !a.answer)
+  const now = nowWords(run)
   const denied = run.approvals.filter((a) => a.answer === 'deny' && !run.tasks.some((t) => t.task === a.task))
   const outside = effects.length > 0 && <Outside effects={effects} over={ended(run.status)} />
   return (
     <>
-      <h1 className={css.objective}>{run.objective || run.prompt || 'A run'}</h1>
-      {run.objective && run.prompt && run.objective !== run.prompt && <p className={css.prompt}>{run.prompt}</p>}
+      <Asked text={run.prompt || run.objective || 'A run'} />
+      {run.prompt && run.objective && !sameWords(run.prompt, run.objective) && <p className={css.prompt} data-testid="run-objective">Aim: {oneLine(run.objective, 400)}</p>}
+      {run.provider === 'rehearsal' && <Rehearsal />}
       {run.continues && <Before run={run.continues} />}
-      {run.reason && !ended(run.status) && asks.length === 0 && <p className={css.prompt}>{run.reason}</p>}
+      {now && <p className={css.now} data-testid="run-now">{now}</p>}
       {run.direct && <p className={css.prompt} data-testid="run-direct">It went to one Associate at once: {run.direct}.</p>}
       {run.stoodWords && <p className={css.prompt} data-testid="run-stood">{run.stoodWords}</p>}
 
@@ -174,6 +178,8 @@ function Body({ run }: { run: RunView }) {
 
       {unknown && outside}
 
+      {ended(run.status) && <Answer run={run} />}
+
       {run.plan.length > 0 && (
         <section role="group" aria-label="Plan">
           <h2>Plan</h2>
@@ -187,7 +193,6 @@ function Body({ run }: { run: RunView }) {
           </ol>
         </section>
       )}
-      {run.plan.length + run.tasks.length === 0 && standing(run).kind === 'active' && !run.stream && <Skeleton />}
       {run.stream && (
         <p className={css.stream} aria-label="The model, as it writes">
           {run.stream.slice(-600)}
@@ -198,8 +203,8 @@ function Body({ run }: { run: RunView }) {
         <section role="group" aria-label="Evidence">
           <h2>Evidence</h2>
           {denied.length > 0 && <div className={css.denied}>{denied.map((a) => <Denied key={a.approval} approval={a} />)}</div>}
-          {run.tasks.map((t) => (
-            <Evidence key={t.task} run={run} task={t} />
+          {run.tasks.map((t, i) => (
+            <Evidence key={t.task} run={run} task={t} at={i} />
           ))}
         </section>
       )}
@@ -207,15 +212,14 @@ function Body({ run }: { run: RunView }) {
       {!unknown && outside}
 
       <Said said={run.said} />
-
-      {ended(run.status) && <Answer run={run} />}
     </>
   )
 }
 
 function Answer({ run }: { run: RunView }) {
   const none = discarded(run)
-  const summary = run.summary ?? ''
+  const summary = withoutNotice(run, run.summary ?? '')
+  const error = withoutNotice(run, run.error)
   return (
     <section role="group" aria-label="Answer" className={css.answer} data-outcome={none ? 'none' : outcome(run)} data-testid="answer">
       <h2>{none ? 'Discarded by you' : run.status === 'done' ? 'Answer' : run.status === 'failed' ? 'What went wrong' : 'Cancelled'}</h2>
@@ -225,8 +229,20 @@ function Answer({ run }: { run: RunView }) {
         </p>
       )}
       <Markdown text={summary} />
-      {run.error && !summary.includes(run.error) && <pre tabIndex={0}>{run.error}</pre>}
+      {error && !saysAlready(summary, error) && <pre tabIndex={0}>{error}</pre>}
     </section>
+  )
+}
+
+/** That no model took part, once for the whole window, and the way to where one is connected. */
+function Rehearsal() {
+  return (
+    <p className={css.rehearsal} data-testid="run-rehearsal">
+      Rehearsal: no model, a written plan is played.{' '}
+      <button type="button" onClick={() => openApp('welcome')}>
+        Connect one
+      </button>
+    </p>
   )
 }
 
@@ -304,7 +320,7 @@ function Foot({ run }: { run: RunView }) {
     calls > 0 ? count(calls, 'tool call') : '',
     u && u.tokens_in + u.tokens_out > 0 ? count(u.tokens_in + u.tokens_out, 'token') : '',
     money(u?.cost_usd ?? 0),
-    run.provider === 'rehearsal' ? 'rehearsal' : run.model,
+    run.provider === 'rehearsal' ? '' : run.model,
   ].filter(Boolean)
   return (
     <footer className={css.foot}>
@@ -335,7 +351,9 @@ function Foot({ run }: { run: RunView }) {
         </form>
       )}
       <p className={css.facts} data-testid="run-cost">
-        {facts.join('  ·  ')}
+        {facts.map((f) => (
+          <span key={f}>{f}</span>
+        ))}
       </p>
     </footer>
   )
