@@ -389,8 +389,8 @@ func TestNothingIsSaidToARunThatIsBeingParked(t *testing.T) {
 	h.parking()
 	h.asker()
 	run := h.submit("ask me")
-	q := h.told(run, "question.asked", nil).(*contract.QuestionAsked).Question
 	end.armed.Store(true)
+	q := h.told(run, "question.asked", nil).(*contract.QuestionAsked).Question
 	<-end.begun
 	impatient, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
