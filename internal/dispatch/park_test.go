@@ -365,11 +365,17 @@ func TestARunThatIsToldSomethingIsNotParked(t *testing.T) {
 	h.quiet()
 }
 
-// slowEnd holds up the question what the log ends with, which is asked of a run that leaves this process.
+// slowEnd holds up the question what the log ends with, which is asked for a run that leaves this process, once a question
+// was stored.
 type slowEnd struct {
 	ports.Log
 	armed       atomic.Bool
 	begun, goOn chan struct{}
+}
+
+func (l *slowEnd) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.Event, error) {
+	l.armed.CompareAndSwap(false, drafts[0].Type == "question.asked")
+	return l.Log.Append(ctx, drafts...)
 }
 
 func (l *slowEnd) Last() uint64 {
@@ -389,7 +395,6 @@ func TestNothingIsSaidToARunThatIsBeingParked(t *testing.T) {
 	h.parking()
 	h.asker()
 	run := h.submit("ask me")
-	end.armed.Store(true)
 	q := h.told(run, "question.asked", nil).(*contract.QuestionAsked).Question
 	<-end.begun
 	impatient, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
