@@ -243,12 +243,15 @@ func idle(ctx context.Context, e *env) (_ []report.Result, err error) {
 		Note: note + fmt.Sprintf(" The %d processes below it (bubblewrap, the keeper's guest) have %.1f MB more.", count, float64(below)/mb)}}, nil
 }
 
-// memories are what a control plane has, and what the processes below it have.
-type memories struct{ plane, below int64 }
+// memories are what a control plane has, and what the processes below it have, and how many those are.
+type memories struct {
+	plane, below int64
+	processes    int
+}
 
 func (p *plane) memory() (m memories, err error) {
 	if m.plane, err = procfs.Resident(p.PID); err == nil {
-		m.below, _, err = procfs.Family(p.PID, procfs.Proportional)
+		m.below, m.processes, err = procfs.Family(p.PID, procfs.Proportional)
 	}
 	return m, err
 }

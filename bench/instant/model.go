@@ -20,6 +20,9 @@ import (
 // Name is what the model is called, as provider/model.
 const Name = "instant/" + cassette.Prefix + "looks"
 
+// Asking is the model of a prompt whose Director asks its user, who has a day to answer.
+const Asking = "instant/" + cassette.Prefix + "asks"
+
 // Asks is a prompt by which the requests of one run are told from another's.
 func Asks(n int) string { return fmt.Sprintf("Look on, number %d.", n) }
 
@@ -42,12 +45,15 @@ type Model struct {
 
 // New starts a model whose task has so many turns. A Director that is asked gives it to one Associate.
 func New(turns int) (*Model, error) {
-	c, err := tape(turns)
-	if err != nil {
+	c, err := looking(turns)
+	asking, failed := tape("asks", step{cassette.Director, "ask_user", object{"text": "Which?", "choices": []any{"a", "b"}, "default": "a", "deadline_s": 24 * 60 * 60}},
+		step{cassette.Director, "report", object{"status": "done", "summary": "Asked."}})
+	if err := errors.Join(err, failed); err != nil {
 		return nil, err
 	}
 	m := &Model{player: cassette.NewPlayer(), arrived: map[string][]time.Time{}}
 	m.player.Put("looks", c)
+	m.player.Put("asks", asking)
 	m.server = httptest.NewServer(m)
 	m.URL = m.server.URL + "/v1"
 	return m, nil
@@ -56,21 +62,31 @@ func New(turns int) (*Model, error) {
 // Close ends the server; what it holds is let go.
 func (m *Model) Close() { m.server.Close() }
 
-func tape(turns int) (*cassette.Cassette, error) {
-	c := &cassette.Cassette{Head: cassette.Head{Cassette: cassette.Version, Origin: cassette.Written, About: "looks on"}}
-	var errs []error
-	step := func(role, name string, args any) {
-		b, err := json.Marshal(args)
-		errs = append(errs, err)
-		c.Steps = append(c.Steps, cassette.Step{Role: role, Calls: []cassette.Call{{Name: name, Args: b}}})
-	}
-	type object = map[string]any
-	step(cassette.Director, "delegate", object{"tasks": []any{object{"kind": "agent", "goal": "look on", "tools": []any{"bash"}, "verify": object{"profile": "none"}}}})
+type object = map[string]any
+
+// step is a call of a tape.
+type step struct {
+	role, name string
+	args       object
+}
+
+func looking(turns int) (*cassette.Cassette, error) {
+	steps := []step{{cassette.Director, "delegate", object{"tasks": []any{object{"kind": "agent", "goal": "look on", "tools": []any{"bash"}, "verify": object{"profile": "none"}}}}}}
 	for n := range turns {
-		step(cassette.Associate, "bash", object{"command": fmt.Sprintf("echo %d", n)})
+		steps = append(steps, step{cassette.Associate, "bash", object{"command": fmt.Sprintf("echo %d", n)}})
 	}
-	step(cassette.Associate, "finish", object{"status": "ok", "summary": "Seen."})
-	step(cassette.Director, "report", object{"status": "done", "summary": "Seen."})
+	return tape("looks on", append(steps, step{cassette.Associate, "finish", object{"status": "ok", "summary": "Seen."}},
+		step{cassette.Director, "report", object{"status": "done", "summary": "Seen."}})...)
+}
+
+func tape(about string, steps ...step) (*cassette.Cassette, error) {
+	c := &cassette.Cassette{Head: cassette.Head{Cassette: cassette.Version, Origin: cassette.Written, About: about}}
+	var errs []error
+	for _, s := range steps {
+		b, err := json.Marshal(s.args)
+		errs = append(errs, err)
+		c.Steps = append(c.Steps, cassette.Step{Role: s.role, Calls: []cassette.Call{{Name: s.name, Args: b}}})
+	}
 	return c, errors.Join(errs...)
 }
 

@@ -44,6 +44,7 @@ type Loops struct {
 	DirectWords     int      `koanf:"direct_words"` // a prompt of one line and at most so many words goes to one Associate at once; 0: none does
 	Runs            int      `koanf:"runs"`         // how many runs of one computer go on at the same time, while others wait
 	Tasks           int      `koanf:"tasks"`        // how many tasks of one computer work at the same time
+	ParkS           int      `koanf:"park_s"`       // how long a run waits for its person before it is held in the log alone
 }
 
 // Reviews reports whether a person looks at what runs of a computer made before it is published.
@@ -229,6 +230,9 @@ const maxDirectWords = 1000
 // maxAtOnce bounds Loops.Runs and Loops.Tasks: each has boxes of its own, some megabytes even while they wait.
 const maxAtOnce = 200
 
+// maxParkS bounds Loops.ParkS. Who wants no run to be parked says a day.
+const maxParkS = 24 * 60 * 60
+
 // maxPatienceS bounds Models.PatienceS, in seconds.
 const maxPatienceS = 24 * 3600
 
@@ -241,7 +245,7 @@ func Default() Config {
 		Git:       Git{AutoCommitInterval: 300, AutoCommitThreshold: 50, KeptTrees: 20, KeptDays: 30},
 		Approvals: Approvals{WaitS: 300},
 		Models:    Models{PatienceS: 1800},
-		Loops:     Loops{Repairs: 3, DirectWords: 30, Runs: 4, Tasks: 3},
+		Loops:     Loops{Repairs: 3, DirectWords: 30, Runs: 4, Tasks: 3, ParkS: 120},
 		Budget: Budget{WallS: 3600, Turns: 200, ToolCalls: 1000, Tokens: 10_000_000, CostUSD: 5, DayCostUSD: 50,
 			SessionEvents: 3000, SessionMB: 8, ComputerEvents: 6000, ComputerMB: 16, DayEvents: 200_000, DayMB: 512},
 	}
@@ -390,6 +394,9 @@ func (c Config) validateBounds() error {
 	}
 	if n := c.Loops.Tasks; n < 1 || n > maxAtOnce {
 		return bad("loops.tasks", "is %d; it must be from 1 to %d", n, maxAtOnce)
+	}
+	if s := c.Loops.ParkS; s < 1 || s > maxParkS {
+		return bad("loops.park_s", "is %d; it must be from 1 to %d (a day)", s, maxParkS)
 	}
 	if c.Storage.ReserveMB < 0 {
 		return bad("storage.reserve_mb", "is %d; it must not be negative", c.Storage.ReserveMB)

@@ -25,13 +25,7 @@ const (
 func (r *run) Approving() (others int, done func()) {
 	d := r.dispatcher
 	d.approving.Lock()
-	d.mu.Lock()
-	runs := make([]*run, 0, len(d.runs))
-	for _, r := range d.runs {
-		runs = append(runs, r)
-	}
-	d.mu.Unlock()
-	for _, other := range runs {
+	for _, other := range d.underWay() { // one that is parked has none
 		if other != r {
 			other.mu.Lock()
 			others += other.story.OpenApprovals()
@@ -121,13 +115,7 @@ func (d *Dispatcher) Decide(ctx context.Context, by contract.Actor, id, digest s
 }
 
 func (d *Dispatcher) findApproval(id string) (*run, story.Approval) {
-	d.mu.Lock()
-	runs := make([]*run, 0, len(d.runs))
-	for _, r := range d.runs {
-		runs = append(runs, r)
-	}
-	d.mu.Unlock()
-	for _, r := range runs {
+	for _, r := range d.underWay() {
 		r.mu.Lock()
 		if k := r.story.Approval(id); k != nil {
 			found := *k

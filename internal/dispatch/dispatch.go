@@ -17,7 +17,6 @@ import (
 	"choir.dev/choiros/internal/dispatch/meanwhile"
 	"choir.dev/choiros/internal/dispatch/ports"
 	"choir.dev/choiros/internal/dispatch/slots"
-	"choir.dev/choiros/internal/dispatch/summary"
 	"choir.dev/choiros/internal/dispatch/task"
 	"choir.dev/choiros/internal/fault"
 	story "choir.dev/choiros/internal/run"
@@ -95,10 +94,11 @@ type Dispatcher struct {
 
 	mu     sync.Mutex
 	runs   map[string]*run
+	parked map[string]*parked // runs that are in none of the others
 	closed bool
 }
 
-// New checks the options; it starts nothing.
+// New checks the options; it takes no run up.
 func New(o Options) (*Dispatcher, error) {
 	const op = "dispatch.New"
 	if err := o.CID.Validate(); err != nil {
@@ -122,7 +122,7 @@ func New(o Options) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	o.Times = o.Times.WithDefaults()
-	d := &Dispatcher{options: o, log: o.Logger, runs: map[string]*run{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs),
+	d := &Dispatcher{options: o, log: o.Logger, runs: map[string]*run{}, parked: map[string]*parked{}, tasks: make(slots.Slots, o.Parallel), slots: make(slots.Slots, o.Runs),
 		feed: meanwhile.NewFeed(o.Log, o.Workspace.Changed)}
 	own := []catalogue.HostTool{task.GitTool(), task.RecallTool(), task.CiteTool()}
 	if o.Memory != nil {
@@ -137,8 +137,9 @@ func New(o Options) (*Dispatcher, error) {
 	d.ctx, d.cancel = context.WithCancelCause(awake.Patient(context.Background(), o.Times.Projection))
 	d.host = task.NewHost(task.Options{CID: o.CID, Blobs: o.Blobs, Boxes: o.Boxes, Workspace: o.Workspace, Documents: o.Documents, Models: o.Models,
 		Egress: o.Egress, BeyondGrant: o.BeyondGrant, Logger: o.Logger, Tools: tools, Briefs: d.briefs, Render: o.Render, Install: o.Install, Programs: o.Programs, Version: o.Version, Repairs: o.Repairs, Turns: o.Turns,
-		Parallel: o.Parallel, Times: o.Times, Now: o.Now, Awake: d.ctx})
+		Parallel: o.Parallel, Times: o.Times, Now: o.Now})
 	d.unwatch = awake.Notify(d.stoodStill)
+	d.wg.Go(d.parkIdle)
 	return d, nil
 }
 
@@ -153,6 +154,9 @@ func (d *Dispatcher) Offer(added []catalogue.HostTool) error {
 func (d *Dispatcher) Close() error {
 	d.mu.Lock()
 	d.closed = true
+	for id := range d.parked {
+		d.forget(id)
+	}
 	d.mu.Unlock()
 	d.unwatch()
 	d.cancel(task.ErrClosing)
@@ -240,6 +244,9 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	}
 	d.feed.Begin(at.upTo)
 	r := newRun(d, s, at.upTo)
+	if p := d.forget(s.ID); p != nil {
+		r.lost = p.lost // since it was parked, its user could be answered
+	}
 	if gone := matters(s, at.lost); gone != nil {
 		r.cancel(gone)
 	}
@@ -253,16 +260,17 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 		d.own(r)
 		r.drops.Wait() // all tasks have ended, so no further removal begins
 		r.doc.Close()
-		d.mu.Lock()
-		delete(d.runs, s.ID)
-		if len(d.runs) == 0 {
-			d.feed.Forget()
-		}
-		d.mu.Unlock()
+		ended, goesOn := d.leave(r)
 		stop()
 		follow.Wait()
 		r.unfollowed(fault.New("", fault.NotFound, "Only a run that has not ended can be told something.", errEnded))
-		d.options.Models.Forget(s.ID)
+		close(r.away)
+		if ended {
+			d.options.Models.Forget(s.ID)
+		}
+		if goesOn {
+			d.goOn(s.ID)
+		}
 	})
 	return r, nil
 }
@@ -284,22 +292,16 @@ func (d *Dispatcher) own(r *run) {
 	}
 }
 
-func (d *Dispatcher) find(op, id string) (*run, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if r := d.runs[id]; r != nil {
-		return r, nil
-	}
-	return nil, fault.New(op, fault.NotFound, "Only a run that has not ended can be told something.", fmt.Errorf("no run %q is under way", summary.OneLine(id, 60)))
-}
-
 // Open reports whether any run has not ended, even if it only waits for its user, whose
 // answer may have a deadline.
 func (d *Dispatcher) Open() bool {
 	d.mu.Lock()
-	runs := slices.Collect(maps.Values(d.runs))
+	open := false
+	for _, p := range d.parked {
+		open = open || !p.looked
+	}
 	d.mu.Unlock()
-	return slices.ContainsFunc(runs, func(r *run) bool { return !r.onlyLookedAt() })
+	return open || slices.ContainsFunc(d.underWay(), func(r *run) bool { return !r.onlyLookedAt() })
 }
 
 // Busy reports whether any run goes on or is about to. A run that only waits for its user, to answer or

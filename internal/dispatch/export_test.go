@@ -11,8 +11,10 @@ func (d *Dispatcher) Closed() <-chan struct{} { return d.ctx.Done() }
 
 // Asking returns how many tasks and questions of a run wait for its user.
 func (d *Dispatcher) Asking(id string) int {
-	r, err := d.find("", id)
-	if err != nil {
+	d.mu.Lock()
+	r := d.runs[id]
+	d.mu.Unlock()
+	if r == nil {
 		return 0
 	}
 	r.mu.Lock()
@@ -23,4 +25,11 @@ func (d *Dispatcher) Asking(id string) int {
 // Full returns whether as many tasks are at work, and as many overlays are being removed, as may be.
 func (d *Dispatcher) Full() bool {
 	return len(d.tasks) == cap(d.tasks) && d.host.Removing()
+}
+
+// Parked returns whether a run has left this process, and waits in the log.
+func (d *Dispatcher) Parked(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.parked[id] != nil
 }

@@ -44,15 +44,11 @@ func (r *run) follow(ctx context.Context) {
 	}
 }
 
-// caughtUp waits until the stories of all runs contain what the log contains now, and returns the runs.
+// caughtUp waits until the stories of all runs contain what the log contains now, and returns the runs. Of those that are
+// parked there is nothing that others ask.
 func (d *Dispatcher) caughtUp(ctx context.Context) ([]*run, error) {
 	last := d.options.Log.Last()
-	d.mu.Lock()
-	runs := make([]*run, 0, len(d.runs))
-	for _, r := range d.runs {
-		runs = append(runs, r)
-	}
-	d.mu.Unlock()
+	runs := d.underWay()
 	for _, r := range runs {
 		err := r.Until(ctx, func(*story.Run) bool { return r.seen >= last })
 		if err != nil && ctx.Err() != nil {

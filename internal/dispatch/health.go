@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,16 +23,22 @@ type UnderWay struct {
 // Health lists the runs that have not ended, by id, at most so many. It reads nothing.
 func (d *Dispatcher) Health(most int) []UnderWay {
 	d.mu.Lock()
-	open := make([]*run, 0, len(d.runs))
-	for _, r := range d.runs {
-		open = append(open, r)
+	open := slices.Concat(slices.Collect(maps.Keys(d.runs)), slices.Collect(maps.Keys(d.parked)))
+	slices.Sort(open)
+	out := make([]UnderWay, 0, min(most, len(open)))
+	var going []*run
+	for _, id := range open[:min(most, len(open))] {
+		if p := d.parked[id]; p != nil {
+			out = append(out, p.standing)
+			continue
+		}
+		going = append(going, d.runs[id])
 	}
 	d.mu.Unlock()
-	slices.SortFunc(open, func(a, b *run) int { return strings.Compare(a.story.ID, b.story.ID) })
-	out := make([]UnderWay, 0, min(most, len(open)))
-	for _, r := range open[:min(most, len(open))] {
+	for _, r := range going {
 		r.Story(func(s *story.Run) { out = append(out, healthOf(s)) })
 	}
+	slices.SortFunc(out, func(a, b UnderWay) int { return strings.Compare(a.ID, b.ID) })
 	return out
 }
 

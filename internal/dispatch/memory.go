@@ -63,9 +63,9 @@ func (d *Dispatcher) rememberTool() catalogue.HostTool {
 		if err := json.Unmarshal(c.Args, &in); err != nil {
 			return tool.Failed("%v", err), nil
 		}
-		r, err := d.find("dispatch.remember", c.Run)
+		r, err := d.find(ctx, c.Run)
 		if err != nil {
-			return tool.Result{}, err
+			return tool.Result{}, fault.Wrap("dispatch.remember", err)
 		}
 		// The same words again are the same event, whichever call has them.
 		text, err := r.note(ctx, contract.AssociateOf(c.Task), contract.DeriveID(c.Task, in.Words), in.Words)

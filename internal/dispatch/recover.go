@@ -61,13 +61,19 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 	return nil
 }
 
-// resume continues a run from the log, unless it has ended.
-func (d *Dispatcher) resume(ctx context.Context, run string) error {
-	s, err := d.unended(ctx, run)
-	if err == nil && s != nil {
-		_, err = d.launch(s)
+// resume continues a run from the log, and returns it; nil if it has ended.
+func (d *Dispatcher) resume(ctx context.Context, id string) (*run, error) {
+	s, err := d.unended(ctx, id)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	if s == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.forget(id) // it ended while it was being parked
+		return nil, nil
+	}
+	return d.launch(s)
 }
 
 // interruptedRun is a run that has not ended, as found in the log.
@@ -171,12 +177,13 @@ func matters(s *story.Run, lost []lostEvent) *lostError {
 // ended or is driven already.
 func (d *Dispatcher) takeUpOne(ctx context.Context, runID string) error {
 	d.mu.Lock()
-	driven := d.runs[runID] != nil
+	driven := d.runs[runID] != nil || d.parked[runID] != nil
 	d.mu.Unlock()
 	if driven {
 		return nil
 	}
-	return d.resume(ctx, runID)
+	_, err := d.resume(ctx, runID)
+	return err
 }
 
 // takeUp continues the tasks of a run that were under way, and waits for them, so that its Director then

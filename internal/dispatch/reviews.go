@@ -17,37 +17,39 @@ import (
 	"choir.dev/choiros/internal/view"
 )
 
-// underReview returns the run and what of one of its tasks waits, or was last shown, to be looked at.
-func (d *Dispatcher) underReview(ctx context.Context, runID, id string) (r *run, out view.Review, err error) {
+// underReview calls do with the run and with what of one of its tasks waits, or was last shown, to be looked at.
+func (d *Dispatcher) underReview(ctx context.Context, runID, id string, do func(*run, view.Review) error) error {
 	if _, err := d.caughtUp(ctx); err != nil { // its user may have been told a moment ago, before the run's story had it
-		return nil, out, err
+		return err
 	}
-	d.mu.Lock()
-	r = d.runs[runID]
-	d.mu.Unlock()
-	if r == nil {
-		return nil, out, fault.New("", fault.NotFound, "Only work of a run under way can be looked at before it is published.", fmt.Errorf("no run %q is under way", summary.OneLine(runID, 60)))
-	}
-	found := false
-	r.Story(func(s *story.Run) {
-		if t := s.Task(id); t != nil && len(t.Reviews) > 0 {
-			out, found = summary.ReviewOf(s, t, t.Reviews[len(t.Reviews)-1]), true
+	err := d.with(ctx, runID, func(r *run) error {
+		var out view.Review
+		found := false
+		r.Story(func(s *story.Run) {
+			if t := s.Task(id); t != nil && len(t.Reviews) > 0 {
+				out, found = summary.ReviewOf(s, t, t.Reviews[len(t.Reviews)-1]), true
+			}
+		})
+		if !found {
+			return fault.New("", fault.NotFound, "", fmt.Errorf("nothing of task %q was to be looked at", summary.OneLine(id, 60)))
 		}
+		return do(r, out)
 	})
-	if !found {
-		return nil, out, fault.New("", fault.NotFound, "", fmt.Errorf("nothing of task %q was to be looked at", summary.OneLine(id, 60)))
+	if errors.Is(err, errNoRun) {
+		return fault.New("", fault.NotFound, "Only work of a run under way can be looked at before it is published.", err)
 	}
-	return r, out, nil
+	return err
 }
 
 // Review shows what a task made, hunk by hunk, that waits until its user has looked at it, or did.
 func (d *Dispatcher) Review(ctx context.Context, runID, id string) (view.Review, error) {
 	const op = "dispatch.Review"
-	_, out, err := d.underReview(ctx, runID, id)
-	if err != nil {
-		return out, fault.Wrap(op, err)
-	}
-	out.Files, out.More, err = d.options.Workspace.Hunks(ctx, out.Base, out.Work)
+	var out view.Review
+	err := d.underReview(ctx, runID, id, func(_ *run, v view.Review) (err error) {
+		out = v
+		out.Files, out.More, err = d.options.Workspace.Hunks(ctx, out.Base, out.Work)
+		return err
+	})
 	return out, fault.Wrap(op, err)
 }
 
@@ -58,23 +60,27 @@ func (d *Dispatcher) Looked(ctx context.Context, by contract.Actor, runID, id st
 	if err := p.Validate(); err != nil {
 		return 0, fault.New(op, fault.Invalid, "", err)
 	}
-	r, _, err := d.underReview(ctx, runID, id)
-	if err != nil {
-		return 0, fault.Wrap(op, err)
-	}
+	err = d.underReview(ctx, runID, id, func(r *run, _ view.Review) (err error) {
+		sequence, err = d.looked(ctx, r, by, id, p)
+		return err
+	})
+	return sequence, fault.Wrap(op, err)
+}
+
+func (d *Dispatcher) looked(ctx context.Context, r *run, by contract.Actor, id string, p contract.ReviewAnswered) (uint64, error) {
 	var now machine.Attempt
 	var kind contract.TaskKind
 	r.Story(func(s *story.Run) { now, kind = s.Task(id).Now, s.Task(id).Request.Kind })
-	if err := d.followed(ctx, runID, id, kind, now, p); err != nil {
-		return 0, fault.Wrap(op, err)
+	if err := d.followed(ctx, r.story.ID, id, kind, now, p); err != nil {
+		return 0, err
 	}
 	if r.Context().Err() != nil {
-		return 0, fault.New(op, fault.Conflict, "", errors.New("the run ends"))
+		return 0, fault.New("", fault.Conflict, "", errors.New("the run ends"))
 	}
 	// Whoever answers second, or after the attempt went on, has the condition against them.
 	es, err := r.Append(ctx, contract.Draft{Actor: by, Type: "review.answered", Subject: machine.Subject(id, now.Number), Task: id, Expect: &contract.Expect{Last: now.Last}, Data: &p})
 	if err != nil {
-		return 0, fault.Wrap(op, err)
+		return 0, err
 	}
 	return es[0].Sequence, nil
 }
@@ -87,14 +93,12 @@ func (r *run) onlyLookedAt() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	looked := false
-	for _, t := range r.story.Tasks {
-		looked = looked || t.Now.State == contract.AttemptReviewing
-	}
-	for _, q := range r.story.Questions {
-		looked = looked && q.Answered
-	}
-	return looked && r.story.OpenApprovals() == 0
+	return onlyLooked(r.story)
+}
+
+func onlyLooked(s *story.Run) bool {
+	reviewing := slices.ContainsFunc(s.Tasks, func(t *story.Task) bool { return t.Now.State == contract.AttemptReviewing })
+	return reviewing && !openQuestion(s) && s.OpenApprovals() == 0
 }
 
 // followed checks that a person's answer is one to the review that waits for it in a task, and that it

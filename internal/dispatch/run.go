@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -33,12 +34,15 @@ const overLook = 250 * time.Millisecond
 // the log's order; changed is closed and replaced whenever it grows.
 type run struct {
 	dispatcher *Dispatcher
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	doc        *rundoc.Writer
-	tasks      sync.WaitGroup // goroutines that work on tasks
-	drops      sync.WaitGroup // overlays of ended attempts that are being removed
-	place      slots.Slot     // the run's slot among the runs that go on
+	// awake ends when the run leaves this process without having ended: the dispatcher closes, or sleep is called.
+	awake  context.Context
+	sleep  context.CancelCauseFunc
+	ctx    context.Context // ends with awake, and when the run is cancelled or ends
+	cancel context.CancelCauseFunc
+	doc    *rundoc.Writer
+	tasks  sync.WaitGroup // goroutines that work on tasks
+	drops  sync.WaitGroup // overlays of ended attempts that are being removed
+	place  slots.Slot     // the run's slot among the runs that go on
 	// The run's clock: worked is how long it had worked when this process took it up, since is when that was, and
 	// lost is for how long nobody could have been answered before that.
 	worked time.Duration
@@ -63,12 +67,26 @@ type run struct {
 	watches   map[ports.TaskRef]*meanwhile.Watch
 
 	hearing hearing
+	// telling is held for reading while somebody says something to the run, and for writing while it is decided that it is
+	// parked.
+	telling  sync.RWMutex
+	parks    bool          // whether it is being parked, and takes no more words
+	away     chan struct{} // closed when it is neither under way nor being parked any more
+	rested   rested
+	removing atomic.Int32 // how many of drops go on
+}
+
+// rested is since when a run rests, and the newest event that it had then.
+type rested struct {
+	last  uint64
+	since time.Duration
 }
 
 func newRun(d *Dispatcher, s *story.Run, seen uint64) *run {
-	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), another: make(chan struct{}), settled: map[string]bool{}, reads: map[string]int{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen,
+	r := &run{dispatcher: d, story: s, changed: make(chan struct{}), another: make(chan struct{}), away: make(chan struct{}), settled: map[string]bool{}, reads: map[string]int{}, places: map[string]*slots.Slot{}, place: slots.Slot{Slots: d.slots}, seen: seen,
 		live: seen, watches: map[ports.TaskRef]*meanwhile.Watch{}} // what came before this process took it up may have any
-	r.ctx, r.cancel = context.WithCancelCause(d.ctx)
+	r.awake, r.sleep = context.WithCancelCause(d.ctx)
+	r.ctx, r.cancel = context.WithCancelCause(r.awake)
 	r.worked, r.since = s.Worked(), awake.Now()
 	if !s.Newest.IsZero() {
 		r.lost = s.Lost + max(0, d.options.Now().Sub(s.Newest))
@@ -99,8 +117,8 @@ func (r *run) Append(ctx context.Context, drafts ...contract.Draft) ([]contract.
 		return nil, err
 	}
 	// The story must contain what is stored, so an append that was begun is waited for even if the box
-	// that asked for it has ended, unless the dispatcher closes.
-	ctx, cancel := untilBoth(ctx, r.dispatcher.ctx)
+	// that asked for it has ended, unless the run leaves this process.
+	ctx, cancel := untilBoth(ctx, r.awake)
 	defer cancel()
 	es, err := r.dispatcher.options.Log.Append(ctx, drafts...)
 	if err != nil {
@@ -132,15 +150,15 @@ func (r *run) sign(drafts []contract.Draft) {
 // alone is how long what is owed by a loop may take to be stored by itself.
 const alone = 10 * time.Second
 
-// Scribe implements task.Run. What is owed is stored while the dispatcher closes, too, and then the story need not have it.
+// Scribe implements task.Run. What is owed is stored while the run leaves this process, too, and then the story need not have it.
 func (r *run) Scribe() *scribe.Scribe {
 	s := scribe.New(func(drafts ...contract.Draft) error {
-		_, err := r.Append(r.dispatcher.ctx, drafts...)
+		_, err := r.Append(r.awake, drafts...)
 		return err
 	})
 	s.Alone = func(drafts ...contract.Draft) error {
 		r.sign(drafts)
-		ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.dispatcher.ctx), alone)
+		ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.awake), alone)
 		defer cancel()
 		_, err := r.dispatcher.options.Log.Append(ctx, drafts...)
 		return err
@@ -486,9 +504,9 @@ func (r *run) conclude(rep director.Report) error {
 		task.Abandon(r.dispatcher.host, r, id, errEnded)
 	}
 	if r.closing() {
-		return nil // the run is not reported before its tasks have their results, and Recover takes it up
+		return nil // the run is not reported before its tasks have their results, and is taken up again
 	}
-	err := r.dispatcher.host.Insist("a run's end", r.story.ID, func() error { return r.finish(rep) })
+	err := r.dispatcher.host.Insist(r, "a run's end", r.story.ID, func() error { return r.finish(rep) })
 	if errors.Is(err, task.ErrClosing) {
 		return nil
 	}

@@ -3,13 +3,11 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/awake"
 	"choir.dev/choiros/internal/dispatch/loops"
-	story "choir.dev/choiros/internal/run"
 )
 
 // tellStill is for how long choir must have stood still for its runs to report it.
@@ -38,16 +36,33 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 			}
 		})
 	}
+	for id, p := range d.parked {
+		if p.asks {
+			d.wg.Go(func() { d.stood(id, p, g.For, why) })
+		}
+	}
 }
 
 // asks reports whether something of the run waits for an answer that has a deadline.
 func (r *run) asks() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.story.OpenApprovals() > 0 || slices.ContainsFunc(r.story.Questions, func(q story.Question) bool { return !q.Answered })
+	return r.story.OpenApprovals() > 0 || openQuestion(r.story)
 }
 
-// stood records in the run's story that the run stood still.
+// stood records in the log that a parked run stood still, so that its question is not answered by its default too early.
+func (d *Dispatcher) stood(id string, p *parked, still time.Duration, why contract.StoodWhy) {
+	ctx, cancel := awake.WithTimeout(d.ctx, d.options.Times.CleanUp)
+	defer cancel()
+	by := contract.System()
+	by.On = p.user
+	_, err := d.options.Log.Append(ctx, contract.Draft{Actor: by, Type: "run.stood", Subject: id, Run: id, Correlation: p.correlation, Data: &contract.RunStood{ForMS: still.Milliseconds(), Why: why}})
+	if err != nil && d.ctx.Err() == nil {
+		d.log.Warn("it could not be said that a run stood still", "run", id, "for", still, "error", err)
+	}
+}
+
+// Stood records in the run's story that the run stood still.
 func (r *run) Stood(d time.Duration, why contract.StoodWhy) {
 	ctx, cancel := awake.WithTimeout(context.WithoutCancel(r.ctx), r.dispatcher.options.Times.CleanUp)
 	defer cancel()

@@ -42,11 +42,11 @@ func (d *Dispatcher) Answer(ctx context.Context, by contract.Actor, runID, quest
 // Do does to a run what a person wants: says, commands or answers something, or chooses its model.
 func (d *Dispatcher) Do(ctx context.Context, w Word, p contract.Payload) (uint64, error) {
 	const op = "dispatch.Do"
-	r, err := d.find(op, w.Run)
 	var seq uint64
-	if err == nil {
+	err := d.with(ctx, w.Run, func(r *run) (err error) {
 		seq, err = d.do(ctx, r, w, p)
-	}
+		return err
+	})
 	if err != nil && w.ID != "" {
 		// It may have been done the first time, and the run may take no more since, or have ended.
 		if done, known := d.done(ctx, w, p); known == nil && done > 0 {

@@ -81,7 +81,16 @@ func (r *run) Story(look func(*story.Run)) {
 }
 
 // Go implements task.Run.
-func (r *run) Go(f func()) { r.drops.Go(f) }
+func (r *run) Go(f func()) {
+	r.removing.Add(1)
+	r.drops.Go(func() {
+		defer r.removing.Add(-1)
+		f()
+	})
+}
 
-// closing reports whether the computer goes to sleep, which leaves what is under way as it is.
-func (r *run) closing() bool { return r.dispatcher.ctx.Err() != nil }
+// Awake implements task.Run.
+func (r *run) Awake() context.Context { return r.awake }
+
+// closing reports whether the run leaves this process, and what is under way as it is.
+func (r *run) closing() bool { return r.awake.Err() != nil }

@@ -17,6 +17,9 @@ type Times struct {
 	Projection time.Duration
 	// Approval is how long a task waits for a person before what it asks for is denied. 5 min.
 	Approval time.Duration
+	// Park is how long a run waits for its person before all that it has in memory and in boxes is given up; it goes on from
+	// the log. 2 min.
+	Park time.Duration
 }
 
 // WithDefaults fills in what is not set.
@@ -34,5 +37,6 @@ func (t Times) WithDefaults() Times {
 	def(&t.RunWall, time.Hour)
 	def(&t.Projection, 30*time.Minute)
 	def(&t.Approval, 5*time.Minute)
+	def(&t.Park, 2*time.Minute)
 	return t
 }

@@ -79,15 +79,15 @@ func lost(err error) bool {
 // Abandon records a result for a task that can't go on, once the log takes it, unless the computer goes to
 // sleep: then Recover continues the task.
 func Abandon(h *Host, r Run, id string, why error) {
-	err := h.Insist("a task's result", id, func() error { return abandon(h, r, id, why) })
-	if err != nil && !h.closing() {
+	err := h.Insist(r, "a task's result", id, func() error { return abandon(h, r, id, why) })
+	if err != nil && !closing(r) {
 		h.Logger.Error("a task's result could not be recorded; it is recovered at the next start", "task", id, "error", err, "because", why)
 	}
 }
 
 // abandon is Abandon, tried once. What it has recorded before is not recorded again.
 func abandon(h *Host, r Run, id string, why error) error {
-	if h.closing() {
+	if closing(r) {
 		return ErrClosing
 	}
 	n, ended := 0, false

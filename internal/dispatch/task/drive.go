@@ -50,7 +50,7 @@ func (a *attempt) drive(ctx context.Context) error {
 			// While that of as many as may be at work is slow, the task keeps its slot, so that those that
 			// follow make no further overlays.
 			place := &slots.Slot{Slots: a.host.removals}
-			if !place.Take(a.host.Awake) {
+			if !place.Take(a.run.Awake()) {
 				return nil // the next start removes it
 			}
 			a.run.Go(func() {
@@ -61,14 +61,14 @@ func (a *attempt) drive(ctx context.Context) error {
 			})
 			return nil
 		}
-		if a.host.closing() {
+		if closing(a.run) {
 			return ErrClosing
 		}
 		err := a.persist(ctx, step, a.do(ctx, step))
 		if err == nil {
 			continue
 		}
-		if a.host.closing() {
+		if closing(a.run) {
 			return ErrClosing
 		}
 		if now := a.standing(); now.State != a.now.State && now.State != contract.AttemptWorking {
@@ -159,7 +159,7 @@ func (a *attempt) record(drafts ...contract.Draft) error {
 	defer cancel()
 	for try := 1; ; try++ {
 		_, err := a.run.Append(ctx, drafts...)
-		if !fault.Is(err, fault.Unavailable) || try == MaxAttempts || a.host.closing() {
+		if !fault.Is(err, fault.Unavailable) || try == MaxAttempts || closing(a.run) {
 			return fault.Wrap("dispatch.record", err)
 		}
 	}

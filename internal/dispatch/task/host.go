@@ -24,8 +24,8 @@ const (
 	maxStarts   = 3
 )
 
-// ErrClosing is the cause of every context when the dispatcher closes. What is under way then stays
-// unfinished in the log, and is continued at the next start.
+// ErrClosing is the cause of every context when the dispatcher closes, or of one run's when it is parked. What is under way
+// then stays unfinished in the log, and is continued at the next start, or when the run is taken up.
 var ErrClosing = errors.New("the computer goes to sleep")
 
 // ErrCancelled is the cause when the user cancels a run.
@@ -53,8 +53,6 @@ type Options struct {
 	Parallel    int                      // how many overlays may be removed at once
 	Times       ports.Times
 	Now         func() time.Time
-	// Awake ends when the dispatcher closes.
-	Awake context.Context
 }
 
 // Host is what the attempts of one computer share. It is safe for concurrent use.
@@ -75,8 +73,8 @@ func NewHost(o Options) *Host { return &Host{Options: o, removals: make(slots.Sl
 // Removing reports whether as many overlays are being removed as may be.
 func (h *Host) Removing() bool { return len(h.removals) == cap(h.removals) }
 
-// closing reports whether the computer goes to sleep, which leaves what is under way as it is.
-func (h *Host) closing() bool { return h.Awake.Err() != nil }
+// closing reports whether the run leaves this process, and what is under way as it is.
+func closing(r Run) bool { return r.Awake().Err() != nil }
 
 // kill ends a box. No box may be left running, so a failure is logged as an error.
 func (h *Host) kill(run string, b ports.Box) {
@@ -85,8 +83,10 @@ func (h *Host) kill(run string, b ports.Box) {
 
 // Run is what an attempt needs of the run that it belongs to.
 type Run interface {
-	// Context ends when the run is cancelled or ends, or the dispatcher closes; its cause says which.
+	// Context ends when the run is cancelled or ends, or leaves this process; its cause says which.
 	Context() context.Context
+	// Awake ends when the run leaves this process without having ended: the dispatcher closes, or the run is parked.
+	Awake() context.Context
 	// Gone returns why the run ends although nobody ended it: events that it depends on can't be read.
 	Gone() error
 	// Budget returns the run's budget.

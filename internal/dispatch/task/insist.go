@@ -21,17 +21,17 @@ func passing(err error) bool { return lost(err) || fault.Is(err, fault.DiskFull)
 // nothing, such as on a full disk: a run that nobody drives and that has no end could not be cancelled, and
 // would keep its computer awake. The error is ErrClosing when the computer goes to sleep, and Recover takes
 // it up.
-func (h *Host) Insist(what, of string, record func() error) error {
+func (h *Host) Insist(r Run, what, of string, record func() error) error {
 	for pause := insistFirst; ; pause = min(2*pause, insistMost) {
 		err := record()
-		if h.closing() && err != nil {
+		if closing(r) && err != nil {
 			return ErrClosing
 		}
 		if !passing(err) {
 			return err
 		}
 		h.Logger.Error(what+" could not be recorded; it is tried again until it is, also after a restart", "of", of, "after", pause, "error", err)
-		if !awake.Pause(h.Awake, pause) {
+		if !awake.Pause(r.Awake(), pause) {
 			return ErrClosing
 		}
 	}

@@ -23,7 +23,7 @@ func (a *attempt) outside(ctx context.Context, call string, h catalogue.HostTool
 func (a *attempt) endEffects() {
 	ctx, cancel := a.cleanUp()
 	defer cancel()
-	if err := outside.End(ctx, a.run, a.ref.Task, "nothing waits for its answer any more: the call, its box or the computer ended"); err != nil && !a.host.closing() {
+	if err := outside.End(ctx, a.run, a.ref.Task, "nothing waits for its answer any more: the call, its box or the computer ended"); err != nil && !closing(a.run) {
 		a.host.Logger.Error("that the outcome of an effect is unknown could not be recorded; it is at the end of the run", "task", a.ref.Task, "error", err)
 	}
 }

@@ -185,12 +185,12 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-a.host.Awake.Done():
+		case <-a.run.Awake().Done():
 			return ErrClosing
 		case <-cancelled:
 			left = errors.Is(context.Cause(a.run.Context()), ErrCancelled)
 		}
-		if a.host.closing() {
+		if closing(a.run) {
 			return ErrClosing
 		}
 		return nil
@@ -210,7 +210,7 @@ func (a *attempt) again(t trouble, err error) (left bool, _ error) {
 		}
 	}
 	err = a.run.Rest(a.ref.Task, wait)
-	if err != nil && !a.host.closing() && a.run.Context().Err() != nil {
+	if err != nil && !closing(a.run) && a.run.Context().Err() != nil {
 		err = nil // a cancelled run gets no slot again, and goes on without one
 	}
 	return left, err
@@ -262,7 +262,7 @@ func (a *attempt) overcome() {
 	a.told = nil
 	ctx, cancel := a.cleanUp()
 	defer cancel()
-	if err := a.run.Settle(ctx); err != nil && !a.host.closing() {
+	if err := a.run.Settle(ctx); err != nil && !closing(a.run) {
 		a.host.Logger.Warn("the user could not be told that a trouble is over", "task", a.ref.Task, "error", err)
 	}
 }
