@@ -645,6 +645,15 @@ func TestEyesParkingAfterStandingStillWaitsForNobody(t *testing.T) {
 		}
 		os.Exit(0)
 	}
+	for try := range 4 { // its own tick may read the clock before it
+		if said := eyesStopped(t); !strings.Contains(said, "EYES alive") {
+			t.Fatalf("try %d: %s", try, said)
+		}
+	}
+}
+
+// eyesStopped stops a child for seven seconds where it asks for that, and returns what it said.
+func eyesStopped(t *testing.T) string {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestEyesParkingAfterStandingStillWaitsForNobody$", "-test.v")
 	cmd.Env = append(os.Environ(), "EYES_CHILD=1")
 	out := must(cmd.StdoutPipe())
@@ -669,9 +678,7 @@ func TestEyesParkingAfterStandingStillWaitsForNobody(t *testing.T) {
 			said += line + "\n"
 		}
 	}
-	if !strings.Contains(said, "EYES alive") {
-		t.Errorf("%s", said)
-	}
+	return said
 }
 
 // TestEyesNothingOfARunThatHasEndedIsLeft: no context of it hangs on the dispatcher's.
@@ -692,4 +699,167 @@ func TestEyesNothingOfARunThatHasEndedIsLeft(t *testing.T) {
 	if after := h.d.Hanging(); after > before {
 		t.Errorf("%d contexts, and after ten more runs %d", before, after)
 	}
+}
+
+// unread is a log whose blobs can't be read for a while.
+type unread struct {
+	ports.Log
+	until atomic.Int64
+}
+
+func (l *unread) Payload(ctx context.Context, e contract.Event) (contract.Payload, error) {
+	if e.Type == "turn.recorded" && time.Now().UnixNano() < l.until.Load() {
+		return nil, fault.New("log", fault.Unavailable, "", errors.New("too many open files"))
+	}
+	return l.Log.Payload(ctx, e)
+}
+
+// TestEyesAStoreThatIsAwayForSecondsEndsNoRun: a run that waits needs nothing of its past. A parked one does, and is told that all
+// of it is lost when it can't be read for two seconds.
+func TestEyesAStoreThatIsAwayForSecondsEndsNoRun(t *testing.T) {
+	for name, park := range map[string]time.Duration{"parked": 20 * time.Millisecond, "not parked": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			l := &unread{}
+			h.sleep()
+			h.wrap = func(inner ports.Log) ports.Log { l.Log = inner; return l }
+			h.eyes(park, nil)
+			h.asks(600)
+			run := h.submit("ask me")
+			q := h.question(run)
+			choirtest.Eventually(t, time.Minute, "it rests", func() bool { return !h.d.Busy() })
+			if park < time.Hour {
+				h.gone(run)
+			}
+			l.until.Store(time.Now().Add(3 * time.Second).UnixNano())
+			_, err := h.d.Steer(t.Context(), contract.Person("u"), run, "I think about it.")
+			time.Sleep(4 * time.Second)
+			if rs := h.events("run.reported"); len(rs) > 0 {
+				t.Fatalf("the word: %v; its question is open, and it was ended: %+v", err, rs[0])
+			}
+			h.answer(run, q)
+			h.report(run)
+		})
+	}
+}
+
+// TestEyesHeld is what was tried and held.
+func TestEyesHeld(t *testing.T) {
+	t.Run("cancelled twice, without a slot", func(t *testing.T) {
+		h := newHouse(t)
+		h.eyes(20*time.Millisecond, func(o *dispatch.Options) { o.Runs = 1 })
+		h.asks(600)
+		held := make(chan struct{})
+		ask := h.model.director
+		h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+			if !prompted(req, "ask me") {
+				<-held
+			}
+			return ask(n, req)
+		}
+		run := h.submit("ask me")
+		h.question(run)
+		h.gone(run)
+		long := h.submit("be long")
+		h.told(long, "run.started", nil)
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if _, err := h.d.Command(t.Context(), contract.Person("u"), run, contract.CommandCancel); err != nil && !fault.Is(err, fault.NotFound) {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		if r := h.report(run); r.Status != contract.RunCancelled {
+			t.Errorf("%+v", r)
+		}
+		close(held)
+		h.report(long)
+	})
+	t.Run("two answer at once, and the prompt comes again", func(t *testing.T) {
+		h := newHouse(t)
+		h.eyes(20*time.Millisecond, nil)
+		h.asks(600)
+		for range 20 {
+			id := contract.NewID()
+			run, _, err := h.d.Submit(t.Context(), dispatch.Prompt{ID: id, By: contract.Person("u"), Text: "ask me"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := h.question(run)
+			h.gone(run)
+			if again, _, err := h.d.Submit(t.Context(), dispatch.Prompt{ID: id, By: contract.Person("u"), Text: "ask me"}); err != nil || again != run || !h.d.Parked(run) {
+				t.Errorf("%s, %v", again, err)
+			}
+			var taken atomic.Int64
+			var both sync.WaitGroup
+			for _, a := range []string{"red", "blue"} {
+				both.Go(func() {
+					_, err := h.d.Answer(t.Context(), contract.Person("u"), run, q, a)
+					if err == nil {
+						taken.Add(1)
+					} else if !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+						t.Error(err)
+					}
+				})
+			}
+			both.Wait()
+			if taken.Load() != 1 {
+				t.Errorf("%d answers were taken", taken.Load())
+			}
+			h.report(run)
+		}
+	})
+	t.Run("closed at any moment", func(t *testing.T) {
+		h := newHouse(t)
+		h.eyes(time.Millisecond, nil)
+		h.asks(600)
+		run := h.submit("ask me")
+		q := h.question(run)
+		acked := 0
+		for i := range 25 {
+			ctx, stop := context.WithCancel(t.Context())
+			d := h.d
+			said := make(chan int, 1)
+			go func() {
+				n := 0
+				for ctx.Err() == nil {
+					if _, err := d.Steer(ctx, contract.Person("u"), run, "Hear me."); err == nil {
+						n++
+					}
+				}
+				said <- n
+			}()
+			time.Sleep(time.Duration(i) * 4 * time.Millisecond)
+			h.d.Close()
+			stop()
+			acked += <-said
+			h.log.Close()
+			h.d = nil
+			h.wake()
+			if err := h.d.Recover(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stored := 0
+		for after := uint64(0); ; {
+			es := must(h.log.Read(t.Context(), after, 500))
+			if len(es) == 0 {
+				break
+			}
+			for _, e := range es {
+				after = e.Sequence
+				if e.Type == "run.steered" {
+					stored++
+				}
+			}
+		}
+		if stored < acked {
+			t.Errorf("%d acknowledged, %d stored", acked, stored)
+		}
+		t.Logf("%d acknowledged, %d stored", acked, stored)
+		h.answer(run, q)
+		h.told(run, "run.reported", nil)
+	})
 }
