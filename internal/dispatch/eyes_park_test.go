@@ -863,3 +863,143 @@ func TestEyesHeld(t *testing.T) {
 		h.told(run, "run.reported", nil)
 	})
 }
+
+// TestEyesAReviewOfFixedStepsIsParked: its steps are not made again because somebody looks.
+func TestEyesAReviewOfFixedStepsIsParked(t *testing.T) {
+	h := newHouse(t)
+	h.eyes(20*time.Millisecond, func(o *dispatch.Options) { o.Review = true })
+	h.model.director = plan(m{"kind": "exec", "goal": "steps", "steps": []m{{"write": m{"path": "workspace/b.sh", "content": "echo b\n"}}, {"run": m{"argv": []string{"bash", "workspace/b.sh"}}}}})
+	run := h.submit("go")
+	r := h.review(run, 1)
+	for range 3 {
+		h.gone(run)
+		if v, err := h.d.Review(t.Context(), run, h.task()); err != nil || len(v.Files) != 1 {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	h.gone(run)
+	if err := h.look(run, r, take); err != nil {
+		t.Error(err)
+	}
+	h.report(run)
+	h.quiet()
+	if n := len(h.events("review.requested")); n != 1 {
+		t.Errorf("%d reviews", n)
+	}
+	if n := len(h.events("task.started")); n > 1 {
+		t.Errorf("%d starts", n)
+	}
+}
+
+// TestEyesAWordSaidAgainUnderItsIDIsTheSame while the run is parked, and what is said then is heard once.
+func TestEyesAWordSaidAgainUnderItsIDIsTheSame(t *testing.T) {
+	h := newHouse(t)
+	h.eyes(20*time.Millisecond, nil)
+	h.asks(600)
+	run := h.submit("ask me")
+	q := h.question(run)
+	h.gone(run)
+	w := dispatch.Word{ID: contract.NewID(), By: contract.Person("u"), Run: run}
+	first, err := h.d.Do(t.Context(), w, &contract.RunSteered{Text: "once"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		h.gone(run)
+		again, err := h.d.Do(t.Context(), w, &contract.RunSteered{Text: "once"})
+		if err != nil || again != first {
+			t.Errorf("%d, then %d, %v", first, again, err)
+		}
+	}
+	a := dispatch.Word{ID: contract.NewID(), By: contract.Person("u"), Run: run}
+	h.gone(run)
+	for range 2 {
+		if _, err := h.d.Do(t.Context(), a, &contract.QuestionAnswered{Question: q, Answer: "blue"}); err != nil {
+			t.Error(err)
+		}
+	}
+	h.report(run)
+	if n := len(h.events("run.steered")); n != 1 {
+		t.Errorf("%d words", n)
+	}
+}
+
+// TestEyesTwoQuestionsInOneTurn: each is asked once, in a parked run, too.
+func TestEyesTwoQuestionsInOneTurn(t *testing.T) {
+	for name, park := range map[string]time.Duration{"parked": 20 * time.Millisecond, "not parked": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.eyes(park, nil)
+			h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+				if n == 0 {
+					return parts(use("q1", "ask_user", m{"text": "Which?", "choices": []string{"a", "b"}, "default": "a", "deadline_s": 600}),
+						use("q2", "ask_user", m{"text": "How?", "choices": []string{"c", "d"}, "default": "c", "deadline_s": 600}))
+				}
+				return parts(use("r", "report", m{"status": "done", "summary": "Done."}))
+			}
+			run := h.submit("ask me")
+			for i := range 2 {
+				for end := time.Now().Add(10 * time.Second); len(h.events("question.asked")) != i+1; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("question %d is not asked\n%s", i+1, h.story())
+					}
+				}
+				if park < time.Hour {
+					h.gone(run)
+				}
+				q := h.events("question.asked")[i].(*contract.QuestionAsked).Question
+				if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q.ID, q.Choices[1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := h.report(run); r.Status != contract.RunDone {
+				t.Errorf("%+v", r)
+			}
+			if n := len(h.model.seen); n != 2 {
+				t.Errorf("the model was asked %d times", n)
+			}
+		})
+	}
+}
+
+// TestEyesWhatATurnDidBeforeItAskedIsTold: a Director looks at a file, plans and asks in one turn. What it saw is told to it with
+// the answer.
+func TestEyesWhatATurnDidBeforeItAskedIsTold(t *testing.T) {
+	for name, park := range map[string]time.Duration{"parked": 20 * time.Millisecond, "not parked": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.eyes(park, nil)
+			said := make(chan string, 9)
+			h.model.director = func(n int, req contract.TurnRequest) []contract.Part {
+				if n == 0 {
+					return parts(use("p", "revise_plan", m{"objective": "Know the colour", "plan": []m{{"text": "ask"}}}),
+						use("l", "read", m{"path": "workspace/a.sh"}),
+						use("q", "ask_user", m{"text": "Which?", "choices": []string{"a", "b"}, "default": "a", "deadline_s": 600}))
+				}
+				for _, p := range req.Messages[len(req.Messages)-1].Parts {
+					if p.Return != nil {
+						said <- p.Return.ID + ": " + p.Return.Content
+					}
+				}
+				return parts(use("r", "report", m{"status": "done", "summary": "Done."}))
+			}
+			run := h.submit("ask me")
+			q := h.question(run)
+			if park < time.Hour {
+				h.gone(run)
+			}
+			if _, err := h.d.Answer(t.Context(), contract.Person("u"), run, q, "b"); err != nil {
+				t.Fatal(err)
+			}
+			h.report(run)
+			close(said)
+			for s := range said {
+				if strings.Contains(s, "restarted") {
+					t.Errorf("the Director is told %q; planned: %d", s, len(h.events("run.planned")))
+				} else {
+					t.Logf("%.100q", s)
+				}
+			}
+		})
+	}
+}
