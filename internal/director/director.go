@@ -291,16 +291,25 @@ func (l *loop) remember(ctx context.Context, c contract.ToolCall) (tool.Result, 
 	return said(got.Text)
 }
 
+// WithStatus says of the items of a plan that say nothing that they are open.
+func WithStatus(plan []contract.PlanItem) []contract.PlanItem {
+	for i := range plan {
+		if plan[i].Status == "" {
+			plan[i].Status = contract.PlanOpen
+		}
+	}
+	return plan
+}
+
+// PlanWritten is what revise_plan returns.
+const PlanWritten = "The plan is written down."
+
 func (l *loop) plan(ctx context.Context, c contract.ToolCall) (tool.Result, error) {
 	var p contract.RunPlanned
 	if err := json.Unmarshal(c.Args, &p); err != nil {
 		return tool.Failed("%v", err), nil
 	}
-	for i := range p.Plan {
-		if p.Plan[i].Status == "" {
-			p.Plan[i].Status = contract.PlanOpen
-		}
-	}
+	p.Plan = WithStatus(p.Plan)
 	data, err := json.Marshal(p)
 	if err != nil {
 		return tool.Result{}, err
@@ -312,7 +321,7 @@ func (l *loop) plan(ctx context.Context, c contract.ToolCall) (tool.Result, erro
 		}
 		return *no, nil
 	}
-	return said("The plan is written down.")
+	return said(PlanWritten)
 }
 
 // opening is the first message of the conversation.

@@ -86,7 +86,7 @@ func table(agent, helpers []string) []declared {
 				"deadline_s":{"type":"integer","minimum":5,"maximum":86400,"description":"seconds; 600 when left out"}`, "text")},
 			(*loop).ask},
 		{RememberTool(tool.Director), (*loop).remember},
-		{tool.Tool{Name: "revise_plan", Executor: tool.Host, Callers: caller,
+		{tool.Tool{Name: Plans, Executor: tool.Host, Callers: caller,
 			Effects:     []tool.Effect{tool.Writes},
 			Limits:      tool.Limits{In: 1 << 20, Out: 4 << 10, Time: quick},
 			Description: "Write down the objective and the whole plan, as the user sees them in the run's document.",
@@ -101,6 +101,9 @@ func table(agent, helpers []string) []declared {
 			(*loop).end},
 	}
 }
+
+// Plans is the tool that writes the plan down.
+const Plans = "revise_plan"
 
 // Declared lists the Director's tools. agent are the names of the tools that a
 // task may list, and helpers those of the agent programs that one may be given to.

@@ -384,22 +384,31 @@ func (a *directorAPI) ask(ctx context.Context, _ *http.Request, in director.Ask)
 	if err != nil {
 		return nil, err
 	}
+	done := false
+	r.Story(func(s *story.Run) { done = answered(s) })
+	if done {
+		return got, nil
+	}
+	err = r.place.Rest(r.ctx, func() error { return r.answered(ctx, q, left, answered) })
+	return got, err
+}
+
+// answered waits until a question is answered; after so long its default does.
+func (r *run) answered(ctx context.Context, q contract.Question, left time.Duration, answered func(*story.Run) bool) error {
 	timed, cancel := awake.WithTimeout(ctx, left)
 	defer cancel()
-	if err := r.rest(timed, answered); err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		_, err := r.answer(ctx, Word{By: contract.System()}, contract.QuestionAnswered{Question: q.ID, Answer: q.Default, Default: true})
-		if err != nil && !fault.Is(err, fault.Conflict) {
-			return nil, err
-		}
-		// On a conflict the user was faster by a hair, and their answer counts.
-		if err := r.Until(ctx, answered); err != nil {
-			return nil, err
-		}
+	err := r.Until(timed, answered)
+	if err == nil {
+		return nil
 	}
-	return got, nil
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, err = r.answer(ctx, Word{By: contract.System()}, contract.QuestionAnswered{Question: q.ID, Answer: q.Default, Default: true})
+	if err != nil && !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	return r.Until(ctx, answered) // on a conflict the user was faster by a hair, and their answer counts
 }
 
 // known reports whether a question was asked already, before a restart or in the same words in another call, and then

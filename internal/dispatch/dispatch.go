@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"choir.dev/choiros/contract"
@@ -90,11 +91,13 @@ type Dispatcher struct {
 	feed      *meanwhile.Feed
 	approving sync.Mutex // held from counting the open approvals until the new one is in the log
 
-	unwatch func() // ends the notification that choir stood still
+	unwatch func()       // ends the notification that choir stood still
+	still   atomic.Int64 // for how long it did in all, in nanoseconds, as far as that is told
 
 	mu     sync.Mutex
 	runs   map[string]*run
 	parked map[string]*parked // runs that are in none of the others
+	left   uint64             // how often a run has left runs
 	closed bool
 }
 
@@ -230,29 +233,32 @@ func (d *Dispatcher) Submit(ctx context.Context, p Prompt) (runID string, sequen
 	return runID, es[0].Sequence, nil
 }
 
-// launch starts a run's goroutine, unless it is running. It continues from where the story stands. If
+// launch starts a run's goroutine, unless it is running. It continues from where the story stands; nil if that is old. If
 // events that this depends on were lost, it only ends the run.
 func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 	s := at.story
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, fault.New("dispatch", fault.Unavailable, "Try again when the computer is awake.", task.ErrClosing)
+		return nil, errAsleep()
 	}
 	if r := d.runs[s.ID]; r != nil {
 		return r, nil
 	}
+	if at.old != nil && at.old() {
+		return nil, nil
+	}
 	d.feed.Begin(at.upTo)
 	r := newRun(d, s, at.upTo)
 	if p := d.forget(s.ID); p != nil {
-		r.lost = p.lost // since it was parked, its user could be answered
+		r.lost = p.lost + time.Duration(d.still.Load()) - p.still // since it was parked, its user could answer otherwise
 	}
 	if gone := matters(s, at.lost); gone != nil {
 		r.cancel(gone)
 	}
 	d.runs[s.ID] = r
 	d.wg.Go(func() {
-		defer r.cancel(nil)
+		defer r.sleep(nil)
 		// The story is followed until the run's goroutine is done, also while the dispatcher closes.
 		following, stop := context.WithCancel(context.WithoutCancel(d.ctx))
 		var follow sync.WaitGroup
@@ -269,10 +275,14 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 			d.options.Models.Forget(s.ID)
 		}
 		if goesOn {
-			d.goOn(s.ID)
+			d.goOn(s.ID, false)
 		}
 	})
 	return r, nil
+}
+
+func errAsleep() error {
+	return fault.New("dispatch", fault.Unavailable, "Try again when the computer is awake.", task.ErrClosing)
 }
 
 // own is a run's goroutine. It waits for a slot, drives the run, and reports the run as failed when that
@@ -283,9 +293,11 @@ func (d *Dispatcher) own(r *run) {
 			r.fail(fmt.Errorf("the dispatcher panicked: %v", p))
 		}
 	}()
+	took := r.queued()
 	if r.place.Take(r.ctx) {
 		defer r.place.Give()
 	}
+	took()
 	r.takeUp(r.ctx)
 	if err := r.drive(); err != nil {
 		r.fail(err)
@@ -295,13 +307,13 @@ func (d *Dispatcher) own(r *run) {
 // Open reports whether any run has not ended, even if it only waits for its user, whose
 // answer may have a deadline.
 func (d *Dispatcher) Open() bool {
-	d.mu.Lock()
-	open := false
+	d.mu.Lock() // one that is being parked is in one of the two
+	runs, open := slices.Collect(maps.Values(d.runs)), false
 	for _, p := range d.parked {
 		open = open || !p.looked
 	}
 	d.mu.Unlock()
-	return open || slices.ContainsFunc(d.underWay(), func(r *run) bool { return !r.onlyLookedAt() })
+	return open || slices.ContainsFunc(runs, func(r *run) bool { return !r.onlyLookedAt() })
 }
 
 // Busy reports whether any run goes on or is about to. A run that only waits for its user, to answer or

@@ -1,6 +1,10 @@
 package dispatch
 
-import "choir.dev/choiros/internal/awake"
+import (
+	"reflect"
+
+	"choir.dev/choiros/internal/awake"
+)
 
 // StoodStill tells the dispatcher that this process did not run for a while.
 func (d *Dispatcher) StoodStill(g awake.Gap) { d.stoodStill(g) }
@@ -32,4 +36,9 @@ func (d *Dispatcher) Parked(id string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.parked[id] != nil
+}
+
+// Hanging returns how many contexts hang on the dispatcher's.
+func (d *Dispatcher) Hanging() int {
+	return reflect.ValueOf(d.ctx).Elem().FieldByName("children").Len()
 }

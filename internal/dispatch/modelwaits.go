@@ -47,7 +47,11 @@ func (r *run) Chosen() (string, <-chan struct{}) {
 func (w *modelWaits) Ready(ctx context.Context) error { return w.rest(ctx) }
 
 // Settled implements ports.ModelWaiter.
-func (w *modelWaits) Settled(ctx context.Context) error { return w.rest(ctx) }
+func (w *modelWaits) Settled(ctx context.Context) error {
+	w.run.held.Add(1) // an answer that was paid for is not asked for again
+	defer w.run.held.Add(-1)
+	return w.rest(ctx)
+}
 
 // Waiting implements ports.ModelWaiter.
 func (w *modelWaits) Waiting(ctx context.Context, m contract.ModelWaiting) {

@@ -22,10 +22,11 @@ import (
 type parked struct {
 	standing          UnderWay
 	lost              time.Duration // as the run's
+	still             time.Duration // the dispatcher's, when it was parked
 	user, correlation string        // with which its events are signed
-	asks              bool          // whether a question of it is open
+	asks, otherwise   string        // its open question whose default comes first, and that default; "" if none is open
 	looked            bool          // whether it only waits until its user has looked at what it made
-	deadline          *awake.Timer  // nil: it waits however long it takes
+	deadline          *awake.Timer  // of that question; nil if there is none
 }
 
 // errNoRun is why nothing can be said to a run that has ended, or never was.
@@ -65,7 +66,7 @@ func (d *Dispatcher) underWay() []*run {
 
 // restsFor reports whether the run has done nothing for a time, as far as it is asked again and again.
 func (r *run) restsFor(least time.Duration) bool {
-	rests := r.place.Rests() && r.removing.Load() == 0
+	rests := r.place.Rests() && r.removing.Load() == 0 && r.held.Load() == 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !rests || !waitsForPerson(r.story) {
@@ -85,6 +86,9 @@ func waitsForPerson(s *story.Run) bool {
 		return false
 	}
 	waits := s.Paused || openQuestion(s)
+	if !summary.Resumes(s) {
+		return false
+	}
 	for _, t := range s.Tasks {
 		switch {
 		case t.Ended() && !(t.Now.Again && t.Now.Number < task.MaxAttempts):
@@ -120,15 +124,15 @@ func (d *Dispatcher) leave(r *run) (ended, goesOn bool) {
 	r.telling.RLock()
 	parks := r.parks
 	r.telling.RUnlock()
+	var unread error
 	if parks { // what was being stored then has to be known before it is said what the run waits for
 		last := d.options.Log.Last()
-		if err := r.Until(d.ctx, func(*story.Run) bool { return r.seen >= last }); err != nil && d.ctx.Err() == nil {
-			d.log.Warn("whether a run that waits has gone on could not be read", "run", r.story.ID, "error", err)
-		}
+		unread = r.Until(d.ctx, func(*story.Run) bool { return r.seen >= last })
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.runs, r.story.ID)
+	d.left++
 	if len(d.runs) == 0 {
 		d.feed.Forget()
 	}
@@ -141,44 +145,71 @@ func (d *Dispatcher) leave(r *run) (ended, goesOn bool) {
 		return true, false
 	}
 	d.parked[r.story.ID] = r.parked()
-	return false, !waitsForPerson(r.story)
+	return false, unread != nil || !waitsForPerson(r.story)
 }
 
 // parked is what is kept of the run. The caller holds the dispatcher's mu and the run's.
 func (r *run) parked() *parked {
 	s := r.story
-	p := &parked{standing: healthOf(s), lost: r.lost, user: s.User, correlation: s.Correlation, asks: openQuestion(s), looked: onlyLooked(s)}
+	p := &parked{standing: healthOf(s), lost: max(r.lost, s.Lost), still: time.Duration(r.dispatcher.still.Load()), user: s.User, correlation: s.Correlation, looked: onlyLooked(s)}
 	p.standing.Reason = strings.Clone(p.standing.Reason) // otherwise it would keep what it was cut from
-	if !p.asks || s.Paused {
-		return p // a paused run takes its default when it goes on
-	}
-	left := time.Duration(-1)
+	var left time.Duration
 	for _, q := range s.Questions {
 		if at, err := time.Parse(time.RFC3339, q.Deadline); err == nil && !q.Answered {
-			if l := r.patience(q.Lost, at); left < 0 || l < left {
-				left = l
+			if l := r.patience(q.Lost, at); p.asks == "" || l < left {
+				p.asks, p.otherwise, left = q.ID, q.Default, l
 			}
 		}
 	}
-	if left >= 0 {
+	if p.asks != "" {
 		d, id := r.dispatcher, s.ID
-		p.deadline = awake.AfterFunc(left, func() { d.goOn(id) })
+		p.deadline = awake.AfterFunc(left, func() { d.goOn(id, true) })
 	}
 	return p
 }
 
-// goOn has a parked run go on without anybody having said something to it.
-func (d *Dispatcher) goOn(id string) {
+// goOn has a parked run go on without anybody having said something to it, once that can be done. late says that the time of
+// its question is up: that is answered by its default first, for which the run needs neither a slot nor its pause to end.
+func (d *Dispatcher) goOn(id string, late bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || d.parked[id] == nil {
+	p := d.parked[id]
+	if d.closed || p == nil {
 		return
 	}
 	d.wg.Go(func() {
-		if _, err := d.resume(d.ctx, id); err != nil && d.ctx.Err() == nil {
-			d.log.Error("a run that waited could not be taken up; what is said to it tries again, and so does the next start", "run", id, "error", err)
+		for pause, isParked := followPause, true; isParked; pause = min(2*pause, followMost) {
+			var err error
+			if late {
+				err = d.byDefault(id, p)
+			}
+			if err == nil {
+				_, err = d.resume(d.ctx, id)
+			}
+			if err == nil || d.ctx.Err() != nil {
+				return
+			}
+			d.log.Error("a run that waited could not be taken up; it is tried again", "run", id, "after", pause, "error", err)
+			if !awake.Pause(d.ctx, pause) {
+				return
+			}
+			d.mu.Lock()
+			isParked = d.parked[id] == p // otherwise somebody has taken it up
+			d.mu.Unlock()
 		}
 	})
+}
+
+// byDefault answers the question of a parked run with its default, unless somebody has answered it.
+func (d *Dispatcher) byDefault(id string, p *parked) error {
+	by := contract.System()
+	by.On = p.user
+	_, err := d.options.Log.Append(d.ctx, contract.Draft{Actor: by, Type: "question.answered", Subject: "answer/" + p.asks, Run: id, Correlation: p.correlation,
+		Expect: &contract.Expect{Last: 0}, Data: &contract.QuestionAnswered{Question: p.asks, Answer: p.otherwise, Default: true}})
+	if fault.Is(err, fault.Conflict) {
+		return nil
+	}
+	return err
 }
 
 // forget drops what is kept of a parked run, and returns it; nil if it was not parked. The caller holds mu.
@@ -214,8 +245,11 @@ func (d *Dispatcher) with(ctx context.Context, id string, do func(*run) error) e
 
 func (d *Dispatcher) find(ctx context.Context, id string) (*run, error) {
 	d.mu.Lock()
-	r, isParked := d.runs[id], d.parked[id] != nil
+	r, isParked, closed := d.runs[id], d.parked[id] != nil, d.closed
 	d.mu.Unlock()
+	if r == nil && closed {
+		return nil, errAsleep()
+	}
 	if r == nil && isParked {
 		var err error
 		if r, err = d.resume(ctx, id); err != nil {

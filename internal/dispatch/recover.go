@@ -61,19 +61,40 @@ func (d *Dispatcher) Recover(ctx context.Context) error {
 	return nil
 }
 
-// resume continues a run from the log, and returns it; nil if it has ended.
+// resume continues a run from the log, and returns it; nil if it has ended. What can't be read just now is an error, and not lost.
 func (d *Dispatcher) resume(ctx context.Context, id string) (*run, error) {
-	s, err := d.unended(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
+	for {
 		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.forget(id) // it ended while it was being parked
-		return nil, nil
+		r, left := d.runs[id], d.left
+		d.mu.Unlock()
+		if r != nil {
+			return r, nil
+		}
+		s, err := d.unended(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			for _, l := range s.lost {
+				if !blob.Gone(l.why) && !fault.Is(l.why, fault.Invalid) {
+					return nil, fault.New("", fault.Unavailable, "Try again.", fmt.Errorf("event %d of the run can't be read now: %w", l.Sequence, l.why))
+				}
+			}
+		}
+		if s == nil {
+			d.mu.Lock()
+			p := d.forget(id) // it ended while it was being parked
+			d.mu.Unlock()
+			if p != nil {
+				d.options.Models.Forget(id)
+			}
+			return nil, nil
+		}
+		s.old = func() bool { return d.left != left } // others may have taken it up meanwhile, and it may have ended
+		if r, err = d.launch(s); r != nil || err != nil {
+			return r, err
+		}
 	}
-	return d.launch(s)
 }
 
 // interruptedRun is a run that has not ended, as found in the log.
@@ -81,6 +102,8 @@ type interruptedRun struct {
 	story *story.Run
 	lost  []lostEvent
 	upTo  uint64 // the sequence up to which the log was read
+	// old reports whether the run may have gone on since; nil: it has not. It is called with the dispatcher's mu.
+	old func() bool
 }
 
 // lostEvent is an event whose data can't be read any more.

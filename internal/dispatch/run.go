@@ -36,8 +36,8 @@ type run struct {
 	dispatcher *Dispatcher
 	// awake ends when the run leaves this process without having ended: the dispatcher closes, or sleep is called.
 	awake  context.Context
-	sleep  context.CancelCauseFunc
-	ctx    context.Context // ends with awake, and when the run is cancelled or ends
+	sleep  context.CancelCauseFunc // ends ctx, too
+	ctx    context.Context         // ends with awake, and when the run is cancelled or ends
 	cancel context.CancelCauseFunc
 	doc    *rundoc.Writer
 	tasks  sync.WaitGroup // goroutines that work on tasks
@@ -74,6 +74,8 @@ type run struct {
 	away     chan struct{} // closed when it is neither under way nor being parked any more
 	rested   rested
 	removing atomic.Int32 // how many of drops go on
+	held     atomic.Int32 // how many answers of its Director's model wait until the run goes on
+	queues   bool         // whether it was taken up and waits for a slot; guarded by mu
 }
 
 // rested is since when a run rests, and the newest event that it had then.
@@ -168,7 +170,7 @@ func (r *run) Scribe() *scribe.Scribe {
 
 // touch wakes those who wait for the story to grow. The caller holds mu.
 func (r *run) touch() {
-	waits := r.story.Paused || len(r.waits) > 0
+	waits := r.story.Paused || len(r.waits) > 0 || r.queues
 	switch {
 	case waits && !r.idles:
 		r.idleSince, r.idles = awake.Now(), true
@@ -266,6 +268,19 @@ func (r *run) Rest(id string, wait func() error) error {
 		return r.place.Rest(r.ctx, wait)
 	}
 	return place.Rest(r.ctx, func() error { return r.place.RestWorker(r.ctx, wait) })
+}
+
+// queued counts the time until over is called for nobody, if the run was taken up: it waits for a slot, as whoever waited for a
+// person does.
+func (r *run) queued() (over func()) {
+	set := func(queues bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.queues = queues && r.story.Started
+		r.touch()
+	}
+	set(true)
+	return func() { set(false) }
 }
 
 func (r *run) said(ctx context.Context, w Word, eventType string, p contract.Payload) (uint64, error) {
@@ -372,7 +387,10 @@ var errEnded = errors.New("the run has ended")
 
 // open starts the run in the log and makes its document. It calls plans before, if a Director plans the run.
 func (r *run) open(plans func()) error {
-	if !r.story.Started {
+	r.mu.Lock()
+	taken, waits := r.story.Started, waitsForPerson(r.story)
+	r.mu.Unlock()
+	if !taken {
 		direct, err := r.direct(r.ctx)
 		role := contract.KindAssociate
 		if direct == "" {
@@ -401,6 +419,9 @@ func (r *run) open(plans func()) error {
 	}
 	if err := r.doc.Create(r.ctx); err != nil {
 		return fmt.Errorf("the run's document: %w", err)
+	}
+	if taken && waits {
+		return nil // and will; a log that takes nothing just now does not end it
 	}
 	return r.Settle(r.ctx)
 }

@@ -24,21 +24,31 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 		why = contract.StoodSuspended
 	}
 	d.log.Warn("choir stood still; what it waits for is given the time that it lost", "for", g.For.Round(time.Second), "why", why)
+	d.still.Add(int64(g.For)) // whoever takes a parked run up just now has to know it
+	// Whoever reads the clock may hold what is needed here. Who waits for the dispatcher to close waits for what keeps
+	// parking, too, so wg is not waited for while this is called.
+	d.wg.Go(func() { d.allStood(g.For, why) })
+}
+
+// allStood records that runs stood still, and has the questions of those that are not parked wait for as long as that was, at once.
+func (d *Dispatcher) allStood(still time.Duration, why contract.StoodWhy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return
 	}
 	for _, r := range d.runs {
-		d.wg.Go(func() {
-			if !r.place.Rests() || r.asks() {
-				r.Stood(g.For, why)
-			}
-		})
+		if r.place.Rests() && !r.asks() {
+			continue
+		}
+		r.mu.Lock()
+		r.lost = max(r.lost, r.story.Lost) + still
+		r.mu.Unlock()
+		d.wg.Go(func() { r.Stood(still, why) })
 	}
 	for id, p := range d.parked {
-		if p.asks {
-			d.wg.Go(func() { d.stood(id, p, g.For, why) })
+		if p.asks != "" {
+			d.wg.Go(func() { d.stood(id, p, still, why) })
 		}
 	}
 }

@@ -42,7 +42,8 @@ func Resumable(t *story.Task) []contract.TurnRecorded {
 	for _, c := range t.Calls {
 		called[c.Call] = true
 	}
-	return complete(out, func(call string) (r contract.ToolReturn, made bool) {
+	return complete(out, func(c contract.ToolCall) (r contract.ToolReturn, made bool) {
+		call := c.ID
 		ret, returned := t.Returns[call]
 		switch {
 		case returned:
@@ -59,7 +60,7 @@ func Resumable(t *story.Task) []contract.TurnRecorded {
 }
 
 // complete answers the calls of turns without returns, and leaves the last turn out if none of its calls was made.
-func complete(turns []contract.TurnRecorded, answer func(call string) (r contract.ToolReturn, made bool)) []contract.TurnRecorded {
+func complete(turns []contract.TurnRecorded, answer func(call contract.ToolCall) (r contract.ToolReturn, made bool)) []contract.TurnRecorded {
 	for i := range turns {
 		t := &turns[i]
 		if t.Returns != nil {
@@ -70,7 +71,7 @@ func complete(turns []contract.TurnRecorded, answer func(call string) (r contrac
 			if p.Call == nil {
 				continue
 			}
-			r, made := answer(p.Call.ID)
+			r, made := answer(*p.Call)
 			if r.ID = p.Call.ID; made {
 				n++
 			}
@@ -137,33 +138,6 @@ func Repair(v contract.Verification, n, max int) string {
 		b.WriteString(said)
 	}
 	return harness.Clip(b.String(), maxRepair)
-}
-
-// ResumableRun is Resumable for the Director. Its tasks have all ended, so the results of a
-// delegation are known.
-func ResumableRun(s *story.Run) []contract.TurnRecorded {
-	return complete(append([]contract.TurnRecorded(nil), s.Turns...), func(call string) (contract.ToolReturn, bool) {
-		var views []director.TaskView
-		for _, t := range s.Tasks {
-			if t.Cause == Delegation(s, call) {
-				views = append(views, Task(t))
-			}
-		}
-		if len(views) > 0 {
-			return contract.ToolReturn{Content: director.DescribeTasks(views)}, true
-		}
-		for _, q := range s.Questions {
-			if q.ID == QuestionID(s, call) && q.Answered {
-				return contract.ToolReturn{Content: director.DescribeAnswer(director.Answer{Answer: q.Answer, Default: q.ByDefault})}, true
-			}
-		}
-		for _, f := range s.Noted {
-			if f.ID == Noted(s.ID, call) {
-				return contract.ToolReturn{Content: DescribeNoted(f.Text)}, true
-			}
-		}
-		return contract.ToolReturn{Content: "Not run: the computer restarted before it.", IsError: true}, false
-	})
 }
 
 // Delegation returns the causation id of the tasks that one call of delegate requested.

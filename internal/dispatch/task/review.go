@@ -34,12 +34,12 @@ func (a *attempt) reviewOf(now machine.Attempt, m ports.Merged) *contract.Review
 func (a *attempt) awaitReview(ctx context.Context) error {
 	r := a.run
 	over := r.Waits(fmt.Sprintf("what “%s” made waits until you have looked at it", summary.Title(a.task.Goal)))
-	err := r.Settle(ctx)
-	if err == nil {
-		err = r.Rest(a.ref.Task, func() error {
-			return r.Until(ctx, func(s *story.Run) bool { return s.Task(a.ref.Task).Now.State != contract.AttemptReviewing })
-		})
+	if err := r.Settle(ctx); err != nil && ctx.Err() == nil { // what waits is in the log, whatever is said of the run
+		a.host.Logger.Warn("that a run waits to be looked at could not be recorded", "task", a.ref.Task, "error", err)
 	}
+	err := r.Rest(a.ref.Task, func() error {
+		return r.Until(ctx, func(s *story.Run) bool { return s.Task(a.ref.Task).Now.State != contract.AttemptReviewing })
+	})
 	over()
 	if err != nil {
 		return err
