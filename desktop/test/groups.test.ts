@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { groupsOf } from '../src/apps/timetravel/groups'
+import { compared, groupsOf } from '../src/apps/timetravel/groups'
 import type { Checkpoint } from '../src/link/protocol'
 
 type Some = Partial<Checkpoint> & Pick<Checkpoint, 'kind'>
@@ -48,4 +48,12 @@ describe('what was done', () => {
       expect(all.map((c) => c.commit).sort()).toEqual(list.map((c) => c.commit).sort())
     }
   })
+})
+
+it('reads a difference from the older to the newer', () => {
+  const [newest, older] = made({ kind: 'manual' }, { kind: 'manual' }) as [Checkpoint, Checkpoint]
+  expect(compared(newest, 'c0')).toEqual({ from: 'c0', to: 'c2' })
+  expect(compared(newest, 'now')).toEqual({ from: 'c2', to: '' })
+  expect(compared(newest, older)).toEqual({ from: 'c1', to: 'c2' })
+  expect(compared(older, newest)).toEqual({ from: 'c1', to: 'c2' })
 })

@@ -1,26 +1,21 @@
-import { useEffect, useMemo, useState, type KeyboardEvent } from 'react'
+import { useMemo, useState, type KeyboardEvent } from 'react'
 import { BookmarkPlus, ChevronRight, ChevronsLeft, Flag, History, Sparkles, Terminal, Undo2, UserRound } from 'lucide-react'
-import type { Checkpoint, Diff as DiffAnswer } from '../../link/protocol'
-import { Diff } from '../../parts/Diff'
+import type { Checkpoint } from '../../link/protocol'
 import { Mark } from '../../parts/Mark'
 import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
-import { ask, makeCheckpoint, openThing, tell } from '../../shell/intents'
+import { ask, makeCheckpoint, tell } from '../../shell/intents'
 import { usePromptBar } from '../../shell/promptStore'
 import { beginningOf } from '../../shell/beginning'
 import { useCheckpoints } from '../../stores/checkpoints'
 import { useConnection } from '../../stores/connection'
 import { useRuns } from '../../stores/runs'
 import { clock, count, dayOf } from '../../text/format'
+import { Detail } from './Detail'
 import { groupsOf, sayDay, type Group } from './groups'
-import { NotInIt } from './NotInIt'
 import { Restore } from './Restore'
 import css from './TimeTravel.module.css'
-import { leftOf, madeBy } from './words'
-
-const kindWords: Record<Checkpoint['kind'], string> = {
-  initial: 'made with the computer', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', push: 'a push', after: 'after a command', safety: 'before going back', restore: 'a restore',
-}
+import { kindWords, leftOf, madeBy } from './words'
 
 const pictures: Record<Group['what'], typeof Undo2> = { run: Sparkles, command: Terminal, act: UserRound, beginning: Flag, itself: History }
 
@@ -34,6 +29,7 @@ export default function TimeTravel() {
   const [seen, setSeen] = useState<typeof pointed>(null)
   const [phoneDetail, setPhoneDetail] = useState(false)
   const [byKey, setByKey] = useState(false)
+  const [path, setPath] = useState<string>()
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set())
   const runs = useRuns((s) => s.runs)
   const groups = useMemo(() => groupsOf(checkpoints, (run) => runs[run]?.prompt), [checkpoints, runs])
@@ -45,12 +41,14 @@ export default function TimeTravel() {
   if (pointed && pointed !== seen) {
     setSeen(pointed)
     setChosen(pointed.commit)
+    setPath(undefined)
     setAsking('restore')
     setPhoneDetail(true)
   }
 
   const settle = () => {
     setAsking(null)
+    setPath(undefined)
     usePromptBar.setState({ pointed: null })
   }
   const choose = (c: Checkpoint) => {
@@ -61,10 +59,16 @@ export default function TimeTravel() {
   const toBeginning = (key: boolean) => {
     const first = beginningOf(checkpoints)
     if (!first) return
+    setPath(undefined)
     setChosen(first)
     setByKey(key)
     setAsking('restore')
     setPhoneDetail(true)
+  }
+  const restore = (only?: string) => {
+    setByKey(false)
+    setPath(only)
+    setAsking('restore')
   }
   const fold = (g: Group) => {
     const next = new Set(opened)
@@ -146,9 +150,9 @@ export default function TimeTravel() {
         {asking === 'undo' ? (
           <Restore key="undo" target="last" close={settle} />
         ) : asking === 'restore' ? (
-          <Restore key={`restore ${selected.commit}`} target={{ checkpoint: selected }} close={settle} byKey={byKey} />
+          <Restore key={`restore ${selected.commit} ${path ?? ''}`} target={{ checkpoint: selected, ...(path !== undefined && { path }) }} close={settle} byKey={byKey} />
         ) : null}
-        <Detail key={`detail ${selected.commit}`} c={selected} asking={asking !== null} title={group?.head === selected ? group.title : selected.message} restore={() => { setByKey(false); setAsking('restore') }} back={() => setPhoneDetail(false)} readOnly={readOnly} />
+        <Detail key={`detail ${selected.commit}`} c={selected} groups={groups} asking={asking !== null} title={group?.head === selected ? group.title : selected.message} restore={restore} back={() => setPhoneDetail(false)} readOnly={readOnly} />
       </section>
     </div>
   )
@@ -168,60 +172,6 @@ function Row({ c, title, group, current, choose }: { c: Checkpoint; title: strin
         {leftOf(c) > 0 && <span className={css.left}>, {leftOf(c).toLocaleString('en')} not in it</span>}
       </small>
     </button>
-  )
-}
-
-function Detail({ c, title, asking, restore, back, readOnly }: { c: Checkpoint; title: string; asking: boolean; restore: () => void; back: () => void; readOnly: boolean }) {
-  const [diff, setDiff] = useState<DiffAnswer | null>(null)
-  const [fault, setFault] = useState('')
-  const online = useConnection((s) => s.state === 'online')
-  const prompt = useRuns((s) => (c.run ? s.runs[c.run]?.prompt : undefined))
-  // While a task works on the desktop, each of its edits gets a checkpoint; the task's own
-  // checkpoint is compared with the one before all of them.
-  const from = useCheckpoints((s) => (c.task && c.kind === 'task' ? (s.checkpoints.find((x) => x.sequence < c.sequence && x.task !== c.task)?.commit ?? c.parent) : c.parent) ?? '')
-  useEffect(() => {
-    if (!online) return
-    let stop = false
-    ask('checkpoint.diff', { from, to: c.commit }, 30_000).then(
-      (d) => !stop && setDiff(d),
-      (e: unknown) => !stop && setFault(e instanceof Error ? e.message : String(e)),
-    )
-    return () => {
-      stop = true
-    }
-  }, [c, from, online])
-  return (
-    <>
-      <header className={css.head}>
-        <button type="button" className={`${parts.ghost} ${css.back}`} onClick={back}>
-          All checkpoints
-        </button>
-        <div>
-          <h2>{title}</h2>
-          <p title={c.commit}>
-            {dayOf(c.time)}, {clock(c.time)}, {madeBy(c)}, {kindWords[c.kind]}
-          </p>
-        </div>
-        {c.run && prompt !== undefined && (
-          <button type="button" className={parts.ghost} onClick={() => openThing('run', c.run!, prompt)}>
-            Show the run
-          </button>
-        )}
-        {!asking && !readOnly && (
-          <button type="button" className={parts.primary} data-testid="restore" onClick={restore}>
-            Restore…
-          </button>
-        )}
-      </header>
-      <div className={css.diff} tabIndex={0} role="region" aria-label="What changed">
-        {fault && <p role="alert">{fault}</p>}
-        {!fault && !diff && <Skeleton />}
-        <NotInIt key={c.commit} c={c} />
-        {diff && diff.changes.length === 0 && <p className={css.note}>Nothing changed since the checkpoint before it.</p>}
-        {diff && diff.changes.length > 0 && <Diff text={diff.diff} />}
-        {diff?.truncated && <p className={css.note}>The diff is longer than can be shown; {count(diff.changes.length, 'file')} changed.</p>}
-      </div>
-    </>
   )
 }
 

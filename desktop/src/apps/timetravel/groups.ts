@@ -87,3 +87,10 @@ function went(message: string, all: Checkpoint[]): string {
 
 /** A day within a sentence. */
 export const sayDay = (day: string): string => day.replace(/^(Today|Yesterday)$/, (d) => d.toLowerCase())
+
+/** From where to where the difference of a checkpoint and another is read: from the older to the newer. `now` is the live files, another word the commit before it. */
+export function compared(c: Checkpoint, other: string | Checkpoint): { from: string; to: string } {
+  if (other === 'now') return { from: c.commit, to: '' }
+  if (typeof other === 'string') return { from: other, to: c.commit }
+  return other.sequence < c.sequence ? { from: other.commit, to: c.commit } : { from: c.commit, to: other.commit }
+}

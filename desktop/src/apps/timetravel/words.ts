@@ -23,6 +23,11 @@ export function restoreWords(changes: Change[], kept: Kept[], unkept?: Unkept): 
   return out
 }
 
+/** How a checkpoint came to be. */
+export const kindWords: Record<Checkpoint['kind'], string> = {
+  initial: 'made with the computer', auto: 'by itself', manual: 'by hand', before: 'before work', task: 'a task’s work', push: 'a push', after: 'after a command', safety: 'before going back', restore: 'a restore',
+}
+
 /** Says what an undo takes back. */
 export function undoneWords(u: Undone): string {
   const what: Record<Undone['what'], string> = {
