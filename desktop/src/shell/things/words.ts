@@ -17,7 +17,7 @@ export function pastedName(file: Pick<File, 'name' | 'type'>, now: Date = new Da
   if (file.name && !/^image\.\w+$/.test(file.name)) return file.name
   const two = (n: number) => String(n).padStart(2, '0')
   const day = [now.getFullYear(), two(now.getMonth() + 1), two(now.getDate())].join('-')
-  const kind = file.type.split('/')[1]?.replace(/[^\w+.-]/g, '') ?? ''
+  const kind = /^\w+\/(\w[\w+.-]*)$/.exec(file.type)?.[1] ?? ''
   return `pasted ${day} ${two(now.getHours())}.${two(now.getMinutes())}${kind && `.${endings[kind] ?? kind}`}`
 }
 
