@@ -62,7 +62,7 @@ describe('words', () => {
   })
   it('says each reason once, with the first names on one line, isolated', () => {
     const left = [...'abcde'].map((name) => ({ name, why: 'w' }))
-    expect(reasons([...left, { name: 'two\nlines\u202e', why: 'v' }])).toEqual([`5 things left out, w: ${named('a')}, ${named('b')}, ${named('c')}, and 2 more.`, '1 thing left out, v: \u2068two lines\u202e\u2069.'])
+    expect(reasons([...left, { name: 'two\nlines\u202e', why: 'v' }])).toEqual([`Left out: ${named('a')}, ${named('b')}, ${named('c')} and 2 more (w).`, 'Left out: \u2068two lines\u202e\u2069 (v).'])
   })
   it('says how it ended', () => {
     expect(outcome(3, 0, null)).toBe('3 files came in.')

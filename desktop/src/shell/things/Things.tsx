@@ -22,11 +22,11 @@ export default function Things() {
   return (
     <>
       {over && (
-        <div className={css.place}>
+        <section className={css.place} aria-label="Where it goes">
           <p className={css.over} data-no={over.no} data-testid="drop-here">
             {over.words}
           </p>
-        </div>
+        </section>
       )}
       {job && <Progress key={job.id} job={job} waiting={jobs.length - 1} />}
       {told && <Rest told={told} />}

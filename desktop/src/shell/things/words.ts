@@ -21,20 +21,20 @@ export function pastedName(file: Pick<File, 'name' | 'type'>, now: Date = new Da
   return `pasted ${day} ${two(now.getHours())}.${two(now.getMinutes())}${kind && `.${endings[kind] ?? kind}`}`
 }
 
-/** What was left out as sentences, one for each reason: how many, why, and the first of them. */
+/** What was left out as sentences, one for each reason: the first of them, how many more, and why. */
 export function reasons(left: Left[]): string[] {
   const by = new Map<string, Left[]>()
   for (const l of left) by.set(l.why, [...(by.get(l.why) ?? []), l])
   return [...by].map(([why, all]) => {
     const names = all.slice(0, 3).map((l) => named(l.name)).join(', ')
-    return `${count(all.length, 'thing')} left out, ${why}: ${names}${all.length > 3 ? `, and ${(all.length - 3).toLocaleString('en')} more` : ''}.`
+    return `Left out: ${names}${all.length > 3 ? ` and ${(all.length - 3).toLocaleString('en')} more` : ''} (${why}).`
   })
 }
 
 /** How bringing things in ended that did not come in whole. */
 export function outcome(came: number, rest: number, ended: HostError | null): string {
   const whole = came === 0 ? 'Nothing came in' : `${count(came, 'file')} came in`
-  const others = rest === 0 ? '' : came === 0 ? '' : `, ${rest.toLocaleString('en')} did not`
+  const others = rest === 0 || came === 0 ? '' : `, ${rest.toLocaleString('en')} did not`
   if (!ended) return `${whole}.`
   if (ended.code === 'cancelled') return `Cancelled: ${whole[0]!.toLowerCase()}${whole.slice(1)}${others}.`
   return `${whole}${others}. ${ended.message}${/[.!?]$/.test(ended.message) ? '' : '.'} ${ended.hint}`.trim()
