@@ -241,6 +241,34 @@ test('bringing things in takes a while, ends early, or fails', async (t) => {
     nth = how
   }
 
+  await t.test('without the part that brings things in, until the connection is back', async () => {
+    await context.route('**/things/bring*', (route) => route.abort())
+    await drag.drop(icon, ...files('a.txt'))
+    await frame.getByTestId('toast').getByText('What does it comes with the connection. Try it again then.').waitFor()
+    await context.unroute('**/things/bring*')
+    await drag.drop(icon, ...files('a.txt'))
+    await filled(frame, 'inbox/a.txt ')
+    await cleared(frame)
+  })
+
+  await t.test('many: the first paths are in the text, one drop waits for the other', async (t2) => {
+    const names = Array.from({ length: 25 }, (_, i) => `many-${String(i).padStart(2, '0')}`)
+    let go
+    const held = new Promise((r) => (go = r))
+    begin((n) => n === 1 && ((route) => held.then(() => route.continue())))
+    await drag.drop(icon, ...disk(t2, Object.fromEntries(names.map((n) => [n, n])))(...names))
+    await band.waitFor()
+    await drag.drop(icon, ...files('b.txt'))
+    await band.getByText('; 1 more waiting').waitFor()
+    go()
+    await until(async () => `the bar has ${await bar(frame).inputValue()}`, async () => (await bar(frame).inputValue()).split(' ').length === 22)
+    assert.ok((await bar(frame).inputValue()).endsWith('inbox/b.txt '))
+    assert.match(await said.innerText(), /^25 files came in.\s[^]*The first 20 paths are in the text; all of them are in inbox\./)
+    assert.equal(lines(choir, 'inbox').filter((n) => n.startsWith('many-')).length, 25)
+    await said.getByRole('button', { name: 'Close' }).click()
+    await cleared(frame)
+  })
+
   await t.test('how far it is, Cancel, and the rest', async () => {
     let go
     const held = new Promise((r) => (go = r))
@@ -266,6 +294,9 @@ test('bringing things in takes a while, ends early, or fails', async (t) => {
     await said.getByText('1 file came in, 2 did not. The connection was lost. What came in before is safe.').waitFor()
     assert.deepEqual(seen, ['a.txt', 'b.txt'])
     begin(() => null)
+    // Another drop takes away nothing of what did not come in.
+    await drag.drop(icon, ...files('set'))
+    await until('it is in', async () => (await bar(frame).inputValue()).endsWith('inbox/set-2 '))
     await said.getByRole('button', { name: 'Bring in the rest' }).click()
     await until('the others are in', async () => (await bar(frame).inputValue()).endsWith('inbox/c.txt '))
     assert.equal(choir.cli(['files', 'cat', 'inbox/c.txt']), 'c\n')

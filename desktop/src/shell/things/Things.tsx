@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'react'
 import parts from '../../parts/parts.module.css'
 import { count, size } from '../../text/format'
-import { gone, useThings, type Job, type Told } from './bring'
+import { closed, gone, useThings, type Job, type Told } from './bring'
 import css from './Things.module.css'
 import { named } from './words'
 
@@ -29,7 +29,9 @@ export default function Things() {
         </section>
       )}
       {job && <Progress key={job.id} job={job} waiting={jobs.length - 1} />}
-      {told && <Rest told={told} />}
+      {told.map((t, i) => (
+        <Rest key={i} told={t} />
+      ))}
       <p className="sr-only" role="status">
         {job?.of ? `Bringing in ${count(job.of, 'file')}` : done}
       </p>
@@ -61,18 +63,19 @@ function Progress({ job, waiting }: { job: Job; waiting: number }) {
   )
 }
 
-function Rest({ told: { words, reasons, again } }: { told: Told }) {
+function Rest({ told }: { told: Told }) {
+  const { words, reasons, again } = told
   return (
     <section className={css.band} data-tone="warn" aria-label="What did not come in" data-testid="not-in">
       <p className={css.words} role="alert">
         {words}
       </p>
       {again && (
-        <button type="button" className={parts.ghost} onClick={again}>
+        <button type="button" className={parts.ghost} onClick={() => (closed(told), again())}>
           Bring in the rest
         </button>
       )}
-      <button type="button" className={parts.ghost} onClick={() => useThings.setState({ told: null })}>
+      <button type="button" className={parts.ghost} onClick={() => closed(told)}>
         Close
       </button>
       {reasons.length > 0 && (

@@ -37,12 +37,13 @@ interface ThingsState {
   over: { words: string; no: boolean } | null
   /** The first one is under way, the others wait for it. */
   jobs: Job[]
-  told: Told | null
+  /** Stays until it is closed: a later drop takes nothing away that did not come in. */
+  told: Told[]
   /** What came in last, for who does not see where. */
   done: string
 }
 
-export const useThings = keptStore<ThingsState>('things', () => ({ over: null, jobs: [], told: null, done: '' }))
+export const useThings = keptStore<ThingsState>('things', () => ({ over: null, jobs: [], told: [], done: '' }))
 
 /** How many paths one drop puts into a text. */
 const mostPaths = 20
@@ -90,6 +91,7 @@ export function take(brought: Brought, target: EventTarget | null): void {
   const words = addresses(brought.addresses).join(' ') || brought.text.trim()
   if (words.length > mostText) say('warn', 'Nothing was brought in.', 'This text is longer than a million characters. Save it as a file and drop that.')
   else if (words) put(place, words)
+  else say('warn', 'Nothing was brought in.', 'There is nothing in it that a page may read. Save it as a file and drop that.')
 }
 
 /** Puts words into a text field where its cursor is, or at the end of the prompt bar. */
@@ -117,17 +119,22 @@ interface Listed {
 /** Brings things in, after what is being brought in already. */
 function start(place: Target, list: (signal: AbortSignal) => Promise<Listed>): void {
   const job: Job = { id: own.next++, at: 0, of: 0, sent: 0, bytes: 0, name: '', stop: new AbortController() }
-  useThings.setState((s) => ({ jobs: [...s.jobs, job], told: null, done: '' }))
+  useThings.setState((s) => ({ jobs: [...s.jobs, job], done: '' }))
   own.last = own.last
     .then(async () => {
       const listed = await list(job.stop.signal)
       await bringIn(place, job, listed)
     })
     .finally(() => useThings.setState((s) => ({ jobs: s.jobs.filter((j) => j.id !== job.id) })))
-    .catch((e: unknown) => useThings.setState({ told: { words: 'Something went wrong.', reasons: [String(e)] } }))
+    .catch((e: unknown) => tellOf({ words: 'Something went wrong.', reasons: [String(e)] }))
 }
 
 const cancelled = new HostError('cancelled', 'It was cancelled.')
+
+const tellOf = (told: Told) => useThings.setState((s) => ({ told: [...s.told, told] }))
+
+/** It was read, or is tried again. */
+export const closed = (told: Told): void => useThings.setState((s) => ({ told: s.told.filter((t) => t !== told) }))
 
 /** Errors that are not one file's: the next one would meet the same. */
 const ofAll = new Set(['unavailable', 'timeout', 'exhausted', 'denied', 'cancelled', 'closed'])
@@ -163,7 +170,7 @@ async function bringIn(place: Target, { id, stop: { signal } }: Job, { items, le
   const came = at - failed.length
   const why = reasons([...left, ...failed])
   if (paths.size > mostPaths && !('folder' in place)) why.push(`The first ${mostPaths} paths are in the text; all of them are in ${into}.`)
-  if (ended || why.length > 0) useThings.setState({ told: { words: outcome(came, rest.length, ended), reasons: why, ...(rest.length > 0 ? { again: () => start(place, () => Promise.resolve({ items: rest, left: [], roots })) } : {}) } })
+  if (ended || why.length > 0) tellOf({ words: outcome(came, rest.length, ended), reasons: why, ...(rest.length > 0 ? { again: () => start(place, () => Promise.resolve({ items: rest, left: [], roots })) } : {}) })
   else useThings.setState({ done: `${count(came, 'file')} came in.` })
 }
 
