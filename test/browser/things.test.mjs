@@ -184,7 +184,7 @@ test('things are dropped and pasted', async (t) => {
     await filter.waitFor()
     await drag.over(filter, ...files('notes.txt'))
     const no = frame.getByTestId('drop-here').and(frame.locator('[data-no=true]'))
-    await no.getByText('Events shows what has happened. Drop it beside this window, on the desktop.').waitFor()
+    await no.getByText('Events shows what has happened. Drop it on the desktop or the prompt bar.').waitFor()
     const effect = () => frame.evaluate(() => {
       const data = new DataTransfer()
       data.items.add(new File(['x'], 'x'))
@@ -195,7 +195,7 @@ test('things are dropped and pasted', async (t) => {
     assert.deepEqual(await effect(), [true, 'none'])
     await drag.leave()
     assert.equal(await give(frame, 'drop', '[data-app=events] input', { files: [{ name: 'x', text: 'x', kind: '' }] }), true)
-    await frame.getByTestId('toast').getByText('Events shows what has happened. Drop it beside this window, on the desktop.').waitFor()
+    await frame.getByTestId('toast').getByText('Events shows what has happened. Drop it on the desktop or the prompt bar.').waitFor()
     await frame.evaluate(() => window.__choir.stores.connection.setState({ readOnly: true }))
     await give(frame, 'drop', 'main', { files: [{ name: 'x', text: 'x', kind: '' }] })
     await frame.getByTestId('toast').getByText('This session may only read.').waitFor()
@@ -244,7 +244,7 @@ test('bringing things in takes a while, ends early, or fails', async (t) => {
   await t.test('without the part that brings things in, until the connection is back', async () => {
     await context.route('**/things/bring*', (route) => route.abort())
     await drag.drop(icon, ...files('a.txt'))
-    await frame.getByTestId('toast').getByText('What does it comes with the connection. Try it again then.').waitFor()
+    await frame.getByTestId('toast').getByText('Try it again with a connection.').waitFor()
     await context.unroute('**/things/bring*')
     await drag.drop(icon, ...files('a.txt'))
     await filled(frame, 'inbox/a.txt ')

@@ -21,7 +21,7 @@ export async function bringing(): Promise<typeof Things> {
     await missingSheets()
     return (bring = await import('./things/bring'))
   } catch {
-    throw new HostError('unavailable', 'Nothing was brought in.', 'What does it comes with the connection. Try it again then.')
+    throw new HostError('unavailable', 'Nothing was brought in.', 'Try it again with a connection.')
   }
 }
 
@@ -48,7 +48,7 @@ export function useDrops(): boolean {
         return
       }
       const brought: Brought = {
-        things: files ? [...data.items].filter((i) => i.kind === 'file').map((i) => [i.webkitGetAsEntry(), i.getAsFile()]) : [],
+        things: files ? Array.from(data.items, (i) => [i.webkitGetAsEntry(), i.getAsFile()]) : [],
         addresses: data.getData('text/uri-list'),
         text: data.getData('text/plain'),
         pasted,

@@ -10,7 +10,7 @@ export const keys: { keys: string[]; what: string }[] = [
   { keys: ['Ctrl', 'K'], what: 'Prompt bar, from anywhere (also ? outside text)' },
   { keys: ['Enter'], what: 'Send; Shift+Enter starts a new line' },
   { keys: ['↑'], what: 'What you sent before' },
-  { keys: ['Ctrl', 'V'], what: 'Bring in files and pictures: into the folder of Files that has the focus, or inbox' },
+  { keys: ['Ctrl', 'V'], what: 'Bring in files and pictures, as a drop does' },
   { keys: ['F9'], what: 'All windows: arrow keys, Enter raises, Delete closes, letters find, Esc leaves' },
   { keys: ['Ctrl', 'Alt', '← → ↑ ↓'], what: 'Snap the window to halves, quarters, full' },
   { keys: ['Ctrl', 'Alt', 'N'], what: 'Next window' },

@@ -7,7 +7,7 @@ export type Field = HTMLInputElement | HTMLTextAreaElement
 /** Where something goes: into a folder, into inbox with its path in a text field or, without one, the prompt bar; or not, and why. */
 export type Place = { mark: Element | null } & ({ folder: string } | { field: Field | null } | { why: string })
 
-const beside = 'Drop it beside this window, on the desktop.'
+const beside = 'Drop it on the desktop or the prompt bar.'
 
 // What these show happened already, or is what it is.
 const shutWindows: Record<string, string> = {
