@@ -41,6 +41,15 @@ const waits = new Sheet($('approvals-list'), calm)
 
 start().catch(failed)
 
+// A file that misses the desktop would be shown in the console's place.
+for (const type of ['dragover', 'drop'])
+  addEventListener(type, (e) => {
+    if (!e.dataTransfer.types.includes('Files')) return
+    e.preventDefault()
+    e.dataTransfer.dropEffect = 'none'
+    if (type === 'drop') note('Nothing can be put here. Drop it on the desktop below.')
+  })
+
 async function start() {
   const [computers, account] = await Promise.all([api('GET', '/api/computers'), api('GET', '/api/account')])
   $('account-name').textContent = account.name || 'Signed in'

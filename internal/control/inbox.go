@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,16 +22,26 @@ const (
 	inbox       = "inbox"
 	maxInbox    = 64 << 20
 	inboxNames  = 100 // how many files may share one name
-	maxFileName = 200
+	maxFileName = 255 // as file systems have it
 )
 
-// bringIn stores a file that was dropped on a desktop's page under a new name in the workspace's inbox.
-// It gives the page no power that its session lacks, for the session can run commands in the workspace.
+// bringIn stores a file that was dropped on a desktop's page under a name that nothing had, in a folder of the
+// workspace: the inbox, where none is named. It gives the page no power that its session lacks, for the session
+// can run commands in the workspace.
 func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v desktopRequest) {
-	name := r.URL.Query().Get("name")
+	query := r.URL.Query()
+	name, folder := query.Get("name"), inbox
+	if query.Has("folder") {
+		folder = query.Get("folder")
+	}
 	f, err := func() (view.File, error) {
 		if err := view.ValidName("name", name); err != nil {
 			return view.File{}, err
+		}
+		if folder != "" { // the workspace's root
+			if err := contract.ValidPath("folder", folder); err != nil {
+				return view.File{}, err
+			}
 		}
 		if len(name) > maxFileName {
 			return view.File{}, &contract.FieldError{Field: "name", Reason: "is too long"}
@@ -42,11 +53,11 @@ func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v desktopReques
 		if err != nil {
 			return view.File{}, err
 		}
-		at, err := freeName(r.Context(), c, name)
+		at, err := freeName(r.Context(), c, folder, name)
 		if err != nil {
 			return view.File{}, err
 		}
-		f, err := c.PutFile(r.Context(), v.actor, view.Put{Path: at}, httpio.Limit(r.Body, maxInbox))
+		f, err := c.PutFile(r.Context(), v.actor, view.Put{Path: at, If: view.NoVersion}, httpio.Limit(r.Body, maxInbox))
 		f.ID = at
 		return f, problem.TooLarge(err)
 	}()
@@ -61,13 +72,18 @@ func (s *Server) bringIn(w http.ResponseWriter, r *http.Request, v desktopReques
 	}{f.ID, f.Size})
 }
 
-// freeName returns a path in the inbox that no file has.
-func freeName(ctx context.Context, c Computer, name string) (string, error) {
+// freeName returns a path in a folder that nothing has.
+func freeName(ctx context.Context, c Computer, folder, name string) (string, error) {
 	ext := path.Ext(name)
+	stem := strings.TrimSuffix(name, ext)
+	if stem == "" { // .profile
+		stem, ext = name, ""
+	}
 	for n := 1; n <= inboxNames; n++ {
-		at := path.Join(inbox, name)
+		at := path.Join(folder, name)
 		if n > 1 {
-			at = path.Join(inbox, fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext))
+			number := fmt.Sprintf("-%d%s", n, ext)
+			at = path.Join(folder, contract.Clip(stem, maxFileName-len(number))+number)
 		}
 		switch _, err := c.ListFiles(ctx, at, "", 1); {
 		case fault.Is(err, fault.NotFound):
@@ -76,5 +92,5 @@ func freeName(ctx context.Context, c Computer, name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fault.New("", fault.Conflict, "Give it another name.", errors.New("there are too many files of this name in "+inbox))
+	return "", fault.New("", fault.Conflict, "Give it another name.", errors.New("there are too many files of this name in "+cmp.Or(folder, "the workspace")))
 }

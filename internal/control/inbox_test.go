@@ -2,12 +2,13 @@ package control_test
 
 import (
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 )
 
-// TestAPageBringsFilesIn shows that files that a page is given are put into the workspace's inbox,
-// beside existing ones, and nowhere else.
+// TestAPageBringsFilesIn shows that files that a page is given are put into the workspace's inbox, or the folder that
+// it names, beside existing ones, and nowhere else.
 func TestAPageBringsFilesIn(t *testing.T) {
 	w := open(t)
 	origin, cookie := w.enter(w.signIn())
@@ -23,6 +24,23 @@ func TestAPageBringsFilesIn(t *testing.T) {
 	for _, want := range []string{"inbox/a.txt", "inbox/a-2.txt", "inbox/a-3.txt"} {
 		if status, at := put("a.txt", want); status != 200 || at != want || string(w.machine().files[at]) != want {
 			t.Errorf("%d %q", status, at)
+		}
+	}
+	long := strings.Repeat("é", 126) + "x.t"
+	clipped := strings.Repeat("é", 125)
+	for _, row := range [][2]string{
+		{".profile", "inbox/.profile"}, {".profile", "inbox/.profile-2"},
+		{url.QueryEscape(long), "inbox/" + long}, {url.QueryEscape(long), "inbox/" + clipped + "-2.t"},
+		{"a.txt&folder=work/new", "work/new/a.txt"}, {"a.txt&folder=work/new", "work/new/a-2.txt"}, {"a.txt&folder=", "a.txt"},
+		{url.QueryEscape("two\nlines \u202e🎻.txt"), "inbox/two\nlines \u202e🎻.txt"},
+	} {
+		if status, at := put(row[0], row[1]); status != 200 || at != row[1] || string(w.machine().files[at]) != row[1] {
+			t.Errorf("%q: %d %q", row[0], status, at)
+		}
+	}
+	for _, folder := range []string{"..", "/etc", "a/../..", ".git", ".git/hooks", "a//b", "a%00"} {
+		if status, at := put("x&folder="+folder, "x"); status < 400 || at != "" {
+			t.Errorf("into %q: %d %q", folder, status, at)
 		}
 	}
 	for _, name := range []string{"", "..", "a/b", "%2e%2e/x", "/etc/x", "-x", strings.Repeat("x", 300), ".git/x", "a%00"} {

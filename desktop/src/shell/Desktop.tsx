@@ -26,6 +26,7 @@ import windowCss from './Window.module.css'
 
 const Shelf = later(() => import('./Shelf'))
 const Overlay = later(() => import('./Overlay'))
+const Things = later(() => import('./things/Things'))
 
 export function Desktop() {
   const space = useRef<HTMLElement>(null)
@@ -41,7 +42,7 @@ export function Desktop() {
   const active = front(windows)?.window
   const labels = labelled(windows)
   useKeys()
-  useDrops()
+  const brought = useDrops()
   useWelcome()
   usePaintedMarker()
 
@@ -107,6 +108,7 @@ export function Desktop() {
       <div className={css.bands}>
         <Band />
         <SourceError />
+        {brought && <Things />}
       </div>
       <Bar />
     </div>

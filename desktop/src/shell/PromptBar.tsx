@@ -1,7 +1,6 @@
 import { useCallback, useEffect, useRef, useState, type KeyboardEvent } from 'react'
 import { ArrowUp, ChevronRight, Sparkle, SquareSlash } from 'lucide-react'
 import { keepThere } from '../link/console'
-import { putFile } from '../link/files'
 import { maxPrompt } from '../link/outbox'
 import { kept } from '../link/page'
 import { HostError } from '../link/protocol'
@@ -11,6 +10,7 @@ import { useConnection } from '../stores/connection'
 import { useToasts } from '../stores/toasts'
 import { size } from '../text/format'
 import { possible } from './choices'
+import { bringing } from './drops'
 import { runCommand, shellCommands, submitPrompt, tell } from './intents'
 import { complete, History, parse } from './prompt'
 import { useAway } from './popover'
@@ -111,7 +111,7 @@ export function PromptBar() {
   const keepAsFile = async () => {
     setBusy(true)
     try {
-      const path = await putFile('prompt.txt', new Blob([line], { type: 'text/plain' }))
+      const path = await (await bringing()).putFile('prompt.txt', new Blob([line], { type: 'text/plain' }))
       fill(`Read ${path} and `)
     } catch (e) {
       tell(e)
@@ -218,6 +218,7 @@ export function PromptBar() {
           className={css.input}
           data-testid="prompt"
           data-framed
+          data-things
           rows={1}
           value={line}
           disabled={readOnly || state === 'ended'}

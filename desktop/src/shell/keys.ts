@@ -10,6 +10,7 @@ export const keys: { keys: string[]; what: string }[] = [
   { keys: ['Ctrl', 'K'], what: 'Prompt bar, from anywhere (also ? outside text)' },
   { keys: ['Enter'], what: 'Send; Shift+Enter starts a new line' },
   { keys: ['↑'], what: 'What you sent before' },
+  { keys: ['Ctrl', 'V'], what: 'Bring in files and pictures, as a drop does' },
   { keys: ['F9'], what: 'All windows: arrow keys, Enter raises, Delete closes, letters find, Esc leaves' },
   { keys: ['Ctrl', 'Alt', '← → ↑ ↓'], what: 'Snap the window to halves, quarters, full' },
   { keys: ['Ctrl', 'Alt', 'N'], what: 'Next window' },
@@ -57,6 +58,6 @@ export function useKeys(): void {
   }, [])
 }
 
-function isText(target: EventTarget | null): boolean {
+export function isText(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
 }

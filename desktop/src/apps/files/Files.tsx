@@ -30,7 +30,7 @@ export default function Files({ window, props }: AppProps) {
   }
 
   return (
-    <div className={css.page}>
+    <div className={css.page} data-folder={path}>
       <header className={css.top}>
         <nav className={css.crumbs} aria-label={`Folder of ${label}`}>
           <button type="button" onClick={() => go('')} aria-current={path === '' ? 'page' : undefined}>
@@ -69,7 +69,7 @@ export default function Files({ window, props }: AppProps) {
         {listing && shown.length === 0 && !fault && (
           <div className={parts.empty}>
             <h2>This folder is empty</h2>
-            <p>Files dropped on the desktop go to inbox, projects that you add to workspace.</p>
+            <p>Drop or paste files and folders here. What is dropped on the desktop goes to inbox, projects that you add to workspace.</p>
           </div>
         )}
         <ul>
@@ -97,7 +97,7 @@ function Entry({ f, open }: { f: FileEntry; open: (path: string) => void }) {
   }
   return (
     <li>
-      <button type="button" className={css.row} data-testid="file" data-file={f.id} data-kind={f.kind} data-unkept={f.unkept !== undefined} title={f.kind === 'dir' ? undefined : 'Put its path into the prompt bar'} onClick={press}>
+      <button type="button" className={css.row} data-testid="file" data-file={f.id} data-kind={f.kind} data-folder={f.kind === 'dir' ? f.id : undefined} data-unkept={f.unkept !== undefined} title={f.kind === 'dir' ? undefined : 'Put its path into the prompt bar'} onClick={press}>
         <Icon size={16} strokeWidth={1.7} aria-hidden />
         <span className={css.name}>
           {name}

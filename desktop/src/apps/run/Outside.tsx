@@ -151,7 +151,7 @@ function Compensate({ effect }: { effect: string }) {
       }}
     >
       <p>A new run looks how it stands there and undoes it, if the service can.</p>
-      <input data-framed value={words} maxLength={8000} disabled={busy} onChange={(e) => setWords(e.target.value)} placeholder="What else it should know (optional)" aria-label="What else it should know" />
+      <input data-framed data-things value={words} maxLength={8000} disabled={busy} onChange={(e) => setWords(e.target.value)} placeholder="What else it should know (optional)" aria-label="What else it should know" />
       <button type="submit" className={parts.primary} disabled={busy || blocked}>
         Have it undone
       </button>

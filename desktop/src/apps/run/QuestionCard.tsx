@@ -42,7 +42,7 @@ export function QuestionCard({ run, question }: { run: string; question: Questio
             if (text.trim()) answer(text.trim())
           }}
         >
-          <input data-framed value={text} onChange={(e) => setText(e.target.value)} placeholder="Your answer" aria-label="Your answer" disabled={sent} />
+          <input data-framed data-things value={text} onChange={(e) => setText(e.target.value)} placeholder="Your answer" aria-label="Your answer" disabled={sent} />
           <button type="submit" className={parts.primary} disabled={sent || !text.trim()}>
             Answer
           </button>

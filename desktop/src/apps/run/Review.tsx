@@ -244,7 +244,7 @@ function Write({ label, text, write, say, off }: { label: string; text: string; 
         if (text.trim()) say(text.trim())
       }}
     >
-      <input data-framed value={text} maxLength={8192} disabled={off} onChange={(e) => write(e.target.value)} placeholder={label} aria-label={label} />
+      <input data-framed data-things value={text} maxLength={8192} disabled={off} onChange={(e) => write(e.target.value)} placeholder={label} aria-label={label} />
       <button type="submit" className={parts.button} disabled={off || !text.trim()}>
         Comment
       </button>

@@ -340,6 +340,7 @@ function Foot({ run }: { run: RunView }) {
           <input
             ref={field}
             data-framed
+            data-things="window"
             value={text}
             onChange={(e) => setText(e.target.value)}
             placeholder={over ? 'Go on from here: say what comes next' : 'Steer it: say what should be different'}
