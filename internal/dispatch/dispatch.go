@@ -275,7 +275,7 @@ func (d *Dispatcher) launch(at *interruptedRun) (*run, error) {
 			d.options.Models.Forget(s.ID)
 		}
 		if goesOn {
-			d.goOn(s.ID, false)
+			d.goOn(s.ID, nil)
 		}
 	})
 	return r, nil

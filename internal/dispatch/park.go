@@ -163,24 +163,25 @@ func (r *run) parked() *parked {
 	}
 	if p.asks != "" {
 		d, id := r.dispatcher, s.ID
-		p.deadline = awake.AfterFunc(left, func() { d.goOn(id, true) })
+		p.deadline = awake.AfterFunc(left, func() { d.goOn(id, p) })
 	}
 	return p
 }
 
-// goOn has a parked run go on without anybody having said something to it, once that can be done. late says that the time of
-// its question is up: that is answered by its default first, for which the run needs neither a slot nor its pause to end.
-func (d *Dispatcher) goOn(id string, late bool) {
+// goOn has a parked run go on without anybody having said something to it, once that can be done. late is what was kept of it
+// when the time of its question is up, nil if that is not why: the question is answered by its default first, for which the
+// run needs neither a slot nor its pause to end.
+func (d *Dispatcher) goOn(id string, late *parked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.parked[id]
-	if d.closed || p == nil {
+	if d.closed || p == nil || late != nil && late != p {
 		return
 	}
 	d.wg.Go(func() {
 		for pause, isParked := followPause, true; isParked; pause = min(2*pause, followMost) {
 			var err error
-			if late {
+			if late != nil {
 				err = d.byDefault(id, p)
 			}
 			if err == nil {
