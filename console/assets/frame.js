@@ -222,9 +222,9 @@ $('rewind').addEventListener('click', async () => {
   $('ask-words').replaceChildren(line('Looking at what would change…'))
   $('ask').showModal()
   try {
-    const { well } = await import('./well.js')
-    const [plan, how] = await Promise.all([api('POST', at(cid, '/rewind'), { dry_run: true }), well(cid, frame.desktop)])
-    $('ask-words').replaceChildren(...[how, ...rewindWords(plan)].map(line))
+    const how = import('./well.js').then(({ well }) => well(cid, frame.desktop)).catch(() => 'It is not known since when all is well.')
+    const [plan, words] = await Promise.all([api('POST', at(cid, '/rewind'), { dry_run: true }), how])
+    $('ask-words').replaceChildren(...[words, ...rewindWords(plan)].map(line))
     $('ask-yes').disabled = plan.changes.length === 0
   } catch (problem) {
     $('ask-words').replaceChildren(line(problem.words ?? String(problem)))
