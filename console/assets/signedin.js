@@ -40,7 +40,7 @@ export async function link() {
   const words = document.createElement('div')
   words.append(
     element('p', `It signs in once, until ${moment(expires)} (in ${minutes} minutes). Whoever opens it first is you here: show it to nobody else.`),
-    ...(here(url) ? [element('p', `It leads to this machine itself, where ChoirOS listens. A browser here opens it as it is. From another device make a way first: ssh -N -L ${new URL(url).port || 80}:127.0.0.1:${new URL(url).port || 80} and this machine’s name, there.`)] : []),
+    ...(here(url) ? [element('p', 'It leads to this machine itself, where ChoirOS listens. A browser here opens it as it is. Another device needs a way here first, with this machine’s name in the end:'), element('code', `ssh -N -L ${port(url)}:127.0.0.1:${port(url)} NAME`)] : []),
   )
   words.className = 'good'
   sheet.body.append(drawn(qr), row, words)
@@ -50,6 +50,8 @@ export async function link() {
 
 /** Whether an address means whichever machine it is opened on. */
 const here = (url) => /(^|\.)localhost$|^127\./.test(new URL(url).hostname)
+
+const port = (url) => new URL(url).port || '80'
 
 function drawn({ size, path }) {
   const code = document.createElementNS(svg, 'svg')

@@ -3,10 +3,10 @@
 
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { browse, Choir, claim, desktop, gallery, modelServer, say, sizes, until, visitor } from './harness.mjs'
+import { browse, Choir, claim, desktop, gallery, modelServer, say, scratch, sizes, until, visitor } from './harness.mjs'
 
 /** Every file beneath a directory that holds some bytes. */
 function holding(dir, bytes) {
@@ -25,12 +25,15 @@ function holding(dir, bytes) {
 test('the sheets of the account menu', async (t) => {
   const model = await modelServer(t, {
     turns: [
-      { match: 'one word', text: 'invalid x-api-key', fault: { kind: 'status', status: 401 } },
+      { match: 'one word', text: 'the key is not one of ours', fault: { kind: 'status', status: 401 } },
       { match: 'one word', text: 'ready', repeat: true },
       { role: 'director', match: 'Say hello', calls: [{ name: 'report', args: { status: 'done', summary: 'Hello from the model that was connected.' } }] },
     ],
   })
-  const choir = await Choir.start(t, { env: { ANTHROPIC_BASE_URL: model.url } })
+  const dir = scratch(t)
+  writeFileSync(join(dir, 'models.toml'), '[[models]]\nname = "acme/*"\ncontext = 100000\nmax_output = 8192\nprice_in = 0.0\nprice_out = 0.0\n')
+  writeFileSync(join(dir, 'config.toml'), `[models]\ncatalogue = "${join(dir, 'models.toml')}"\n\n[models.providers.acme]\nbase_url = "${model.url}/v1"\nkey = "ACME_API_KEY"\n`)
+  const choir = await Choir.start(t, { env: { CHOIR_CONFIG: join(dir, 'config.toml') } })
   const browser = await browse(t)
   const { context, faults } = await visitor(browser, choir)
   const page = await claim(context, choir)
@@ -97,30 +100,30 @@ test('the sheets of the account menu', async (t) => {
     await page.keyboard.press('Escape')
   })
 
-  const key = `sk-ant-${randomBytes(24).toString('hex')}`
+  const key = `sk-acme-${randomBytes(24).toString('hex')}`
   await t.test('a model: a key that is refused is told in a sentence and not kept', async () => {
     await page.locator('#rehearsal').waitFor()
     const s = await open('Connect a model…', 'Connect a model')
     await s.getByText('Runs are rehearsed now').waitFor()
     await pictures('connect')
     await trapped()
-    await s.getByRole('radio', { name: 'Anthropic' }).check()
+    await s.getByRole('radio', { name: 'acme' }).check()
     await s.getByLabel('Its key').fill(`${key}-wrong`)
     assert.equal(await s.getByLabel('Its key').getAttribute('type'), 'password')
     await page.keyboard.press('Enter')
-    await s.getByText('Anthropic did not answer with this key.').waitFor()
+    await s.getByText('acme did not answer with this key.').waitFor()
     await s.getByText('The key was not kept, and runs go on as before.').waitFor()
     assert.equal(await s.getByLabel('Its key').inputValue(), '')
-    assert.deepEqual(choir.json('secrets'), [])
+    assert.deepEqual(choir.json('secrets', 'ls'), [])
     await pictures('connect-refused')
   })
   await t.test('a model: one that answers is used by the next run, and its key is nowhere to be seen', async () => {
     const s = sheet('Connect a model')
     await s.getByLabel('Its key').fill(key)
     await s.getByRole('button', { name: 'Store and test' }).click()
-    await sheet('Anthropic is connected').getByText('nothing need be started again').waitFor()
+    await sheet('acme is connected').getByText('nothing need be started again').waitFor()
     await pictures('connected')
-    assert.deepEqual(choir.json('secrets').map((x) => x.id), ['ANTHROPIC_API_KEY'])
+    assert.deepEqual(choir.json('secrets', 'ls').map((x) => x.id), ['ACME_API_KEY'])
     assert.ok(model.requests.length > 0, 'the service was asked')
     await back()
     await page.locator('#rehearsal').waitFor({ state: 'hidden' })
