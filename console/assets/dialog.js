@@ -62,6 +62,13 @@ export class Dialog {
     this.root.close()
   }
 
+  /** What is read and may be longer than the window is scrolled by keys, too. */
+  scrolls() {
+    this.body.tabIndex = 0
+    this.body.setAttribute('role', 'group')
+    this.body.setAttribute('aria-labelledby', this.title.id)
+  }
+
   /** Says what happened, in the place for it. */
   say(words, tone = '') {
     this.told.textContent = words

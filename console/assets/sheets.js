@@ -45,6 +45,7 @@ async function rename({ cid, frame, note }) {
 
 async function storage({ cid, account }) {
   const sheet = await Dialog.open('Storage')
+  sheet.scrolls()
   const close = sheet.action('Close', () => sheet.close(), true)
   close.focus()
   sheet.say('Measuring…')
@@ -69,6 +70,7 @@ const marks = { ok: ['✓', 'All right'], warn: ['!', 'Worth knowing'], fail: ['
 
 async function doctor({ version }) {
   const sheet = await Dialog.open('Version and doctor', `${version}. What this machine provides:`)
+  sheet.scrolls()
   const list = document.createElement('ul')
   sheet.body.append(list)
   const look = async () => {
@@ -112,6 +114,7 @@ function finding({ id, status, detail, hint }) {
 
 async function stop({ frame }) {
   const sheet = await Dialog.open('Stop ChoirOS?')
+  sheet.scrolls()
   const runs = frame?.running.length ?? 0
   const commands = frame?.commands?.length ?? 0
   const now = [runs > 0 && `${runs} ${runs === 1 ? 'run' : 'runs'}`, commands > 0 && `${commands} ${commands === 1 ? 'command' : 'commands'} of yours`].filter(Boolean).join(' and ')
