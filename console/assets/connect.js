@@ -9,8 +9,10 @@ const names = { anthropic: 'Anthropic', openai: 'OpenAI', zai: 'Z.ai (GLM)', kim
 const order = Object.keys(names)
 const rank = (id) => (order.includes(id) ? order.indexOf(id) : order.length)
 
-export async function connect() {
+/** of has reload(): the desktop's page was told when it was loaded which models there are, and is loaded again for others. */
+export async function connect({ reload }) {
   const sheet = await Dialog.open('Connect a model')
+  sheet.root.addEventListener('close', () => sheet.connected && reload())
   sheet.action('Close', () => sheet.close()).focus()
   sheet.say('Looking at what there is…')
   let known
@@ -110,7 +112,7 @@ async function tried(sheet, provider, value) {
     done(sheet, provider, test, after.now)
     return
   }
-  const why = `${provider.name} did not answer with this key. ${/[.!?]$/.test(test.error) ? test.error : `${test.error}.`}`
+  const why = `${provider.name} did not answer with this key: ${test.error.replace(/^[a-z_]+: /, '').replace(/\.$/, '')}.`
   if (provider.stored) {
     sheet.say(`${why} It has taken the place of the one that was stored. Paste another one.`, 'danger')
     return
@@ -127,12 +129,13 @@ function toTest(provider, now) {
 }
 
 function done(sheet, provider, test, now) {
-  const seconds = (test.duration_ms / 1000).toFixed(1)
+  const soon = test.duration_ms < 100 ? 'at once' : `in ${(test.duration_ms / 1000).toFixed(1)} s`
   const counts = now?.provider === provider.id
     ? `From the next run on ${now.id} is used; nothing need be started again.`
     : `Runs go on with ${now?.id ?? 'what the configuration names'}, which counts before it: choose this one for a prompt with /model ${test.id}, or name it as models.default in the configuration and start ChoirOS again.`
+  sheet.connected = true
   sheet.title.textContent = `${provider.name} is connected`
-  sheet.body.replaceChildren(element('p', `${test.id} answered in ${seconds} s.`), element('p', counts))
+  sheet.body.replaceChildren(element('p', `${test.id} answered ${soon}.`), element('p', counts))
   sheet.say('')
   sheet.actions.replaceChildren(button('Connect another', async () => {
     sheet.title.textContent = 'Connect a model'

@@ -304,16 +304,19 @@ for (const b of document.querySelectorAll('[data-sheet]')) {
     closeSheets()
     try {
       const { open } = await import('./sheets.js')
-      await open(b.dataset.sheet, { cid, frame, account, version: $('version').textContent, note })
+      await open(b.dataset.sheet, { cid, frame, account, version: $('version').textContent, note, reload })
     } catch (problem) {
       failed(problem)
     }
   })
 }
-$('reload').addEventListener('click', () => {
+$('reload').addEventListener('click', reload)
+
+function reload() {
   closeSheets()
   stage.load(cid, '', true).catch(failed)
-})
+}
+
 $('signout').addEventListener('click', () => signOut('/api/signout'))
 $('signout-all').addEventListener('click', () => signOut('/api/signout?everywhere=true'))
 

@@ -49,7 +49,7 @@ func uses(ctx context.Context, data string) ([]view.Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		history, err := measure(filepath.Join(name, "workspace", ".git"))
+		history, err := measure(name + "/workspace/.git")
 		if err != nil {
 			return nil, err
 		}
