@@ -105,11 +105,10 @@ function form(sheet, { providers, now }) {
 async function tried(sheet, provider, value) {
   const at = `/api/secrets/${encodeURIComponent(provider.key)}`
   await api('PUT', at, { value })
-  let after = await look()
-  const test = await api('POST', '/api/models/test', { model: toTest(provider, after.now) })
+  // What can't be asked is a key that did not work: it is not left behind without a word.
+  const test = await ask(provider).catch((problem) => ({ ok: false, error: problem.words ?? problem.message }))
   if (test.ok) {
-    after = await look()
-    done(sheet, provider, test, after.now)
+    done(sheet, provider, test, (await look()).now)
     return
   }
   const why = `${provider.name} did not answer with this key: ${test.error.replace(/^[a-z_]+: /, '').replace(/\.$/, '')}.`
@@ -119,6 +118,11 @@ async function tried(sheet, provider, value) {
   }
   await api('DELETE', at)
   sheet.say(`${why} The key was not kept, and runs go on as before. Look whether it is whole and of this provider, and paste it again.`, 'danger')
+}
+
+async function ask(provider) {
+  const { now } = await look()
+  return api('POST', '/api/models/test', { model: toTest(provider, now) })
 }
 
 /** The model that is asked: what runs would use, else the provider's that costs least, so that the test is as good as free. */

@@ -47,7 +47,7 @@ async function start() {
   account = own
   $('account-name').textContent = account.name || 'Signed in'
   // What of the machine somebody may not do is refused by the control plane; here it is only not offered.
-  for (const b of document.querySelectorAll('[data-power]')) b.hidden = !account.powers?.includes(b.dataset.power)
+  for (const b of document.querySelectorAll('[data-power]')) b.hidden = !b.dataset.power.split(' ').every((p) => account.powers?.includes(p))
   fetch('/health').then((r) => r.json()).then((h) => ($('version').textContent = `ChoirOS ${h.version}, MIT licence`), () => {}) // only decoration
   if (computers.length === 0) {
     $('waiting').textContent = 'There is no computer yet.'
