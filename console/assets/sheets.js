@@ -60,7 +60,7 @@ async function storage({ cid, account }) {
   } else sheet.failed(found.reason)
   if (last.status === 'fulfilled') {
     const [c] = last.value
-    rows.push(['Last checkpoint', c ? `${moment(c.time)}, ${c.files} ${c.files === 1 ? 'file' : 'files'}: ${c.message}` : 'There is none yet.'])
+    rows.push(['Last checkpoint', c ? `${moment(c.time)}, ${c.files} ${c.files === 1 ? 'file' : 'files'} changed: ${c.message}` : 'There is none yet.'])
   } else sheet.failed(last.reason)
   sheet.body.append(facts(rows))
   if (!may) sheet.body.append(element('p', 'What the machine uses is told to whoever looks after it.'))

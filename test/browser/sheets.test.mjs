@@ -222,6 +222,7 @@ test('the sheets of the account menu', async (t) => {
     for (const words of [/This computer\s+\d+ MB, of which \d+ MB are the history/, /All of ChoirOS\s+\d+ MB are used/, /Free\s+\d+ MB are free/, /Reserve\s+64 MB are kept for the log/]) assert.match(said, words)
     const [last] = choir.json('checkpoints')
     assert.ok(said.includes(last.message), `${last.message} in ${said}`)
+    assert.match(said, /\d+ files? changed: The one that is seen/)
     await pictures('storage')
     await back()
   })
