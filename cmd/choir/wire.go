@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"choir.dev/choiros/console"
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/desktop"
@@ -105,6 +107,7 @@ func openPlane(ctx context.Context, cfg config.Config, ln net.Listener, logger *
 	p.server, err = control.New(control.Options{
 		Identity: p.identity, Computers: p.fleet, System: p.fleet, Bus: nats, Console: console.Files(),
 		Host: cfg.Server.Host, Port: ln.Addr().(*net.TCPAddr).Port, Version: version, Logger: logger, Appends: appends(cfg.Budget), AddBytes: int64(cfg.Storage.AddMB) << 20,
+		Stop: func() error { return unix.Kill(unix.Getpid(), unix.SIGTERM) }, // as choir stop has it end
 	})
 	if err != nil {
 		return nil, err

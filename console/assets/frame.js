@@ -14,6 +14,7 @@ const stateWords = { connecting: 'Connecting', awake: 'Awake', working: 'Working
 let cid = ''
 let limited = '' // the limit that the person was told of last
 let frame = null
+let account = null
 let stream = null
 const silence = 15_000 // milliseconds: three times the longest silence of its event stream
 const liveTries = { since: '', left: 0 } // how often the live page of one dev server may still be tried
@@ -51,9 +52,12 @@ for (const type of ['dragover', 'drop'])
   })
 
 async function start() {
-  const [computers, account] = await Promise.all([api('GET', '/api/computers'), api('GET', '/api/account')])
+  const [computers, own] = await Promise.all([api('GET', '/api/computers'), api('GET', '/api/account')])
+  account = own
   $('account-name').textContent = account.name || 'Signed in'
-  fetch('/health').then((r) => r.json()).then((h) => ($('version').textContent = `ChoirOS ${h.version}`), () => {}) // only decoration
+  // What of the machine somebody may not do is refused by the control plane; here it is only not offered.
+  for (const b of document.querySelectorAll('[data-power]')) b.hidden = !b.dataset.power.split(' ').every((p) => account.powers?.includes(p))
+  fetch('/health').then((r) => r.json()).then((h) => ($('version').textContent = `ChoirOS ${h.version}, MIT licence`), () => {}) // only decoration
   if (computers.length === 0) {
     $('waiting').textContent = 'There is no computer yet.'
     return
@@ -227,8 +231,9 @@ $('rewind').addEventListener('click', async () => {
   $('ask-words').replaceChildren(line('Looking at what would change…'))
   $('ask').showModal()
   try {
-    const plan = await api('POST', at(cid, '/rewind'), { dry_run: true })
-    $('ask-words').replaceChildren(...rewindWords(plan).map(line))
+    const how = import('./well.js').then(({ well }) => well(cid, frame.desktop)).catch(() => 'It is not known since when all is well.')
+    const [plan, words] = await Promise.all([api('POST', at(cid, '/rewind'), { dry_run: true }), how])
+    $('ask-words').replaceChildren(...[words, ...rewindWords(plan)].map(line))
     $('ask-yes').disabled = plan.changes.length === 0
   } catch (problem) {
     $('ask-words').replaceChildren(line(problem.words ?? String(problem)))
@@ -274,6 +279,7 @@ function toggle(button, sheet, open) {
   $(sheet).hidden = !open
   if (open && sheet === 'approvals') inbox.look()
   if (open && sheet === 'memory') memory.look()
+  if (open && sheet === 'account-menu') import('./sheets.js').catch(() => {}) // so that it is there when it is wanted; a failure is told then
   $(button).setAttribute('aria-expanded', String(open))
   if (open) enter(sheet)
 }
@@ -302,10 +308,24 @@ function closeSheets() {
   }
 }
 
-$('reload').addEventListener('click', () => {
+for (const b of document.querySelectorAll('[data-sheet]')) {
+  b.addEventListener('click', async () => {
+    closeSheets()
+    try {
+      const { open } = await import('./sheets.js')
+      await open(b.dataset.sheet, { cid, frame, account, version: $('version').textContent, note, reload })
+    } catch (problem) {
+      failed(problem)
+    }
+  })
+}
+$('reload').addEventListener('click', reload)
+
+function reload() {
   closeSheets()
   stage.load(cid, '', true).catch(failed)
-})
+}
+
 $('signout').addEventListener('click', () => signOut('/api/signout'))
 $('signout-all').addEventListener('click', () => signOut('/api/signout?everywhere=true'))
 

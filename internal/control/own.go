@@ -8,6 +8,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/origin"
+	"choir.dev/choiros/internal/control/sheets"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/grant"
 	"choir.dev/choiros/internal/rpc"
@@ -60,6 +61,8 @@ func (s *Server) ownMethods() rpc.Table {
 	s.bindMembers(t)
 	s.bindAccounts(t)
 	s.bindTokens(t)
+	caller := func(ctx context.Context) string { return callerOf(ctx).stream() }
+	sheets.Bind(t, sheets.Options{Identity: s.options.Identity, Caller: caller, Link: s.link, End: s.end, Stop: s.options.Stop})
 	return t
 }
 

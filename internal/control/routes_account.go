@@ -10,6 +10,7 @@ import (
 
 	"choir.dev/choiros/contract"
 	"choir.dev/choiros/internal/control/begins"
+	"choir.dev/choiros/internal/control/sheets"
 	"choir.dev/choiros/internal/defence"
 	"choir.dev/choiros/internal/fault"
 	"choir.dev/choiros/internal/view"
@@ -22,13 +23,13 @@ type claimIn struct {
 		// Scheme is of what is shown.
 		Scheme string `json:"scheme,omitempty" enum:"dark,light" doc:"which of its themes a new computer begins with; only the first claim says so"`
 	}
-	address string
+	address, agent string
 }
 
-// Resolve records the client's address, which huma does not pass to handlers.
+// Resolve records the client's address and what it says it is, which huma does not pass to handlers.
 func (c *claimIn) Resolve(ctx huma.Context) []error {
 	r, _ := humachi.Unwrap(ctx)
-	c.address = address(r)
+	c.address, c.agent = address(r), r.UserAgent()
 	return nil
 }
 
@@ -88,6 +89,9 @@ func (s *Server) claim(ctx context.Context, in *claimIn) (*claimOut, error) {
 	ses, secret, err := s.options.Identity.Claim(ctx, in.Body.Token)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.options.Identity.Describe(ctx, ses.ID, sheets.Device(in.agent)); err != nil {
+		s.log.Warn("it is not known which browser signed in", "session", ses.ID, "error", err)
 	}
 	res := &claimOut{SetCookie: ownCookie(consoleCookie, secret, int(ses.Expires.Sub(s.options.Now()).Seconds()))}
 	mine, err := s.computersOf(ctx, ses.User)

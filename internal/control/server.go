@@ -55,6 +55,8 @@ type Options struct {
 	Appends quota.Limits
 	// AddBytes is the largest archive that may be uploaded, in bytes; 0 means 4 GiB.
 	AddBytes int64
+	// Stop has the process end as by a signal; nil where nothing can be stopped.
+	Stop func() error
 }
 
 // Server serves the control plane's HTTP on one address.

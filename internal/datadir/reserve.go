@@ -3,6 +3,7 @@ package datadir
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -108,6 +109,19 @@ func (r *Reserve) RetryWithRoom(ctx context.Context, do func() error) error {
 // Share is how many bytes of the reserve one operation may use that is done on a full disk
 // to clean up.
 func (r *Reserve) Share() int64 { return r.size / 4 }
+
+// String says how much is kept for the logs, and whether it has been given back.
+func (r *Reserve) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.size == 0:
+		return "nothing is kept free for the log (storage.reserve_mb is 0)"
+	case !r.held:
+		return fmt.Sprintf("the %d MB that are kept for the log are in use: the disk is full", r.size>>20)
+	}
+	return fmt.Sprintf("%d MB are kept for the log, and given back when the disk is full", r.size>>20)
+}
 
 // Check refuses operations that would fill the disk further while the reserve is released.
 func (r *Reserve) Check(op string) error {

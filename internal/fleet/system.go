@@ -100,7 +100,7 @@ func (fl *Fleet) tell(ctx context.Context, by contract.Actor, eventType string, 
 func (fl *Fleet) Models(ctx context.Context) ([]view.Model, error) {
 	var out []view.Model
 	for _, m := range fl.machine.Gateway.Models(ctx) {
-		model := view.Model{ID: m.Name, Provider: m.Provider, Aliases: m.Aliases, Default: m.Default, Available: m.Configured, PriceIn: m.PriceIn, PriceOut: m.PriceOut}
+		model := view.Model{ID: m.Name, Provider: m.Provider, Aliases: m.Aliases, Default: m.Default, Available: m.Configured, Key: m.Key, PriceIn: m.PriceIn, PriceOut: m.PriceOut}
 		if m.Provider == "rehearsal" {
 			model.Note = "plays documented plans; understands nothing"
 		}
@@ -170,5 +170,16 @@ func (fl *Fleet) Doctor(ctx context.Context) ([]view.Finding, error) {
 			Detail: fmt.Sprintf("%d installed for the checks of all computers, %d MB of at most %d", n, bytes>>20, fl.machine.Boxes.Storage.DependenciesMB)})
 	}
 	space, err := Space(ctx, fl.Dir.Path(), free)
-	return append(out, space, fl.checkAccounts(ctx)), err
+	if err != nil {
+		return nil, err
+	}
+	used, err := uses(ctx, fl.Dir.Path())
+	if err != nil {
+		return nil, err
+	}
+	reserve := view.Finding{ID: "reserve", Status: "ok", Detail: fl.machine.Reserve.String()}
+	if fl.machine.Reserve.Check("") != nil {
+		reserve.Status, reserve.Hint = "warn", fault.FreeSpace
+	}
+	return append(append(out, space, reserve), append(used, fl.checkAccounts(ctx))...), nil
 }

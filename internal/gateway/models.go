@@ -3,8 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"choir.dev/choiros/contract"
@@ -14,6 +14,7 @@ import (
 type Model struct {
 	ModelInfo
 	Provider   string   `json:"provider"`
+	Key        string   `json:"key,omitempty"`     // the name of its provider's key
 	Configured bool     `json:"configured"`        // whether it can be called now
 	Default    bool     `json:"default"`           // whether it is used when no model is named
 	Roles      []string `json:"roles,omitempty"`   // those that use it when no model is named
@@ -23,18 +24,21 @@ type Model struct {
 // Models lists the catalogue, the rehearsal and the models of servers on this machine. A key that can't be read counts as
 // not configured.
 func (g *Gateway) Models(ctx context.Context) []Model {
-	usable := map[string]bool{ProviderRehearsal: true}
-	byName := map[string]*Model{}
+	usable, byName := map[string]bool{ProviderRehearsal: true}, map[string]*Model{}
 	add := func(prov, model string) *Model {
 		name := prov + "/" + model
 		if byName[name] == nil {
-			byName[name] = &Model{ModelInfo: g.info(prov, model), Provider: prov, Configured: usable[prov]}
+			s, _ := g.service(prov) // the rehearsal is none, and has no key
+			byName[name] = &Model{ModelInfo: g.info(prov, model), Provider: prov, Key: s.keyName, Configured: usable[prov]}
 		}
 		return byName[name]
 	}
 	found := g.found(ctx)
 	for _, s := range g.services {
 		usable[s.name], _ = g.ready(ctx, s)
+		if s.meant && s.keyName != "" && !usable[s.name] { // it lists none; somebody may want to give it its key
+			add(s.name, every)
+		}
 		for _, m := range found[s.name] {
 			add(s.name, m)
 		}
@@ -71,18 +75,16 @@ func (g *Gateway) Models(ctx context.Context) []Model {
 		}
 	}
 	out := make([]Model, 0, len(byName))
-	for _, m := range byName {
-		sort.Strings(m.Roles)
-		out = append(out, *m)
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		slices.Sort(byName[name].Roles)
+		out = append(out, *byName[name])
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
 }
 
 // Choosable lists the names under which a scope's next prompt can have a model, aliases first: of models that can be called
 // now, and that its budgets can bound. The rehearsal is none. There are at most 60.
 func (g *Gateway) Choosable(ctx context.Context, s Scope) []string {
-	const most = 60
 	var aliases, names []string
 	for _, m := range g.Models(ctx) {
 		if !m.Configured || m.Provider == ProviderRehearsal {
@@ -96,7 +98,7 @@ func (g *Gateway) Choosable(ctx context.Context, s Scope) []string {
 	}
 	slices.Sort(aliases)
 	out := append(slices.Compact(aliases), names...)
-	return out[:min(len(out), most)]
+	return out[:min(len(out), 60)]
 }
 
 // TestResult is the result of a test call.
@@ -120,15 +122,13 @@ func (g *Gateway) Test(ctx context.Context, name string) TestResult {
 		Messages:  []contract.Message{{Role: contract.MessageUser, Parts: []contract.Part{{Text: "Answer with the one word: ready"}}}},
 		MaxTokens: 1024, Effort: contract.EffortNone,
 	}, reader{})
-	res.LatencyMS = max(0, g.now().Sub(start).Milliseconds())
-	res.Usage = m.Usage
+	res.LatencyMS, res.Usage = max(0, g.now().Sub(start).Milliseconds()), m.Usage
 	if m.Provider != "" {
 		res.Model = m.Provider + "/" + m.Model
 	}
 	if err != nil {
 		res.Error = err.Error()
-		var te *contract.TurnError
-		if errors.As(err, &te) {
+		if te, ok := errors.AsType[*contract.TurnError](err); ok {
 			res.Code = te.Code
 		}
 		return res

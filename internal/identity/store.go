@@ -121,6 +121,7 @@ CREATE TABLE counted (
 		addGitTokens(),
 		addScopes(),
 		addChanges(),
+		addDevices(),
 	}
 })
 

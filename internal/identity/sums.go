@@ -79,7 +79,10 @@ func summedOf(version int) []summedTable {
 	if version < changesSince {
 		return scopes
 	}
-	return slices.Concat(scopes, summedChanges)
+	if version < devicesSince {
+		return slices.Concat(scopes, summedChanges)
+	}
+	return slices.Concat(scopes[:2], summedDevices, scopes[3:], summedChanges)
 }
 
 // summedFirst are the tables of the first version with sums.

@@ -24,6 +24,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		"effect.show": rpc.Reads, "effect.compensate": rpc.Stores, "memory.list": rpc.Reads,
 	}
 	few := map[string]rpc.Callers{"account.invite": rpc.People, "account.link": rpc.Owner, "approval.answer": rpc.People, "effect.resolve": rpc.People, "frame.ticket": rpc.Console, "token.create": rpc.People,
+		"session.list": rpc.People, "session.end": rpc.People, "session.link": rpc.People, "system.stop": rpc.People,
 		"mcp.add": rpc.People, "mcp.approve": rpc.People, "mcp.remove": rpc.People, "mcp.revoke": rpc.People, "mcp.show": rpc.People}
 	gotDesktop, gotFew := map[string]rpc.Effect{}, map[string]rpc.Callers{}
 	for _, m := range rpc.All() {
@@ -66,7 +67,7 @@ func TestWhatMethodsTake(t *testing.T) {
 		"manage":            "computer.export computer.putback computer.rebuild computer.remove",
 		"enter":             "frame.ticket",
 		"invite":            "invitation.create invitation.list invitation.revoke member.change member.remove",
-		"self":              "invitation.accept member.leave token.create token.list token.revoke",
+		"self":              "invitation.accept member.leave session.end session.link session.list token.create token.list token.revoke",
 		"self read":         "git.token",
 		"manage machine":    "computer.recover",
 		"restore computers": "computer.fork",
@@ -74,7 +75,7 @@ func TestWhatMethodsTake(t *testing.T) {
 		"computers":         "computer.create",
 		"secrets":           "secret.list secret.remove secret.set",
 		"models":            "model.test",
-		"machine":           "system.doctor",
+		"machine":           "system.doctor system.stop",
 	}
 	got := map[string][]string{}
 	for _, m := range rpc.All() {

@@ -82,3 +82,25 @@ type Token struct {
 	Git     *GitScope             `json:"git,omitempty" doc:"of a token for git, which the API does not take"`
 	Secret  string                `json:"secret,omitempty" doc:"in the answer to who made it only"`
 }
+
+// Browser is a browser that is signed in to the console, by its session.
+type Browser struct {
+	ID      string    `json:"id"`
+	Device  string    `json:"device,omitempty" doc:"such as Firefox on Linux, as it said itself; missing: it signed in before that was kept"`
+	Since   time.Time `json:"since"`
+	Used    time.Time `json:"used" doc:"to the minute"`
+	Expires time.Time `json:"expires"`
+	This    bool      `json:"this" doc:"whether it is the one that asks"`
+}
+
+// DeviceLink is a one-time sign-in link with its QR code.
+type DeviceLink struct {
+	Link
+	QR QR `json:"qr"`
+}
+
+// QR is a QR code, to be drawn as SVG.
+type QR struct {
+	Size int    `json:"size" doc:"of the view box, its quiet zone included"`
+	Path string `json:"path" doc:"what is dark, as the d of a path"`
+}

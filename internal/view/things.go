@@ -287,6 +287,7 @@ type Model struct {
 	Aliases   []string `json:"aliases,omitempty"`
 	Default   bool     `json:"default"`
 	Available bool     `json:"available"` // whether there is a key or a server for it
+	Key       string   `json:"key,omitempty" doc:"the name of its provider's key, under which a secret is stored"`
 	Note      string   `json:"note,omitempty"`
 	PriceIn   float64  `json:"price_in,omitempty"`  // USD per million tokens
 	PriceOut  float64  `json:"price_out,omitempty"` // USD per million tokens
