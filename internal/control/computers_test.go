@@ -465,8 +465,11 @@ func (m *machine) ReadFile(_ context.Context, f view.File, offset int64) (io.Rea
 	return io.NopCloser(bytes.NewReader(m.files[f.ID][offset:])), nil
 }
 
-func (m *machine) PutFile(_ context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error) {
+func (m *machine) PutFile(ctx context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error) {
 	b, err := io.ReadAll(content)
+	if err == nil {
+		err = ctx.Err() // as a workspace does, which writes nothing for who is gone
+	}
 	if err != nil {
 		return view.File{}, fault.Wrap("memory.PutFile", err)
 	}
