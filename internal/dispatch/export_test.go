@@ -1,7 +1,7 @@
 package dispatch
 
 import (
-	"reflect"
+	"context"
 
 	"choir.dev/choiros/internal/awake"
 )
@@ -38,7 +38,9 @@ func (d *Dispatcher) Parked(id string) bool {
 	return d.parked[id] != nil
 }
 
-// Hanging returns how many contexts hang on the dispatcher's.
-func (d *Dispatcher) Hanging() int {
-	return reflect.ValueOf(d.ctx).Elem().FieldByName("children").Len()
+// Awake returns what ends when a run that is under way leaves the process, or ends.
+func (d *Dispatcher) Awake(id string) context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.runs[id].awake
 }

@@ -207,25 +207,17 @@ func stoppedChild(t *testing.T) string {
 	return said
 }
 
-// TestParked_NothingOfARunThatHasEndedIsLeft: no context of it hangs on the dispatcher's.
+// TestParked_NothingOfARunThatHasEndedIsLeft: what it ran under does not hang on the dispatcher's context any more.
 func TestParked_NothingOfARunThatHasEndedIsLeft(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.asks(600)
-	one := func() {
-		run := h.submit("be quick")
-		h.report(run)
-		choirtest.Eventually(t, time.Minute, "it has ended", func() bool { return len(h.d.Health(10)) == 0 })
-		time.Sleep(50 * time.Millisecond)
-	}
-	one()
-	before := h.d.Hanging()
-	for range 10 {
-		one()
-	}
-	if after := h.d.Hanging(); after > before {
-		t.Errorf("%d contexts, and after ten more runs %d", before, after)
-	}
+	run := h.submit("ask me")
+	q := h.question(run)
+	ctx := h.d.Awake(run)
+	h.answer(run, q)
+	h.report(run)
+	choirtest.Eventually(t, time.Minute, "it is left", func() bool { return ctx.Err() != nil })
 }
 
 // unread is a log whose blobs can't be read for a while.
