@@ -101,10 +101,12 @@ function form(sheet, { providers, now }) {
   ;(form.querySelector('input[type=radio]:checked') ?? key).focus()
 }
 
-/** Stores a key and asks for a word with it. One that does not work is not kept, unless it took another one's place. */
+/** Stores a key and asks for a word with it. One that does not work is not kept, unless another one was or is in its place. */
 async function tried(sheet, provider, value) {
   const at = `/api/secrets/${encodeURIComponent(provider.key)}`
+  const before = await stored(provider.key) // somebody else may have stored one since the sheet was opened
   await api('PUT', at, { value })
+  const ours = await stored(provider.key)
   // What can't be asked is a key that did not work: it is not left behind without a word.
   const test = await ask(provider).catch((problem) => ({ ok: false, error: problem.words ?? problem.message }))
   if (test.ok) {
@@ -112,13 +114,21 @@ async function tried(sheet, provider, value) {
     return
   }
   const why = `${provider.name} did not answer with this key: ${test.error.replace(/^[a-z_]+: /, '').replace(/\.$/, '')}.`
-  if (provider.stored) {
+  if (before) {
     sheet.say(`${why} It has taken the place of the one that was stored. Paste another one.`, 'danger')
+    return
+  }
+  const now = await stored(provider.key)
+  if (now?.updated !== ours?.updated) {
+    sheet.say(`${why} Somebody has stored another one meanwhile, which stays.`, 'danger')
     return
   }
   await api('DELETE', at)
   sheet.say(`${why} The key was not kept, and runs go on as before. Look whether it is whole and of this provider, and paste it again.`, 'danger')
 }
+
+/** What is told of a stored key; undefined if there is none. */
+const stored = async (key) => (await api('GET', '/api/secrets')).find((s) => s.id === key)
 
 async function ask(provider) {
   const { now } = await look()

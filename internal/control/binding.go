@@ -16,7 +16,7 @@ import (
 
 var (
 	errNotConsole = errors.New("this is for people on the console, or for the owner's own program on this machine: not for a token that was handed out")
-	errNoLinks    = errors.New("only the owner's own program on this machine can make sign-in links")
+	errNoLinks    = errors.New("only the owner's own program on this machine can make sign-in links of others")
 )
 
 const openConsole = "Open the console in a browser."

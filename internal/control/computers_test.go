@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/fstest"
 	"time"
 
@@ -171,6 +172,8 @@ func (m *memory) Export(_ context.Context, cid contract.CID, w io.Writer) error 
 type machine struct {
 	cid    contract.CID
 	asleep bool // as the test set it; asking for the computer does not change it
+
+	putting atomic.Int32 // how many files are being put
 
 	mu       sync.Mutex
 	name     string
@@ -463,20 +466,6 @@ func (m *machine) ReadFile(_ context.Context, f view.File, offset int64) (io.Rea
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return io.NopCloser(bytes.NewReader(m.files[f.ID][offset:])), nil
-}
-
-func (m *machine) PutFile(ctx context.Context, by contract.Actor, put view.Put, content io.Reader) (view.File, error) {
-	b, err := io.ReadAll(content)
-	if err == nil {
-		err = ctx.Err() // as a workspace does, which writes nothing for who is gone
-	}
-	if err != nil {
-		return view.File{}, fault.Wrap("memory.PutFile", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.files[put.Path] = b
-	return view.File{ID: put.Path, Kind: view.FileRegular, Size: int64(len(b)), Mode: "0644"}, nil
 }
 
 func (m *machine) RemoveFile(_ context.Context, by contract.Actor, path string, recursive bool) error {

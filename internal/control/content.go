@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"choir.dev/choiros/contract"
+
 	"choir.dev/choiros/internal/control/devserver"
 	"choir.dev/choiros/internal/control/httpio"
 	"choir.dev/choiros/internal/control/problem"
@@ -240,7 +242,7 @@ func (s *Server) hmr(w http.ResponseWriter, r *http.Request, v desktopRequest, c
 		return
 	}
 	defer s.wg.Done()
-	ctx, release, err := s.hold(r.Context(), v.holder(), s.still(v))
+	ctx, release, err := s.hold(r.Context(), v.holder(), s.still(v, contract.CanRead))
 	if err != nil {
 		problem.Write(w, problem.Of(s.log, "hmr", err))
 		return

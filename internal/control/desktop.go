@@ -164,15 +164,15 @@ func (v desktopRequest) holder() holder {
 	return holder{account: v.session.User, session: v.session.ID}
 }
 
-// still returns a check of whether a visitor may still see the desktop. It is made once more when the
+// still returns a check of whether a visitor may still do something with the computer. It is made once more when the
 // visitor's stream is registered, from when on it can be cut.
-func (s *Server) still(v desktopRequest) func(context.Context) (contract.CID, error) {
+func (s *Server) still(v desktopRequest, what contract.Capability) func(context.Context) (contract.CID, error) {
 	return func(ctx context.Context) (contract.CID, error) {
 		_, err := s.options.Identity.ByPrincipal(ctx, v.session.ID)
 		if err == nil {
 			var now contract.Actor
 			if now, err = s.granted(ctx, contract.DesktopOf(v.session.User), contract.Everything(), v.place.Computer); err == nil {
-				err = needs(now, contract.CanRead)
+				err = needs(now, what)
 			}
 		}
 		return v.place.Computer, err
@@ -300,7 +300,7 @@ func (s *Server) desktopSession(w http.ResponseWriter, r *http.Request, v deskto
 func (s *Server) desktopBus(w http.ResponseWriter, r *http.Request, v desktopRequest) {
 	// The request's own context ends when the connection is taken over; the computer stays awake as long
 	// as this desktop is connected.
-	ctx, release, err := s.hold(s.ctx, v.holder(), s.still(v))
+	ctx, release, err := s.hold(s.ctx, v.holder(), s.still(v, contract.CanRead))
 	if err != nil {
 		problem.Write(w, problem.Of(s.log, "desktop bus", err))
 		return

@@ -96,7 +96,7 @@ func (s *Server) bindAccounts(t rpc.Table) {
 		if in.Account == "" {
 			in.Account = who.Actor.Account()
 		}
-		return s.link(ctx, in.Account)
+		return s.link(ctx, in.Account, "")
 	})
 	rpc.Bind(t, rpc.AccountInvite, func(ctx context.Context, who rpc.Caller, in rpc.NewAccountRequest) (view.Invited, error) {
 		if err := holds(who.Actor, in.Body.Powers); err != nil {
@@ -110,7 +110,7 @@ func (s *Server) bindAccounts(t rpc.Table) {
 		if err != nil {
 			return view.Invited{}, err
 		}
-		link, err := s.link(ctx, u.ID)
+		link, err := s.link(ctx, u.ID, "")
 		return view.Invited{Account: account(a), Link: link}, err
 	})
 	rpc.Bind(t, rpc.AccountChange, func(ctx context.Context, who rpc.Caller, in rpc.ChangeAccountRequest) (rpc.None, error) {
@@ -169,12 +169,19 @@ func account(a identity.Account) view.Account {
 	return view.Account{ID: a.ID, Name: a.Name, Claimed: a.Claimed, Created: a.Created, Powers: a.Powers, Machine: a.Machine}
 }
 
-func (s *Server) link(ctx context.Context, account string) (view.Link, error) {
+// link makes a sign-in link for an account, for the session that asks or, without one, for others.
+func (s *Server) link(ctx context.Context, account, session string) (view.Link, error) {
 	user, err := s.options.Identity.User(ctx, account)
 	if err != nil {
 		return view.Link{}, err
 	}
-	token, expires, err := s.options.Identity.NewLink(ctx, account)
+	newLink := s.options.Identity.NewLink
+	if session != "" {
+		newLink = func(ctx context.Context, user string) (string, time.Time, error) {
+			return s.options.Identity.NewLinkFrom(ctx, user, session)
+		}
+	}
+	token, expires, err := newLink(ctx, account)
 	if err != nil {
 		return view.Link{}, err
 	}

@@ -60,13 +60,31 @@ func scanUser(row *sql.Row) (User, error) {
 }
 
 // NewLink makes the token of a one-time link for an account: whoever posts it first signs
-// in. It lasts LinkTTL. An account has a few valid ones at most; the oldest is dropped.
+// in. It lasts LinkTTL, or until a session of the account is ended. An account has a few valid ones at most; the oldest is dropped.
 func (s *Store) NewLink(ctx context.Context, user string) (token string, expires time.Time, err error) {
-	const op = "identity.NewLink"
+	return s.newLink(ctx, "identity.NewLink", user, "")
+}
+
+// NewLinkFrom is NewLink for who is signed in by a session or a token. The error is fault.Denied if that has ended.
+func (s *Store) NewLinkFrom(ctx context.Context, user, session string) (token string, expires time.Time, err error) {
+	return s.newLink(ctx, "identity.NewLinkFrom", user, session)
+}
+
+func (s *Store) newLink(ctx context.Context, op, user, session string) (token string, expires time.Time, err error) {
 	token, hash := newSecret("")
 	now := s.millis()
 	end := now + LinkTTL.Milliseconds()
 	err = s.tx(ctx, func(tx *sql.Tx) error {
+		if session != "" {
+			var found int
+			err := tx.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM sessions WHERE id = ?1 AND user = ?2 AND kind = 'console' AND expires > ?3) + (SELECT count(*) FROM tokens WHERE id = ?1 AND user = ?2)", session, user, now).Scan(&found)
+			if err == nil && found == 0 {
+				err = fault.New("", fault.Denied, "Sign in again.", errors.New("the session that asks has ended"))
+			}
+			if err != nil {
+				return err
+			}
+		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM links WHERE expires <= ? OR used <> 0", now); err != nil {
 			return err
 		}

@@ -197,10 +197,14 @@ func (s *Store) Enter(ctx context.Context, ticket string, cid contract.CID) (Ses
 	return out, secret, nil
 }
 
-// SignOut ends a console session and the desktop sessions that depend on it, and returns
-// the ids of all that ended.
+// SignOut ends a console session and the desktop sessions that depend on it, with its account's links, any of which it may have
+// made, and returns the ids of all that ended.
 func (s *Store) SignOut(ctx context.Context, secret string) ([]string, error) {
-	return s.end(ctx, "identity.SignOut", "hash = ?1 OR parent = ?1", hashOf(secret))
+	const op = "identity.SignOut"
+	if _, err := s.exec(ctx, "DELETE FROM links WHERE user = (SELECT user FROM sessions WHERE hash = ?)", hashOf(secret)); err != nil {
+		return nil, fault.Wrap(op, err)
+	}
+	return s.end(ctx, op, "hash = ?1 OR parent = ?1", hashOf(secret))
 }
 
 // RevokeAll ends every session of an account, with its links and tickets, and

@@ -57,14 +57,17 @@ func (s *Store) SignedIn(ctx context.Context, user string) (out []SignedIn, err 
 	return out, fault.Wrap(op, err)
 }
 
-// EndSession ends one of an account's console sessions and the desktop sessions that depend on it, and returns the ids of
-// all that ended. fault.NotFound when the account has none with this id.
+// EndSession ends one of an account's console sessions and the desktop sessions that depend on it, with the account's links,
+// any of which that session may have made, and returns the ids of all that ended. fault.NotFound when the account has none with this id.
 func (s *Store) EndSession(ctx context.Context, user, id string) (ids []string, err error) {
 	const op = "identity.EndSession"
 	err = s.tx(ctx, func(tx *sql.Tx) error {
 		ids, err = endSessions(ctx, tx, "id = ?1 AND user = ?2 AND kind = 'console' OR parent = (SELECT above.hash FROM sessions AS above WHERE above.id = ?1 AND above.user = ?2 AND above.kind = 'console')", id, user)
 		if err == nil && len(ids) == 0 {
 			err = fault.New("", fault.NotFound, "Look at the list again.", errors.New("this session has ended already"))
+		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "DELETE FROM links WHERE user = ?", user)
 		}
 		return err
 	})

@@ -4,7 +4,7 @@ import css from './Diff.module.css'
 import { readDiff } from './unified'
 
 /** What can be done with one file of a diff: by a button, or by dragging its heading out of the window. */
-export interface FileAct {
+export interface EachFile {
   /** The files with which it can be done. */
   of: string[]
   label: string
@@ -14,7 +14,7 @@ export interface FileAct {
 }
 
 /** A unified diff, file by file, with line numbers. Prose wraps; code does not. */
-export function Diff({ text, prose = false, each }: { text: string; prose?: boolean; each?: FileAct }) {
+export function Diff({ text, prose = false, each }: { text: string; prose?: boolean; each?: EachFile }) {
   const files = useMemo(() => readDiff(text), [text])
   return (
     <div className={css.diff} data-testid="diff" data-prose={prose}>

@@ -21,8 +21,8 @@ type Options struct {
 	Identity *identity.Store
 	// Caller returns the id of the session that a request is of.
 	Caller func(ctx context.Context) string
-	// Link makes a one-time sign-in link for an account.
-	Link func(ctx context.Context, account string) (view.Link, error)
+	// Link makes a one-time sign-in link for an account, as long as the session that asks has not ended.
+	Link func(ctx context.Context, account, session string) (view.Link, error)
 	// End ends what sessions have open.
 	End func(ids []string) error
 	// Stop has the process end as by a signal; nil where nothing can be stopped.
@@ -47,7 +47,7 @@ func Bind(t rpc.Table, o Options) {
 		return rpc.Done(o.End(ended))
 	})
 	rpc.Bind(t, rpc.SessionLink, func(ctx context.Context, who rpc.Caller, _ rpc.Nothing) (view.DeviceLink, error) {
-		link, err := o.Link(ctx, who.Actor.Account())
+		link, err := o.Link(ctx, who.Actor.Account(), who.Session)
 		if err != nil {
 			return view.DeviceLink{}, err
 		}

@@ -1,6 +1,6 @@
 import { useEffect, useState, type DragEvent } from 'react'
 import type { Checkpoint, Diff as DiffAnswer } from '../../link/protocol'
-import { Diff, type FileAct } from '../../parts/Diff'
+import { Diff, type EachFile } from '../../parts/Diff'
 import parts from '../../parts/parts.module.css'
 import { Skeleton } from '../../parts/Skeleton'
 import { ask, openThing } from '../../shell/intents'
@@ -36,7 +36,7 @@ export function Detail({ c, groups, title, asking, restore, back, readOnly }: Pr
   const before = useCheckpoints((s) => (c.task && c.kind === 'task' ? (s.checkpoints.find((x) => x.sequence < c.sequence && x.task !== c.task)?.commit ?? c.parent) : c.parent) ?? '')
   const { from, to } = compared(c, other === 'before' ? before : other)
   const [{ diff, fault }, again] = useDiff(from, to)
-  const each: FileAct | undefined =
+  const each: EachFile | undefined =
     readOnly || asking || !diff ? undefined : { of: diff.changes.map((f) => f.path), label: 'Bring back…', name: (path) => `Bring back ${path} as it was then`, act: restore, dropped: (path, e) => outside(e) && restore(path) }
   return (
     <>

@@ -8,7 +8,7 @@ import { ask } from '../intents'
 import { usePromptBar } from '../promptStore'
 import { gather, unread, type Item, type Left } from './gather'
 import { placeOf, saysOf, type Place } from './places'
-import { addresses, outcome, pastedName, reasons } from './words'
+import { addresses, outcome, pastedName, plain, reasons } from './words'
 
 export { putFile }
 
@@ -88,11 +88,14 @@ export function take(brought: Brought, target: EventTarget | null): void {
     const things = brought.things.flatMap(([entry, file]) => (entry?.isDirectory || !file ? (entry ?? []) : brought.pasted ? new File([file], pastedName(file), { type: file.type }) : file))
     return start(place, (signal) => gather(things, signal))
   }
-  const words = addresses(brought.addresses).join(' ') || brought.text.trim()
+  const list = addresses(brought.addresses)
+  const words = (inBar(place) && usePromptBar.getState().line.trimStart().startsWith('!') ? commandLine(list) : list.join(' ')) || brought.text.trim()
   if (words.length > mostText) say('warn', 'Nothing was brought in.', 'This text is longer than a million characters. Save it as a file and drop that.')
   else if (words) put(place, words)
   else say('warn', 'Nothing was brought in.', 'There is nothing in it that a page may read. Save it as a file and drop that.')
 }
+
+const inBar = (place: Target) => !('field' in place) || !place.field || place.field.matches('[data-testid=prompt]')
 
 /** Puts words into a text field where its cursor is, or at the end of the prompt bar. */
 function put(place: Target, words: string): void {
@@ -100,11 +103,11 @@ function put(place: Target, words: string): void {
   const room = field && (field.maxLength < 0 || field.value.length + words.length < field.maxLength)
   if (!field?.isConnected || field.disabled || !room) {
     const { line, fill } = usePromptBar.getState()
-    return fill(`${line}${line === '' || /\s$/.test(line) ? '' : ' '}${words} `)
+    return fill(`${line}${line === '' || /\s$/.test(line) ? '' : ' '}${plain(line, words)} `)
   }
   const [from, to] = [field.selectionStart ?? field.value.length, field.selectionEnd ?? field.value.length]
   const before = field.value.slice(0, from)
-  field.setRangeText(`${before === '' || /\s$/.test(before) ? '' : ' '}${words} `, from, to, 'end')
+  field.setRangeText(`${before === '' || /\s$/.test(before) ? '' : ' '}${inBar(place) ? plain(before, words) : words} `, from, to, 'end')
   field.dispatchEvent(new Event('input', { bubbles: true }))
   field.focus()
 }

@@ -5,10 +5,13 @@ import type { Left } from './gather'
 /** Somebody else's name within a sentence: on one line, and its direction marks turn nothing around it. */
 export const named = (name: string): string => `\u2068${oneLine(name, 60)}\u2069`
 
-/** The addresses of a text/uri-list; lines that begin with # are comments. */
+/** The addresses of a text/uri-list; lines that begin with # are comments. A page may have put anything into it. */
 export function addresses(list: string): string[] {
-  return list.split(/\r?\n/).map((l) => l.trim()).filter((l) => l !== '' && !l.startsWith('#'))
+  return list.split(/\r?\n/).map((l) => l.trim()).filter((l) => /^[a-z][a-z0-9+.-]*:/i.test(l))
 }
+
+/** What comes from elsewhere and begins the prompt bar's line is a prompt: it is no command because of how it begins. */
+export const plain = (before: string, words: string): string => (before.trim() === '' && /^\s*[!/]/.test(words) ? `\\${words.trimStart()}` : words)
 
 const endings: Record<string, string> = { jpeg: 'jpg', 'svg+xml': 'svg', 'x-icon': 'ico', 'vnd.microsoft.icon': 'ico' }
 

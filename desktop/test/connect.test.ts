@@ -33,7 +33,7 @@ vi.mock('../../console/assets/api.js', () => ({
     server.asked.push(`${method} ${path}`)
     const ready = server.secrets.get('ACME_API_KEY') === 'good'
     if (path === '/api/models') return Promise.resolve([{ id: 'acme/a', provider: 'acme', key: 'ACME_API_KEY', available: ready, default: false, price_out: 1 }])
-    if (path === '/api/secrets') return Promise.resolve([...server.secrets.keys()].map((id) => ({ id })))
+    if (path === '/api/secrets') return Promise.resolve([...server.secrets].map(([id, value]) => ({ id, updated: value })))
     if (path === '/api/models/test') {
       const ok = ready
       server.between()
