@@ -73,7 +73,7 @@ function form(sheet, { providers, now }) {
   const tell = () => {
     const p = chosen()
     const env = p.ready && !p.stored ? ' It can be called already: by a key in the environment of choir up, which counts first, or at an address that wants none.' : ''
-    where.textContent = `It is kept encrypted on this machine, as ${p.key}, sent to that service alone, and never shown again. The test asks for one word.${env}`
+    where.textContent = `It is kept encrypted on this machine, as ${p.key}, sent to nobody but where this provider is asked, and never shown again. The test asks for one word.${env}`
   }
   group.addEventListener('change', tell)
   tell()
