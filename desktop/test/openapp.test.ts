@@ -11,7 +11,7 @@ const open = () => Object.values(useWindows.getState().windows)
 beforeEach(async () => {
   useWindows.setState({ windows: {}, pending: {}, post: () => {} })
   useScreen.setState({ area: { w: 1280, h: 720 }, phone: false })
-  await loadApps({ 'apps/trace/manifest.ts': app({ opens: ['trace'] }), 'apps/help/manifest.ts': app({ single: true }) })
+  await loadApps({ 'apps/trace/manifest.ts': app({ opens: ['trace'] }), 'apps/help/manifest.ts': app({ single: true }), 'apps/run/manifest.ts': app({ opens: ['run'] }) })
 })
 
 describe('opening an app', () => {
@@ -30,18 +30,19 @@ describe('opening an app', () => {
     const later = useWindows.getState().open({ app: 'trace', title: 'A', frame, state: 'normal', props: {} })
     expect(openApp('trace')).toBe(later)
   })
-  it('places a thing beside what is read, and an app like any other', () => {
+  it('places a run beside what is read, and anything else like any app', () => {
     useScreen.setState({ area: { w: 1600, h: 720 }, phone: false })
     const read = useWindows.getState().open({ app: 'help', title: 'Help', frame: { x: 100, y: 30, w: 600, h: 500 }, state: 'normal' })
-    openThing('trace', 'r1', 'T')
-    expect(front(useWindows.getState().windows)).toMatchObject({ app: 'trace', frame: { x: 708, y: 30, w: 700, h: 500 } })
+    openThing('run', 'r1', 'T')
+    expect(front(useWindows.getState().windows)).toMatchObject({ app: 'run', frame: { x: 708, y: 30, w: 700, h: 500 } })
     useWindows.getState().place(read, { x: 100, y: 30, w: 600, h: 500 }, 'maximised')
     useWindows.getState().raise(read)
-    openThing('trace', 'r2', 'T')
+    openThing('run', 'r2', 'T')
     expect(front(useWindows.getState().windows)!.frame.w).toBe(434) // it covers little of a maximised one
     useWindows.getState().place(read, { x: 100, y: 30, w: 600, h: 500 }, 'normal')
     useWindows.getState().raise(read)
-    openApp('trace')
+    openThing('trace', 'r1', 'T')
+    expect(front(useWindows.getState().windows)!.frame).toMatchObject({ w: 700, h: 500 })
     expect(front(useWindows.getState().windows)!.frame.x).not.toBe(708)
   })
   it('on a phone gives it a frame for the screens that show one', () => {

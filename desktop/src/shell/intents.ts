@@ -63,10 +63,10 @@ export function appFor(kind: string): App | undefined {
   return Object.values(useApps.getState().apps).find((a) => a.opens?.includes(kind))
 }
 
-/** Opens a thing with the app for its kind, which may get more than the thing's id, beside what is read. */
+/** Opens a thing with the app for its kind, which may get more than the thing's id; a run beside what is read, narrower if need be. */
 export function openThing(kind: string, id: string, title: string, more: Record<string, string> = {}): void {
   const app = appFor(kind)
-  if (app) openApp(app.id, { [kind]: id, ...more }, oneLine(title, 80), 'beside')
+  if (app) openApp(app.id, { [kind]: id, ...more }, oneLine(title, 80), kind === 'run' ? 'beside' : 'cascade')
   else useToasts.getState().say('warn', `No app opens a ${kind}.`)
 }
 
