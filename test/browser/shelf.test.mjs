@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { browse, Choir, claim, desktop, gallery, say, visitor } from './harness.mjs'
+import { browse, Choir, claim, desktop, gallery, say, until, visitor } from './harness.mjs'
 
 test('a desktop without windows', async (t) => {
   const choir = await Choir.start(t)
@@ -67,6 +67,8 @@ test('a desktop without windows', async (t) => {
     await page.reload()
     frame = await desktop(page)
     await frame.locator('[data-testid=window][data-active=true]').waitFor()
+    // The apps of the windows that are there are loaded: without the line one that is not says so, and is not what is tried here.
+    await until('all windows have what they show', () => frame.evaluate(() => [...document.querySelectorAll('[data-testid=window]')].every((w) => !w.querySelector('[aria-busy=true]'))))
     const refuse = (route) => route.abort()
     await page.route(/\/shell\/(Shelf|Choices)\.tsx|\/assets\/(Shelf|Choices)-/, refuse)
     await context.setOffline(true)
