@@ -25,9 +25,9 @@ func (d *Dispatcher) stoodStill(g awake.Gap) {
 	}
 	d.log.Warn("choir stood still; what it waits for is given the time that it lost", "for", g.For.Round(time.Second), "why", why)
 	d.still.Add(int64(g.For)) // whoever takes a parked run up just now has to know it
-	// Whoever reads the clock may hold what is needed here. Who waits for the dispatcher to close waits for what keeps
-	// parking, too, so wg is not waited for while this is called.
-	d.wg.Go(func() { d.allStood(g.For, why) })
+	// Whoever reads the clock may hold what is needed here, and the dispatcher may be closing: what is begun, and waited for, is
+	// begun with mu, unless it is closed.
+	go d.allStood(g.For, why)
 }
 
 // allStood records that runs stood still, and has the questions of those that are not parked wait for as long as that was, at once.

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,7 +120,7 @@ func tryBadModels(t *testing.T, wire modelserver.Wire, cases []badModel) {
 	for i, c := range cases {
 		mark := fmt.Sprintf("case %02d:", i)
 		for _, turn := range c.turns {
-			turn.Match = mark
+			turn.Match, turn.Calls = mark, slices.Clone(turn.Calls) // others share them, who try at the same time
 			for k := range turn.Calls {
 				turn.Calls[k].Args = []byte(strings.ReplaceAll(string(turn.Calls[k].Args), "{{goal}}", mark+" "+c.name))
 			}
